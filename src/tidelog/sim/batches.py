@@ -42,9 +42,9 @@ NO_PRODUCER: Final = -1
 GONE: Final = 0
 _KEYS: Final = 5
 _TOMBSTONE_EVERY: Final = 11
-#: Smallest number of a record that a broker writes, for example a coordinator. Numbers of brokers'
-#: records join checksums of key and value, 33 bits each; the checksum of a tombstone's value is 0.
-#: Keys of brokers' records never begin like clients' keys.
+#: Smallest number of a record that a broker writes, for example a coordinator. The number of a
+#: broker's record consists of checksums of its key and value, 33 bits each; a tombstone has the
+#: checksum 0 for its value. Keys of brokers' records never begin like clients' keys.
 _COORDINATORS: Final = 1 << 66
 _CHECKSUM_BITS: Final = 33
 _CLIENT_KEY: Final = b"key "
@@ -165,9 +165,9 @@ def _plain_records(batch: memoryview) -> bytes:
 
 @functools.lru_cache(maxsize=_KEPT_BATCHES)
 def _read_numbers(records: bytes, count: int, offsets: int) -> tuple[int, ...]:
-    """Return the numbers of a batch's records.
+    """Return the record numbers of a batch.
 
-    The numbers of a batch's records are cached, because all replicas and consumers read the same
+    The record numbers of a batch are cached, because all replicas and consumers read the same
     bytes.
     """
     numbers = [GONE] * offsets

@@ -46,7 +46,7 @@ class Produce:
     outcome: Outcome = Outcome.OPEN
     #: Offset of the first record; -1 if the response did not contain it.
     base_offset: int = -1
-    #: Timestamp of all records, by the wall clock of the client.
+    #: Timestamp of all records of the batch, by the wall clock of the client.
     timestamp_ms: int = -1
 
     @property
@@ -170,7 +170,8 @@ class ClientHistory:
     def is_settled(self, name: str, topic_id: TopicId) -> bool:
         """Return whether a topic's name certainly means this topic id.
 
-        The topic must be the newest of its name, without a request for its deletion.
+        This is certain if the topic is the newest of its name and no client has requested its
+        deletion.
         """
         newest = [life for life in self.topics.values() if life.name == name][-1:]
         return bool(newest) and newest[0].topic_id == topic_id and newest[0].deletion_begun_ns < 0

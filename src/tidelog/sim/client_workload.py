@@ -56,7 +56,7 @@ class ClientWorkload(Workload):
         self.steady = [TopicPartition(_STEADY_TOPIC, n) for n in range(partitions)]
         #: Churn that changes a topic all the time, if the profile has it.
         self.churn: Churn | None = None
-        #: All other kinds of churn, if the profile has any.
+        #: The kinds of churn of `workload/churn_kinds`, if the profile has any.
         self.churning: Churning | None = None
         self._admin = Administrator(self.client(), stream(seed, "admin"))
         self._churns = profile.churns and only.topics
@@ -193,7 +193,7 @@ class ClientWorkload(Workload):
     # Results
 
     def changes(self) -> dict[str, int]:
-        """Return the number of changes by churn while faults happened, by kind of churn."""
+        """Return how many changes each kind of churn made while faults happened."""
         lives = self.cluster.history.topics.values()
         return {
             "topics made anew": len(lives) - len({life.name for life in lives}),

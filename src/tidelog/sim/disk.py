@@ -44,7 +44,8 @@ class StoredFile(NamedTuple):
 
 
 Entry = File | Directory
-#: One directory change: (directory, name, what the name stands for afterwards), at one instant.
+#: One atomic directory change: for each changed name (directory, name, its file or directory
+#: afterwards).
 _Change = tuple[tuple[Directory, str, Entry | None], ...]
 
 
@@ -75,7 +76,7 @@ class SimDisk:
         self.cut_files: dict[File, None] = {}
         #: Number of failures, losses and damages, by their kind.
         self.effects: dict[str, int] = {}
-        #: Number of calls that a fault made fail, in all and by errno and call.
+        #: Number of calls that a fault made fail: the total, and by errno and call.
         self.failed_calls = 0
         self.call_errors: dict[str, int] = {}
         #: Whether operations wait for the directory's worker, because the device is slow.
@@ -272,8 +273,8 @@ class SimDisk:
         """Keep the durable state and a drawn part of the unsynced changes.
 
         Returns a line for the trace of the run about each kind of loss. Directory changes survive
-        as a prefix of their order, as in a journal. With REORDERED, any directory changes survive
-        that depend on no lost change.
+        as a prefix of their order, as in a journal. With the loss REORDERED, a directory change may
+        survive although earlier changes are lost, unless it depends on a lost change.
         """
         report: list[str] = []
         pending, self._unsynced = self._unsynced, []

@@ -1,7 +1,7 @@
 """The fault budget: fewer members of a partition than min.insync.replicas may lose data (E6).
 
-The effective min.insync.replicas of each partition counts. The members of a partition are its
-published ISR and its eligible replicas. Without the budget, a run would break the promises of
+The budget uses the effective min.insync.replicas of each partition. The members of a partition are
+its published ISR and its eligible replicas. Without the budget, a run would break the promises of
 replication by more failures than replication can survive. Crashes that lose nothing, stops and
 expired sessions cost no budget. With `flush.before.ack` the loss of unsynced data costs no budget,
 even at all brokers together (V69). A further loss is allowed if another ISR member with all
@@ -49,7 +49,7 @@ class FaultBudget:
         published.on_state.append(self._note_members)
 
     def _note_members(self, before: PublishedPartition | None, state: PublishedPartition) -> None:
-        """Note members that leave after a data loss, until the partition has its minimum again.
+        """Note members that lost data and leave, until the partition has enough members again.
 
         A member that leaves with a damaged log truncates it soon (V68).
         """
@@ -68,9 +68,9 @@ class FaultBudget:
         """Return the loss that a crash may cause; None if the node may not crash.
 
         The node may lose data if, in each of its partitions, fewer members than the effective
-        minimum have lost data or another member is steady. A steady member is up, unchanged since
-        its recorded broker epoch, and has every committed record. The last steady member may not
-        crash while too many other members have lost data.
+        minimum have lost data or another member is steady. A steady member is up, has not restarted
+        since its recorded broker epoch, and has every committed record. The last steady member may
+        not crash while too many other members have lost data.
         """
         broker = self._brokers.get(incarnation.node_id)
         if broker is None or not self.is_kept:
@@ -118,10 +118,10 @@ class FaultBudget:
         )
 
     def _is_covered(self, state: PublishedPartition, *losing: int) -> bool:
-        """Return whether fewer members than the effective minimum lost data or are in `losing`.
+        """Return whether fewer members than the effective minimum lost data, including `losing`.
 
-        A member that left after a data loss still counts, until the partition has its effective
-        minimum of members again (D3).
+        A member that left the ISR after a data loss still counts as one that lost data, until the
+        partition has its effective minimum of members again (D3).
         """
         minimum = self._published.effective_minimum(state.key)
         gone = len(self._gone.get(state.key, ()))
@@ -146,8 +146,8 @@ class FaultBudget:
     def _steady_members(self, state: PublishedPartition) -> list[int]:
         """Return the members of an ISR that are steady.
 
-        A steady member is up and not shutting down, and its disk is sound. A steady member is
-        unchanged since its recorded broker epoch and has every committed record.
+        A steady member is up and not shutting down, and its disk is sound. A steady member has not
+        restarted since its recorded broker epoch and has every committed record.
         """
         return [
             member

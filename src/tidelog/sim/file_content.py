@@ -32,7 +32,8 @@ class Loss(Enum):
     PREFIX = "prefix"
     #: Like the loss PREFIX, but some sectors of the first lost write survive.
     TORN = "torn"
-    #: Power was lost: any subset of the unsynced changes survives, even without earlier changes.
+    #: Power was lost: any subset of the unsynced changes survives, even if earlier changes are
+    #: lost.
     REORDERED = "reordered"
 
 
@@ -180,7 +181,7 @@ class File:
         change: UnsyncedWrite | Truncation,
         redo: Callable[[bytearray], None],
     ) -> None:
-        """Let some first sectors of a lost write survive, with or without its whole length."""
+        """Let the first sectors of a lost write survive; the file may get its full new length."""
         if isinstance(change, Truncation):
             return
         before = bytes(self.data)
@@ -197,7 +198,7 @@ class File:
             self.data[cut:] = before[cut:]
 
 
-#: Ways in which a file may lose unsynced changes; a `Loss` that fixes no way draws one of them.
+#: Ways in which a file may lose unsynced changes; the loss UNSYNCED draws one of them.
 STYLES = ("nothing", "all", "prefix", "torn")
 
 

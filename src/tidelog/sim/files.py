@@ -39,7 +39,7 @@ class SimFiles:
         self._process = process
         self.disk = disk
         self._draw = draw
-        #: The last call and its path: the source of a failure.
+        #: Name and path of the last file call; if a call failed, this is the failed call.
         self.last_call = ""
         self.last_path = ""
 
@@ -268,7 +268,8 @@ class SimFiles:
                 self.fsync(handle)
         except OSError:
             # The failed call must stay the last call, because it determines the meaning of the
-            # failure (D17). Without the restoration, `last_call` would be `close`.
+            # failure (D17). `close` overwrites `last_call`, so the failed call is restored
+            # afterwards.
             failed = self.last_call, self.last_path
             self.close(handle)
             self.last_call, self.last_path = failed

@@ -62,11 +62,11 @@ class FinalPhase:
         self._check_disks()
 
     def _wait(self, problem: Callable[[], object], what: str, kind: str = "") -> bool:
-        """Wait within the limit of the phase until there is no problem any more."""
+        """Wait within the phase's time limit until there is no problem any more."""
         return self._stage.wait(problem, self._limit_ns, what, kind)
 
     def _wait_from_now(self, problem: Callable[[], object], what: str, kind: str = "") -> bool:
-        """Wait within a limit of liveness that begins at this call."""
+        """Wait for at most a minute from this call on."""
         return self._stage.wait(problem, self._stage.after_ns(LIVENESS_LIMIT_NS), what, kind)
 
     def operations(self) -> list[Operation]:
@@ -103,7 +103,7 @@ class FinalPhase:
         )
 
     def _moves_ended(self) -> bool:
-        """Wait until moves between log directories have left nothing behind (D11)."""
+        """Wait until no disk has remains of a move between log directories (D11)."""
         left_over = self._cluster.directory_moves.left_over
         return self._cluster.settings.log_dirs < 2 or self._wait(
             left_over, "no move leaves a copy behind", "move"

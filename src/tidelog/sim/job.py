@@ -25,7 +25,7 @@ class Job:
     seed: int
     profile: str = "default"
     mutant: str = ""
-    #: Kinds of faults instead of the profile's kinds.
+    #: Kinds of faults that replace the profile's kinds; empty for the kinds of the profile.
     chosen: tuple[str, ...] = ()
     #: Reduction of the run (`sim/reductions`); empty for the whole run.
     only: str = ""
@@ -61,7 +61,7 @@ class Job:
         return shrink(whole, played, reduced_run, enough)
 
     def reduced(self, only: Only) -> Job:
-        """Return the job of a reduction of the run."""
+        """Return the job that makes a reduction of this run."""
         return replace(self, only=str(only))
 
     def command(self, what: str = "replay") -> str:

@@ -2,9 +2,9 @@
 
 On a quick disk, FAST operations are done when `submit` returns. SLOW operations, and all operations
 on a slow disk, wait for the directory's single worker. The worker takes a random time for each
-operation and keeps their order. SYNC operations do not wait for the worker, and end in any order.
-An operation runs at one instant between its submission and the delivery of its result. A node that
-dies before the delivery may have done the operation without learning its result.
+operation and keeps their order. SYNC operations do not wait for the worker, and may end in another
+order than they began. An operation runs at one instant between its submission and the delivery of
+its result. A node that dies before it gets the result may still have done the operation.
 """
 
 from __future__ import annotations
@@ -224,7 +224,7 @@ class SimLane:
 
     def _now_drained(self) -> None:
         draining, self._draining = self._draining, None
-        if draining is not None:  # `close` then checks for further operations
+        if draining is not None:  # `close` waits for this, then checks for further operations
             draining.resolve(None)
 
     def _attributed(self, error: OSError) -> StorageError:

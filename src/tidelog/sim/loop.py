@@ -25,7 +25,7 @@ Ts = TypeVarTuple("Ts")
 
 NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000
-#: Number of events at one instant that indicates callbacks in an endless loop.
+#: Number of events at one instant above which callbacks count as an endless loop.
 MAX_EVENTS_AT_ONE_INSTANT = 200_000
 #: Minimum number of cancelled events for a rebuild of the heap, once they outnumber live events.
 _MIN_CANCELLED_TO_REBUILD = 4096
@@ -56,7 +56,7 @@ class EventOwner(Protocol):
 
     @property
     def on_turn(self) -> Sequence[Callable[[], None]]:
-        """Callbacks at the beginning of each event of the process."""
+        """Callbacks that run at the beginning of each event of the process."""
 
     def defer(self, event: TimedCall) -> None:
         """Keep an event that is due while the process does not run."""
@@ -101,7 +101,7 @@ class TimedCall(asyncio.TimerHandle):
     def __repr__(self) -> str:
         return f"<Event {self.time_ns} {self.callback}>"
 
-    # Events are compared and hashed by identity: the heap orders by (time, sequence) alone.
+    # Two events are equal only if they are the same object; the heap orders by (time, sequence).
     __hash__ = object.__hash__
     __eq__ = object.__eq__
 

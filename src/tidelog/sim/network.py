@@ -234,13 +234,14 @@ class SimNetwork:
     ) -> None:
         """`note` is called with (node id, kind, detail) for each line of the trace.
 
-        Delays come from the stream `draw`, cuts of split bytes from `cuts`.
+        The random stream `draw` gives delays, and `cuts` gives the positions at which a link splits
+        bytes.
         """
         self.violate = violate
         self.scheduler = scheduler
         self.draw = draw
         self.cuts = cuts
-        #: Follows the frames of accepted connections.
+        #: Watch of the frames on accepted connections.
         self.frame_watch: FrameWatch | None = None
         #: Watch of accepted connections.
         self.connection_watch: ConnectionWatch | None = None
@@ -274,7 +275,7 @@ class SimNetwork:
     def heal_everything(self) -> None:
         """Heal every cut, end every delay spike, unclog every link, let every host serve.
 
-        No link splits bytes any more.
+        Afterwards no link splits the bytes of a send.
         """
         for host in self.hosts.values():
             host.is_serving = True
@@ -320,7 +321,7 @@ class SimNetwork:
         """Remove a connection without a reset.
 
         With `closes`, this endpoint closes, as after a restart of its host. Without `closes`, both
-        endpoints stay open.
+        endpoints of the connection stay open.
         """
         endpoint.outgoing.vanish()
         endpoint.incoming.vanish()

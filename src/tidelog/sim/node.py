@@ -115,7 +115,8 @@ class Incarnation:
         self.clock = NodeClock(self)
         self.random = NodeRandom(self)
         self.tracer = NodeTracer(self)
-        #: Whether the writes survived the death in the page cache (killed, but no power loss).
+        #: Whether unsynced writes survived the death, because the process was killed without a
+        #: power loss.
         self.died_with_page_cache = False
         #: Whether the death was a power loss, which strikes every disk.
         self.died_with_power = False
@@ -350,12 +351,12 @@ class NodeRandom:
         )
 
     def random(self) -> float:
-        """Return a number from 0 (inclusive) to 1 (exclusive)."""
+        """Return a random number from 0 (inclusive) to 1 (exclusive)."""
         self._incarnation.check_alive()
         return self._random.random()
 
     def randrange(self, start: int, stop: int) -> int:
-        """Return a whole number from `start` (inclusive) to `stop` (exclusive)."""
+        """Return a random whole number from `start` (inclusive) to `stop` (exclusive)."""
         self._incarnation.check_alive()
         return self._random.randrange(start, stop)
 

@@ -21,7 +21,8 @@ from tidelog.sim.sim_cluster import SimCluster
 #: Topics of the workload that no client deletes.
 LASTING_TOPICS: Final = ("steady", "shared")
 _ACKS_ALL: Final = -1
-#: Minimum number of running brokers with a record that the loss of one disk cannot take.
+#: Minimum number of running brokers with a record, so that the loss of one disk cannot lose the
+#: record.
 _SAFE_COPIES: Final = 2
 
 #: Unit and meaning of each outcome; a lower value is always better.
@@ -49,8 +50,8 @@ class OutcomeWatch:
         self._begin_ns = self._faults_end_ns = self._end_ns = -1
         self._changes = self._elections = self._at_risk = 0
         self._leaderless_ns = self._under_ns = self._alone_ns = 0
-        #: State of each partition of the topics that no client deletes, and the time since which
-        #: the state counts.
+        #: State of each partition of the topics that no client deletes, and the time from which on
+        #: the measurement includes the state.
         self._states: dict[LogKey, tuple[PublishedPartition, int]] = {}
         cluster.published.on_state.append(self._changed)
         cluster.history.on_acknowledged.append(self._acknowledged)
@@ -79,7 +80,7 @@ class OutcomeWatch:
         self._end_ns = now_ns
 
     def outcomes(self) -> dict[str, float]:
-        """Return each outcome; empty for a run that ended before it was in sync again."""
+        """Return each outcome; empty if the run ended before every replica was in sync again."""
         if self._end_ns < 0:
             return {}
         batches = [

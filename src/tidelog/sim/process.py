@@ -1,4 +1,4 @@
-"""The view of a node's process that its open disks, lanes, listeners and connections have.
+"""The interface of a node's process, used by its open disks, lanes, listeners and connections.
 
 Each port handle belongs to a process and asks the process whether it is alive. `sim/node.py`
 implements the processes.
@@ -25,7 +25,7 @@ class Process(EventOwner, Protocol):
 
     @property
     def died_with_page_cache(self) -> bool:
-        """Whether the writes survived the death in the page cache (killed, but no power loss)."""
+        """Whether unsynced writes survived the death, because no power was lost."""
 
     def check_alive(self) -> None:
         """Raise NodeDead after death."""

@@ -6,7 +6,7 @@ the same draws. The whole run is made first to record its faults. Omitted work c
 and so the delays of all later messages. `links=N` draws other delays, which gives a reduction
 several chances to show the same violation.
 
-Brokers are not reduced, because the rules assume three replicas and min.insync.replicas 2.
+A reduction keeps all brokers, because the rules assume three replicas and min.insync.replicas 2.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ class RunResult:
     events: int
     simulated_ns: int
     counters: dict[str, int]
-    #: Choices of the job beside seed and profile: the mutant, the kinds of faults instead of the
-    #: profile's kinds, and the reduction of the run (`sim/reductions`).
+    #: Further choices of the job: the mutant, kinds of faults that replace the profile's kinds, and
+    #: the reduction of the run (`sim/reductions`).
     mutant: str = ""
     chosen: tuple[str, ...] = ()
     only: str = ""
@@ -41,7 +41,8 @@ class RunResult:
     marks: dict[str, int] = field(default_factory=dict)
     #: Number of file calls that failed by a fault, by errno and call ("EIO rename").
     file_errors: dict[str, int] = field(default_factory=dict)
-    #: Measured outcomes (`sim/outcomes`); empty if the run ended before it was in sync again.
+    #: Measured outcomes (`sim/outcomes`); empty if the run ended before every replica was in sync
+    #: again.
     outcomes: dict[str, float] = field(default_factory=dict)
     violation: str = ""
     #: The last lines of the trace before the violation.

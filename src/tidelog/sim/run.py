@@ -67,8 +67,9 @@ class SeedRun:
     ) -> None:
         """Prepare the run.
 
-        `chosen` are kinds of faults instead of the profile's kinds. `only` is the reduction of the
-        run, and `played` are the faults of the whole run. `policy` names settings of the cluster.
+        `chosen` are kinds of faults that replace the profile's kinds. `only` is the reduction of
+        the run, and `played` are the faults of the whole run. `policy` names settings of the
+        cluster.
         """
         self.seed = seed
         self._limit_events = limit_events
@@ -254,7 +255,7 @@ def _settings(draw: random.Random, seed: int, profile: Profile) -> BrokerSetting
 
 
 def _time_of_faults_ns(draw: random.Random, only: Only) -> int:
-    """Return the time with faults in ns, drawn from the seed and reduced."""
+    """Return for how many ns faults happen: drawn from the seed, limited by the reduction."""
     time_ns = draw.randrange(8, 16) * NS_PER_S
     return time_ns if only.until_ms is None else min(time_ns, only.until_ms * NS_PER_MS)
 
@@ -331,7 +332,7 @@ def whole_run(
 
 
 def reduced_run(whole: RunResult, played: Sequence[Played], only: Only) -> RunResult:
-    """Make the run of a reduction of a whole run."""
+    """Make a reduced run, given the whole run that it reduces."""
     return _run(
         lambda: SeedRun(
             whole.seed,

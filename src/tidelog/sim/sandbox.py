@@ -4,9 +4,10 @@ During a run, standard library functions that reach out of the process raise San
 event of a node is executed. The running loop identifies an event of a node, and a running loop
 belongs to one thread. The sandbox restricts neither other threads (a progress bar) nor the run
 itself between events. An audit hook catches the calls that Python audits, however they were
-imported. Functions that Python does not audit are replaced by name in their modules; for names
-imported before, a test reads the syntax trees (`tests/tidy/test_forbidden_calls.py`). The sandbox
-also records each forbidden call, because its exception may be swallowed.
+imported. The sandbox replaces unaudited functions in their modules. The replacement misses code
+that imported a function by name, so a test forbids such imports
+(`tests/tidy/test_forbidden_calls.py`). The sandbox also records each forbidden call, because its
+exception may be swallowed.
 """
 
 from __future__ import annotations

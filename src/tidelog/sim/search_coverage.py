@@ -1,8 +1,8 @@
 """Coverage of searches: pairs of faults and churn, and the interesting states that runs reached.
 
 Coverage is summed over runs and searches, and stored as a JSON file to which further searches add.
-The number of runs shows how reliable a result is. A state that no run reached was not tested at
-all.
+A finding from few runs is less reliable, so the coverage includes the number of runs. A state that
+no run reached was not tested at all.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Coverage:
     """Coverage of any number of runs without mutants."""
 
     profiles: dict[str, ProfileCoverage] = field(default_factory=dict)
-    #: Pairs of a kind of fault and a kind of churn, by both kinds.
+    #: Coverage of each pair of a kind of fault and a kind of churn.
     pairs: dict[str, dict[str, Pair]] = field(default_factory=dict)
 
     @property

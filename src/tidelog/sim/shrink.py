@@ -23,8 +23,8 @@ from tidelog.sim.results import RunResult
 
 #: Number of words that identify a kind of violation.
 _KIND_WORDS: Final = 5
-#: Number of runs of a step that leaves out much, each with other delays; a smaller step gets one
-#: run.
+#: Number of attempts at a step that leaves out much, each with other message delays; a smaller step
+#: gets one attempt.
 _CHANCES: Final = 3
 #: Maximum number of runs of a search.
 MOST_RUNS: Final = 200

@@ -181,11 +181,12 @@ class SimBroker:
             self.was_refused = False
 
     def claims(self, changed: Collection[LogKey]) -> Iterator[ReplicaClaim]:
-        """Yield the claims about replicas with a changed log or a change since the last call."""
+        """Yield the claims about replicas whose log or role has changed since the last call."""
         if self.broker is None or not self.is_up:
             return
         looked_at = self._looked_at
-        # This runs after every event, so the role is read without the partition's properties.
+        # This loop runs after every event, so it reads the role directly, which is faster than
+        # properties of the partition.
         for partition in self.broker.replicas.all():
             role = partition.role
             core, leadership = role.core, role.leadership
@@ -305,8 +306,8 @@ class SimBroker:
     def _has_left_unsynced(self, broker: Broker) -> bool:
         """Return whether the shutdown left a directory unsynced that the broker had given up.
 
-        E3 promises nothing for a directory that was given up. The fault budget knows of failed
-        disks, but not of slow or hanging disks.
+        After a clean shutdown, logs in a directory that the broker gave up may lose data (E3). The
+        fault budget knows of failed disks, but not of slow or hanging disks.
         """
         given_up = broker.replicas.failed
         return any(disk.root in given_up and not disk.is_failed for disk in self.logs.disks)

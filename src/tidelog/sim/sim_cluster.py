@@ -87,7 +87,7 @@ class SimCluster:
         self.shutdowns = ControlledShutdownChecker(run)
         #: Checker of the topic `__cluster_events`, if brokers write it.
         self.events = EventChecker(run) if settings.of(1).cluster_events_enable else None
-        #: Number of crashes with losses.
+        #: Number of crashes in which a broker lost data.
         self.lossy_crashes = 0
         self.budget = FaultBudget(simulator, self.brokers, self.published, self.replication)
         #: Called when a broker's process has ended.
@@ -116,8 +116,8 @@ class SimCluster:
         #: `LeaderWaitChecker` replaces the checker of pauses, which profiles without pauses do not
         #: need.
         self.leader_waits = LeaderWaitChecker(run, config) if profile.watches_leader_waits else None
-        #: Checker of followers' ISR membership, if leaders excuse followers that wait for a pending
-        #: read.
+        #: Checker of followers' ISR membership, if followers that wait for a leader's slow read
+        #: stay in sync.
         self.in_sync: InSyncChecker | None = None
         if config.follower_fetch_pending_reads_insync_enable:
             self.in_sync = InSyncChecker(run, settings, self._is_connected)
@@ -366,11 +366,11 @@ class SimCluster:
         return key is not None and self.waits_for_operator(key)
 
     def waits_for_operator(self, key: LogKey) -> bool:
-        """Return whether D3 leaves a partition to an operator: its ISR is up and has no log.
+        """Return whether a partition waits for an operator (D3): its ISR is up and has no log.
 
         An interrupted creation of the replicas looks in published state like a loss of their logs.
-        A wait for an operator is right only if no record was ever committed. If a record was
-        committed, records are lost, and `health` reports the partition.
+        A wait for an operator is right only if no record was ever committed. If a record of the
+        partition was committed, records are lost, and `health` reports the partition.
         """
         state = self.published.partitions.get(key)
         if state is None or state.leader >= 0:

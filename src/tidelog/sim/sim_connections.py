@@ -4,9 +4,9 @@ A `ConnectionEnd` is the byte stream of one side; `sim_transport` has the frames
 a pipe arrive after delays drawn from the seed; items due together arrive in one read event. A cut
 direction stalls its pipes until it is healed or the sender's kernel gives the connection up. A
 clogged direction accepts bytes and delivers them all at once when it flows again. Neither reorders
-items. A vanished connection accepts bytes until its buffer is full, and neither side learns of it
-before its kernel gives up. The death of a process resets its connections and may lose items in
-flight.
+items. A vanished connection accepts bytes until its buffer is full, and neither side learns of the
+loss before its own kernel gives up. The death of a process resets its connections and may lose
+items in flight.
 
 On most links, each item is one whole frame, and a read takes all that has arrived. A link that
 splits its bytes cuts items anywhere, takes only a part of some sends, and is read in pieces. Bytes
@@ -78,11 +78,11 @@ class ConnectionWatch(FrameWatch, Protocol):
 class ConnectionNetwork(Protocol):
     """The network as its connections, and the transports above them, use it."""
 
-    #: The stream from which delays are drawn.
+    #: The random stream for the delays of messages.
     draw: random.Random
-    #: The stream from which the cuts of split bytes are drawn.
+    #: The random stream for the positions at which a link splits bytes.
     cuts: random.Random
-    #: Follows the frames of accepted connections.
+    #: Watch of the frames on accepted connections.
     frame_watch: FrameWatch | None
 
     @property
@@ -168,8 +168,8 @@ class Pipe:
     def vanish(self, *, is_given_up: bool = True) -> None:
         """Drop all items in flight and all later items, without notice to either side.
 
-        With `is_given_up` the sender's kernel gives up in the end. The sender's kernel does not
-        give up if the peer's kernel acknowledges bytes that no process reads.
+        With `is_given_up` the sender's kernel gives the connection up after a while. The sender's
+        kernel does not give up if the peer's kernel acknowledges bytes that no process reads.
         """
         self._has_vanished = True
         self._items.clear()
@@ -359,18 +359,18 @@ class ConnectionEnd:
         return self.peer_name
 
     def has_ended(self) -> bool:
-        """Return whether the connection has ended; in the simulation, its owner already knows."""
+        """Return whether the connection has ended."""
         return self.is_gone
 
     def send(self, data: Buffer, /) -> int:
-        """Take copies of bytes."""
+        """Send copies of bytes, as `sendmsg` does."""
         return self.sendmsg((data,))
 
     def sendmsg(self, buffers: Sequence[Buffer], /) -> int:
-        """Take copies of bytes, all of them while the kernels have room."""
+        """Send copies of bytes; return how many the kernel takes: all while it has room."""
         data = b"".join(buffers)
         if self._is_closed:
-            return len(data)  # as if the reset had not arrived yet
+            return len(data)  # the sender does not know of the reset yet
         if self.outgoing.is_full or not self._is_taking:
             raise BlockingIOError
         if self.outgoing.link.splits:

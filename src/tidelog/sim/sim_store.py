@@ -60,9 +60,9 @@ _RECONNECTS = 60
 class WriteStrike:
     """A planned fault at the `countdown`-th transaction from now with an operation on `path`.
 
-    An operation is a check or a write of the node `path`. The client calls `strike` before it sends
-    the transaction. With `is_applied`, `strike` is called after the store applied the transaction
-    and before the store responds.
+    A transaction counts if it checks or writes the store node `path`. The client calls `strike`
+    before it sends the transaction. With `is_applied`, `strike` is called after the store applied
+    the transaction and before the store responds.
     """
 
     countdown: int
@@ -86,7 +86,7 @@ class _Request:
     sent_ms: int = 0
 
     def names(self, path: str) -> bool:
-        """Return whether the request reads, checks or writes a node, or lists its children."""
+        """Return whether the request reads, checks or writes a store node, or lists children."""
         message = self.message
         match message:
             case Transact():
@@ -146,8 +146,8 @@ class SimStoreClient:
         self._next_loss = LostMessage.NOTHING
         #: The planned fault at a later transaction.
         self.write_strike: WriteStrike | None = None
-        #: Path of a node about which the next response never reaches the caller; empty for none.
-        #: The withheld response breaks the contract, as a client library with a defect would.
+        #: Path of a store node; the next response about it never reaches the caller. Empty for
+        #: none. The withheld response breaks the contract, as a client library with a defect would.
         self.forgotten_path = ""
         self._session_callbacks: list[SessionCallback] = []
 
@@ -162,7 +162,7 @@ class SimStoreClient:
         self._next_loss = LostMessage.REQUEST
 
     def crashed(self) -> None:
-        """Record the death of the process; with `detect_ms` the store notices it, as flock does."""
+        """Record the death of the process, which the store notices after `detect_ms` if set."""
         session = self._session
         if session is None or self._detect_ms is None:
             return
@@ -435,7 +435,7 @@ class SimStoreClient:
             _fail(request.future, error)
 
     def _give_up(self, life: int) -> None:
-        """End an attempt to open the session that has taken too long."""
+        """Give up opening the session, because the session timeout has passed."""
         if life == self._life and self._session is None:
             self._over(StoreUnavailable(f"not reached within {self.session_timeout_ms} ms"))
 

@@ -1,7 +1,7 @@
 """The simulated metadata store, server side: one tree, sessions, leases, watches (rules S1-S5).
 
-The server outlives every node. Messages of a session travel through two pipes, which keep their
-order whatever their delays are; a broken pipe breaks the connection. Time passes only through
+The server outlives every simulated node. Messages of a session travel through two pipes, which keep
+their order whatever their delays are; a broken pipe breaks the connection. Time passes only through
 `schedule`.
 
 Faults expire a session, lose requests and responses, delay watches, and make the store unavailable
@@ -52,7 +52,7 @@ class LostMessage(Enum):
 
 @dataclass(slots=True)
 class GetRequest:
-    """A request to read nodes; the watch covers each of the paths."""
+    """A request to read store nodes; its watch covers each of the paths."""
 
     paths: Sequence[str]
     watch: WatchCallback | None
@@ -112,7 +112,7 @@ Notice = StoreResponse | Fired | Expired
 
 
 class StorePipe(Generic[M]):
-    """Messages in one direction, in order: an arriving message takes earlier messages along."""
+    """Messages in one direction, in order: a message arrives together with all earlier messages."""
 
     def __init__(self, schedule: Schedule, deliver: Callable[[M], None]) -> None:
         self._schedule = schedule
@@ -257,7 +257,7 @@ class SimStoreServer:
         self.may_expire: Callable[[int], bool] = lambda _: True
         #: Number of sessions that ended by expiry, not by a request of their client.
         self.expiries = 0
-        #: Whether nodes can reach the store.
+        #: Whether simulated nodes can reach the store.
         self.is_available = True
         self._sessions: dict[int, ServerSession] = {}
         self._last_session_id = 0
@@ -310,9 +310,9 @@ class SimStoreServer:
             self._renewed(session)
 
     def write_from_outside(self, path: str, data: bytes) -> bytes:
-        """Write or create a node on behalf of no broker, without commit callbacks.
+        """Write or create a store node on behalf of no broker, without commit callbacks.
 
-        Return the former data of the node.
+        Return the former data of the store node.
         """
         node = self.tree.get(path)
         op = Create(path, data) if node is None else SetData(path, data, ANY_VERSION)
@@ -329,13 +329,13 @@ class SimStoreServer:
         return results
 
     def delete_from_outside(self, path: str) -> None:
-        """Delete an existing node on behalf of no broker, without commit callbacks."""
+        """Delete an existing store node on behalf of no broker, without commit callbacks."""
         _, changes = self.tree.transact([Delete(path, ANY_VERSION)], 0)
         for session in self._sessions.values():
             session.fire(changes, self.watch_delay_ms)
 
     def remove_from_outside(self, path: str) -> None:
-        """Delete an existing node on behalf of no broker; commit callbacks follow the deletion."""
+        """Delete an existing store node on behalf of no broker; commit callbacks follow."""
         ops: list[Op] = [Delete(path, ANY_VERSION)]
         results, changes = self.tree.transact(ops, 0)
         self._committed(0, ops, results, changes)
@@ -343,8 +343,8 @@ class SimStoreServer:
     def put_back(self, copy: Tree) -> None:
         """Replace the store by an older copy, as an operator does; every session ends.
 
-        The older copy's ephemeral nodes are deleted without commit callbacks, because no session
-        owns them.
+        The ephemeral nodes of the copy have no session any more, so they are deleted, without
+        commit callbacks.
         """
         self._sessions.clear()
         self.tree = copy.copy()

@@ -112,7 +112,7 @@ class _Asked(NamedTuple):
     version: int
     #: Time at which the request arrived, on the broker's own clock.
     arrived_ms: int
-    #: Leaders that a response at the arrival of the request would have named.
+    #: Leaders that the broker knew when the request arrived.
     leaders: frozenset[int]
     #: Whether the store has a later leader epoch of a partition of the request.
     is_behind: bool
@@ -126,7 +126,7 @@ class LeaderWaitChecker(Checker):
         """Begin without requests."""
         super().__init__(run)
         self._max_ms = config.metadata_leader_wait_max_ms
-        #: When each broker's process ended last.
+        #: Time at which each broker's process ended last.
         self._ended_ns: dict[int, int] = {}
         #: Open requests by connection and correlation id; None for a request that is not judged.
         self._under_way: dict[ConnectionEnd, dict[bytes, _Asked | None]] = {}

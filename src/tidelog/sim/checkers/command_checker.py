@@ -57,8 +57,8 @@ class CommandChecker(Checker):
     def unread_deleted(self, name: str) -> None:
         """Record that a controller deletes a topic whose node it could not read.
 
-        The controller does not wait for brokers with replicas of a topic that it could not read.
-        Brokers set replicas of an unread topic aside when a full LeaderAndIsr omits them.
+        The controller does not wait for brokers with replicas of a topic whose node it could not
+        read. Brokers set replicas of an unread topic aside when a full LeaderAndIsr omits them.
         """
         self._unread.add(name)
 
@@ -66,7 +66,7 @@ class CommandChecker(Checker):
         return self._known.setdefault((node_id, self._brokers[node_id].incarnation), set())
 
     def unassigned(self) -> str:
-        """Return a replica on a broker that is not assigned to it; empty if there is none."""
+        """Return a replica that a broker hosts without an assignment; empty if there is none."""
         for node_id, broker in self._brokers.items():
             for topic_partition, topic_id in broker.hosted():
                 topic = self._published.all_topics.get(topic_id)

@@ -4,9 +4,9 @@ Clients neither keep a broker out nor exceed `max.connections`. The checker foll
 that each broker accepted. The checker knows which connections come from brokers' hosts, and which
 carried a request that only brokers send. The checker counts connections independently of the
 broker. A connection that finds the limit reached is on trial until its first request other than
-ApiVersions. The limit closes no broker's connection while a client is connected. The client
-connection that is closed to make room has been idle for longest. While a client is connected, the
-connections that are not on trial never exceed the limit.
+ApiVersions. At the limit, a broker closes no connection of another broker while a client is
+connected. The client connection that is closed to make room has been idle for longest. While a
+client is connected, the connections that are not on trial never exceed the limit.
 
 Unread responses to clients are bounded on every broker. `UnreadChecker` adds up the bytes that the
 simulated kernels have not taken, over all connections that a broker accepted. `UnreadChecker` does

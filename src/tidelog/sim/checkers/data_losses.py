@@ -37,15 +37,15 @@ class DataLosses:
 
         `is_dead` means that the process died while its registration request was in flight.
 
-        What the registration request claimed about intact replicas was true before the process
-        died.
+        The registration request of a dead process may claim intact replicas, which was true before
+        its death.
         """
         self._intact[broker_id] = broker_epoch
         if is_dead:
             self._record(broker_id, broker_epoch, self._struck.get(broker_id, ()))
 
     def store_put_back(self) -> None:
-        """Forget broker epochs, because a restored store assigns them again; no broker runs."""
+        """Forget all broker epochs, because a restored store assigns the same numbers again."""
         self._intact.clear()
         self._lost.clear()
         self._lost_replicas.clear()
@@ -59,13 +59,13 @@ class DataLosses:
             self._lost_replicas[broker_id, key] = epoch
 
     def is_intact(self, key: LogKey, broker_id: int, broker_epoch: int) -> bool:
-        """Return whether `broker_epoch` is the broker's last, and the replica has lost no data."""
+        """Return whether a broker epoch is the latest, and the replica has lost no data in it."""
         return (
             self._intact.get(broker_id) == broker_epoch
             and self._lost_replicas.get((broker_id, key), -1) < broker_epoch
         )
 
     def has_lost(self, key: LogKey, broker_id: int, broker_epoch: int) -> bool:
-        """Return whether a replica has lost data under a broker epoch or a later one."""
+        """Return whether a replica has lost data under a broker epoch or a later broker epoch."""
         lost = max(self._lost.get(broker_id, -1), self._lost_replicas.get((broker_id, key), -1))
         return broker_epoch <= lost

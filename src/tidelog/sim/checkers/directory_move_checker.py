@@ -61,7 +61,8 @@ class DirectoryMoveChecker(Checker):
     def left_over(self) -> str:
         """Return a replica's copy that should be on no disk any more; empty if there is none.
 
-        A creation that a full disk refused may leave an empty directory until the next start.
+        If a full disk prevents the creation of a replica, its empty directory may stay until the
+        next start.
         """
         for node_id, broker in self._brokers.items():
             found: dict[str, str] = {}

@@ -29,7 +29,7 @@ _Name = tuple[str, int, int]
 
 
 class _State(NamedTuple):
-    """A published state with its time, its controller epoch and the state before."""
+    """A published state, its time and controller epoch, and epoch and ISR of its predecessor."""
 
     leader: int
     leader_epoch: int
@@ -55,8 +55,8 @@ class EventChecker(Checker):
         self._states: dict[_Name, _State] = {}
         self._leaders: dict[_Name, int] = {}
         self._registrations: dict[tuple[int, int], None] = {}
-        #: Reassignments of each version of a topic's node, by transaction, and the replicas of
-        #: partitions whose reassignment that version ends.
+        #: By topic, partition and transaction that wrote the topic's node: the reassignment in the
+        #: node, and the replicas after a reassignment that ended.
         self._moves: dict[_Name, PublishedMove] = {}
         self._arrivals: dict[_Name, tuple[int, ...]] = {}
         #: Number of events read, by kind.

@@ -6,9 +6,9 @@ acknowledges no commit of an older generation. A coordinator acknowledges no com
 member after another process took its instance id (KIP-345). A generation has one leader and one
 assignment, in which each partition has one owner.
 
-The checker orders operations by the times at which clients sent requests and got responses. The
-checker allows both effects of an operation with unknown outcome. The checker knows neither brokers
-nor logs.
+The checker orders operations by the times at which clients sent requests and got responses. If the
+outcome of an operation is unknown, the checker allows that it had an effect, or none. The checker
+knows neither brokers nor logs.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class _Group:
 
 
 class GroupChecker(Checker):
-    """Checker of the members' reports, by coordinator and partition.
+    """Checker of the responses that members report, by coordinator and partition.
 
     A term is one load of a partition by one broker. Responses about a generation must agree within
     one term. An earlier coordinator may have responded about generations that it never wrote to the

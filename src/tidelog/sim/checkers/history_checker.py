@@ -3,8 +3,8 @@
 `tidelog.history` judges from outside: it uses only requests and responses of clients. A producer
 names no topic id, so a batch for a recreated topic may belong to any incarnation. A batch certainly
 belongs to the incarnation that clients knew when the batch began, if its response came before any
-deletion request. Any other acknowledged batch for a recreated topic counts as a batch with unknown
-outcome.
+deletion request. If an acknowledged batch may belong to several incarnations of a recreated topic,
+its outcome counts as unknown.
 
 Removed partitions are not judged, because a partition number does not identify the incarnation.
 `client_checker` compares reads and acknowledgements of each incarnation with its committed records

@@ -2,9 +2,10 @@
 
 A dead follower that lacks records of its leader leaves the ISR within 1.5 times
 `replica.lag.time.max.ms`. Leaders examine their followers twice per `replica.lag.time.max.ms`. Slow
-reads of the leader must not keep a dead follower in the ISR. The checker measures from the end of
-the follower's connections at the leader, at the latest `replica.socket.timeout.ms` after the death.
-A power loss, a pause or a cut link ends no connection at the leader.
+reads of the leader must not keep a dead follower in the ISR. The checker measures the time to a
+follower's removal from the end of the dead follower's connections at the leader, at the latest
+`replica.socket.timeout.ms` after the death. A power loss, a pause or a cut link ends no connection
+at the leader.
 
 In profiles with healthy followers, no leader removes a follower from the ISR after the follower has
 fetched the partition from this leader. In profiles with broker deaths and slow reads, a leader
@@ -53,7 +54,7 @@ class _Dead(NamedTuple):
 
 
 class _KeptUp(NamedTuple):
-    """A follower that had all records of a leader, by the incarnations of both brokers."""
+    """A follower that had all records of a leader; both are (broker id, incarnation)."""
 
     leader: tuple[int, int]
     topic_partition: TopicPartition
@@ -95,7 +96,7 @@ class InSyncChecker(Checker):
         if now_ns - self._looked_ns < _LOOK_NS:
             return
         if now_ns - self._looked_ns > _GAP_NS:
-            self._seen = {}  # every broker was stopped, so the leaders' timers stood still
+            self._seen = {}  # all brokers were stopped, so the leaders' timers stood still
         self._looked_ns = now_ns
         if self._healthy_stay:
             self._note_kept_up()
@@ -243,7 +244,7 @@ class IsrViewChecker(Checker):
             self._after_ns(LIMIT_NS, lambda: self._check(now))
 
     def _check(self, state: PublishedPartition) -> None:
-        """Check that the leader knows a state that was in force throughout the last `LIMIT_NS`."""
+        """Check that a leader knows its published state, once the state is `LIMIT_NS` old."""
         if self._published.partitions.get(state.key) is not state:
             return
         name = self._published.name(state.key)

@@ -3,8 +3,9 @@
 A broker does not serve the replicas of a failed log directory. The broker traces the directory
 whose device failed. Until its restart, the broker neither leads nor commits with the replicas of a
 failed directory. A failed simulated disk itself refuses appends. A replacement replica in another
-directory is a new log for `replica_logs`. The replication checker therefore finds committed records
-that a replacement replica lacks. A broker halts only when its last log directory fails.
+directory is a new log for `replica_logs`. The replication checker finds committed records that a
+replacement replica in another directory lacks. A broker halts only when its last log directory
+fails.
 
 A running broker repairs the damage that it has read. A leader that reads damage leaves the ISR,
 truncates its log before the damage and fetches the records again. Once the cluster is in sync, no
@@ -32,8 +33,8 @@ class LogDirChecker(Checker):
 
     def __init__(self, run: CheckedRun) -> None:
         super().__init__(run)
-        #: Failed directories of current incarnations, each with the time from which the check
-        #: applies.
+        #: Failed directories of current incarnations, each with the time from which no replica in
+        #: it may lead.
         self._failed: dict[int, dict[str, int]] = {}
         #: Number of the incarnation whose directories failed, by broker.
         self._lives: dict[int, int] = {}
@@ -56,7 +57,7 @@ class LogDirChecker(Checker):
         self.unusable(incarnation, directory)
 
     def unusable(self, incarnation: Incarnation, directory: str) -> None:
-        """Record that a directory is bad for a broker, from its start on or since a failure."""
+        """Record that a broker's log directory failed, or was unusable when the broker started."""
         number, bad = self._bad.get(incarnation.node_id, (0, {}))
         if number != incarnation.number:
             self._bad[incarnation.node_id] = (incarnation.number, {directory: None})

@@ -2,10 +2,10 @@
 
 A replica of an earlier target is dropped at once if neither the current target nor the original
 replicas contain it. The first state for the new target omits a dropped replica, unless it leads or
-the ISR would shrink below the effective minimum. A produce request with acks=all therefore does not
-wait for a dropped replica. A dropped replica never joins the ISR during its move, except as a
-leader elected from the eligible replicas. If the controller changed or members restarted, other
-decisions may come first, so the checker judges only that no dropped replica joins.
+the ISR would shrink below the effective minimum. Otherwise a produce request with acks=all would
+wait for the dropped replica. A dropped replica never joins the ISR during its move, except as a
+leader elected from the eligible replicas. If the controller changed or members restarted, the
+checker requires only that no dropped replica joins the ISR.
 
 The replication throttle bounds bytes, and only replicas that lag wait. A leader sends followers
 outside the ISR at most the throttled bytes that its rate and windows allow, plus one read per
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _MS_PER_S: Final = 1_000
 _UNLIMITED: Final = 2**63 - 1
-#: Time in ns within which brokers examine waiting replicas again.
+#: Time in ns within which brokers examine replicas again that wait for a throttle.
 _NEWS_NS: Final = 700 * NS_PER_MS
 #: Replica that waits for the throttle of a broker: (broker id, partition, follower id).
 _Waiting = tuple[int, "Partition", int]
@@ -51,7 +51,7 @@ class _Redirected(NamedTuple):
     dropped: frozenset[int]
     #: Number of replicas when the move began.
     originals: int
-    #: Epochs of the partition when the node was written.
+    #: Epochs of the partition's state when the topic node got the other target.
     leader_epoch: int
     controller_epoch: int
 
@@ -94,7 +94,7 @@ class RedirectedMoveChecker(Checker):
     def _check_dropped(
         self, move: _Redirected, before: PublishedPartition, state: PublishedPartition
     ) -> None:
-        """Check the first state of a partition after its reassignment got another target."""
+        """Check a partition's first published state after its reassignment got another target."""
         registered = self._published.brokers
         if (
             state.controller_epoch != move.controller_epoch
@@ -135,7 +135,7 @@ class _Sent:
 
     rate: int = _UNLIMITED
     at_ms: int = 0
-    #: Bytes sent above the rate.
+    #: Throttled bytes that the broker sent in excess of its rate.
     level: float = 0.0
     #: Size of the largest read of each follower.
     reads: dict[int, int] = field(default_factory=dict)
@@ -232,7 +232,8 @@ class ThrottleChecker(Checker):
         broker = node.broker
         if broker is None or not node.is_up:
             return
-        # `_under_present_rate` also notes a rate under which the broker sends no bytes.
+        # This call notes the broker's current throttle rate, even if the broker sends no bytes
+        # under it.
         self._under_present_rate(broker)
         present: dict[_Waiting, int] = {}
         for session in broker.fetch_sessions.all():

@@ -9,8 +9,9 @@ start were committed, and a DeleteRecords request or retention may have removed 
 
 If an invariant holds only for losses within the fault budget, its violation is reported as a broken
 promise. Some invariants hold even after a loss of data: two logs that agree in epoch and offset
-agree in the record. No epoch goes back within an incarnation. A leader epoch has one leader. No
-follower's high watermark is above what leaders committed.
+agree in the record. No leader epoch or partition epoch decreases within one incarnation of a
+partition. A leader epoch has one leader. No follower's high watermark is above what leaders
+committed.
 """
 
 from __future__ import annotations
@@ -51,13 +52,13 @@ class Truth:
     """Everything that the checker knows of one partition."""
 
     name: TopicPartition
-    #: The number of each committed record, by offset.
+    #: Record number (unique in the run) of each committed record, by offset.
     committed: list[int] = field(default_factory=list)
     #: End of the committed records after the last commit of each leader epoch.
     ends: dict[int, int] = field(default_factory=dict)
     #: The last committed offset of each key.
     last_of_key: dict[int, int] = field(default_factory=dict)
-    #: The number of each record ever seen, by (leader epoch, offset).
+    #: Record number of each record that was ever in a log, by (leader epoch, offset).
     values: dict[tuple[int, int], int] = field(default_factory=dict)
     #: Nodes that ever had each record, by (leader epoch, offset): a bit for each node id.
     stored_by: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -335,7 +336,7 @@ class ReplicationChecker(Checker):
             )
 
     def _check_life(self, node: SimBroker, claim: ReplicaClaim) -> None:
-        """Check that no role for a re-added partition has records of the removed partition.
+        """Check that no role for a re-added partition applies to a log of the removed partition.
 
         The removed partition is an earlier incarnation of the same partition number.
         """
@@ -352,8 +353,8 @@ class ReplicationChecker(Checker):
         """Check that no broker that registered after a topic's deletion takes a role in that topic.
 
         A role that a controller sends is valid only for one registration of the broker. A broker
-        that registers after the deletion of a topic can get only roles of the topic's successor. A
-        replica of the deleted topic must not take the roles of the successor (V23).
+        that registers after the deletion of a topic can get only roles of the recreated topic. A
+        replica of the deleted topic must not take the roles of the recreated topic (V23).
         """
         topic = self._published.all_topics.get(claim.key.topic_id)
         broker_epoch, incarnation = self._registered_in.get(node.node_id, (-1, -1))
@@ -370,12 +371,12 @@ class ReplicationChecker(Checker):
     def _is_reconciled(
         self, node: SimBroker, claim: ReplicaClaim, log: ReplicaLog | None, truth: Truth
     ) -> bool:
-        """Return whether the checks apply again to a replica that lost data.
+        """Return whether the checker judges a replica again after the replica lost data.
 
         The checks apply to a replica that leads, is in sync, or has only committed records. A
-        replica is not checked merely because its records below the high watermark are the committed
-        records. A truncation lowers the high watermark first, and a node that dies before the
-        truncation starts with the old high watermark.
+        replica with further records stays unchecked even if its records below the high watermark
+        are the committed records. A truncation lowers the high watermark first, and a node that
+        dies before the truncation starts with the old high watermark.
         """
         if claim.is_leader or self._is_in_sync(claim.key, node):
             return True
@@ -512,7 +513,7 @@ class ReplicationChecker(Checker):
         return recorded is not None and self._losses.is_intact(state.key, member, recorded)
 
     def is_unchanged(self, state: PublishedPartition, member: int) -> bool:
-        """Return whether the recorded registration of a member stands, and its process still runs.
+        """Return whether a member is still in its recorded registration, and its process runs.
 
         A process whose session has expired re-registers. V10 treats a re-registration as a restart.
         """
@@ -558,7 +559,7 @@ class ReplicationChecker(Checker):
         if node is None or truth is None or self._published.is_over(state.key):
             return
         if (member, state.key) in self.missing:
-            return  # the checker judges that the broker must not lead (D3)
+            return  # another check requires that the broker does not lead (D3)
         problem = _lacks(node.logs.logs.get(state.key), truth)
         if problem:
             self._promise(
@@ -568,7 +569,7 @@ class ReplicationChecker(Checker):
 
 
 def _in_the_life_of_its_log(node: SimBroker, claim: ReplicaClaim) -> ReplicaClaim:
-    """Return the claim, with the partition incarnation that the node's log has.
+    """Return the claim, changed to the partition incarnation of the broker's log.
 
     A broker without a role for a replica knows no leader epoch, and so no incarnation of the
     partition. Without the incarnation of the log, a replica of a removed partition would count as a

@@ -212,8 +212,8 @@ class _Disk:
         """Check the index files of a segment.
 
         A starting broker takes timestamps below the recovery point from batch headers alone, as
-        Kafka does. Therefore a time index may contain a bit that is `flipped` in the segment, until
-        a reader finds the damaged batch (V68).
+        Kafka does. If a bit of a timestamp is `flipped` in the segment, the time index may have it,
+        too, until a reader finds the damaged batch (V68).
         """
         for suffix, check in (("index", _check_index), ("timeindex", _check_time_index)):
             if flipped and check is _check_time_index:
@@ -350,7 +350,7 @@ def _check_index(data: bytes, base_offset: int, batches: list[StoredBatch]) -> N
 
 
 def _check_time_index(data: bytes, base_offset: int, batches: list[StoredBatch]) -> None:
-    """Check each time index entry: the largest timestamp so far, the last offset of its batch."""
+    """Check that time index entries have the largest timestamp so far and a batch's last offset."""
     if len(data) % _TIME_ENTRY.size:
         raise _DiskError(f"{len(data)} bytes are not whole entries")
     timestamps = {batch.last_offset: batch.max_timestamp_ms for batch in batches}

@@ -166,7 +166,7 @@ def lose_power_at_sync(context: FaultContext, broker: SimBroker) -> None:
 def power_fails_everywhere(context: FaultContext) -> Scenario:
     """Cut the power of all brokers at once; a part of their unsynced data survives (V69).
 
-    Every promise without `flush.before.ack` needs a broker that loses nothing.
+    Without `flush.before.ack`, acknowledged records survive only if some broker loses nothing.
     """
     cluster = context.cluster
     assert cluster.budget.commits_synced, "a profile for flush.before.ack"
@@ -210,7 +210,7 @@ def full_disk(context: FaultContext, broker: SimBroker, disk: SimDisk) -> None:
 
 @kind_at_broker
 def fill_directory(context: FaultContext, broker: SimBroker) -> bool:
-    """Fill a log directory of one broker, or of all, for seconds, until it is freed."""
+    """Fill a log directory of one broker, or of each broker, and free it after seconds."""
     draw = context.draw
     brokers = [broker]
     if draw.random() < 0.25:
@@ -232,7 +232,7 @@ def fill_directory(context: FaultContext, broker: SimBroker) -> bool:
 
 @kind_at_broker
 def slow_directory(context: FaultContext, broker: SimBroker) -> bool:
-    """Slow down one log directory, all of a broker, or all of the cluster, for seconds."""
+    """Slow down one log directory, or all directories of a broker or the cluster, for seconds."""
     draw = context.draw
     pairs = [(broker, context.any_disk(broker))]
     if draw.random() < 0.25:

@@ -1,9 +1,9 @@
 """Scenarios of controllers that are deposed while active, or elected without learning of it.
 
 A broker wrongly believes that it is the controller, or is the controller without knowing. The
-session of the mistaken broker is alive, and the broker has a write to make (V3, V42, S2). In
-further scenarios, a controller never gets a response of the store, and so cannot act. No scenario
-of this module loses data.
+broker's session is alive, and a write to the store is due (V3, V42, S2). In further scenarios, a
+controller never gets a response of the store, and so cannot act. No scenario of this module loses
+data.
 """
 
 from __future__ import annotations
@@ -63,8 +63,9 @@ def _elect_unnoticed(context: FaultContext) -> Scenario:
 def _raise_epoch(context: FaultContext) -> Scenario:
     """Raise the controller epoch without a change of the controller.
 
-    Controllers of old versions of Kafka raise the epoch alone if they die during an election. The
-    store rejects the controller's writes, although the controller still owns the controller node.
+    In old versions of Kafka, a broker that dies during its election may raise the epoch without
+    becoming the controller. The store rejects the controller's writes, although the controller
+    still owns the controller node.
     """
     store = context.cluster.store
     controller = context.controller()
@@ -89,7 +90,7 @@ def unlucky_elections(context: FaultContext) -> Scenario:
 
 
 #: Store nodes for which a response is withheld; each entry is equally likely. The withheld response
-#: is about the node of the controller epoch, of the list of brokers, or of the controller.
+#: is about the store node of the controller epoch, of the list of brokers, or of the controller.
 _FORGOTTEN: Final = (
     layout.CONTROLLER_EPOCH,
     layout.CONTROLLER_EPOCH,

@@ -92,7 +92,7 @@ def scenario(play: Play) -> Play:
 def scenario_of_rounds(from_ms: float, to_ms: float) -> Callable[[Play], Play]:
     """Register a scenario that is played repeatedly.
 
-    `from_ms` and `to_ms` bound the time before a round.
+    `from_ms` and `to_ms` bound the random time before each repetition.
     """
 
     def register(play: Play) -> Play:

@@ -138,7 +138,7 @@ def leader_returns(context: FaultContext) -> Scenario:
 
 @scenario_of_rounds(50, 400)
 def early_follower(context: FaultContext) -> Scenario:
-    """Let a follower learn of a leader change before the new leader.
+    """Let a follower learn of a leader change before the new leader learns of it.
 
     The new leader has fewer records than the follower. The old leader is the last broker to learn
     of the change, and continues to lead until then.
@@ -190,7 +190,7 @@ def unheard_of_return(context: FaultContext) -> Scenario:
 def two_terms_lost(context: FaultContext) -> Scenario:
     """Let a leader write records under two leader epochs that the next leader never gets.
 
-    Sometimes the leader loses its power after it has truncated the records of both epochs.
+    Sometimes that leader loses its power after it has truncated the records of the two epochs.
     """
     case = _one_of(context, lambda it: it.leader == it.preferred)
     if case is None:
@@ -210,7 +210,8 @@ def two_terms_lost(context: FaultContext) -> Scenario:
     context.heal(links)
     _punctual(context, case)
     if context.draw.random() < 0.6:
-        # After this delay, the checkpoint of high watermarks is on disk, but some records are not.
+        # Within this delay, the broker writes its high watermark checkpoint to disk, but not yet
+        # all records.
         yield context.draw.uniform(40, 500)
         brokers[leader].crash(Loss.ALL_UNSYNCED, "the power fails after a truncation")
     yield context.draw.uniform(500, 2_000)
@@ -220,8 +221,8 @@ def two_terms_lost(context: FaultContext) -> Scenario:
 def missing_directory(context: FaultContext) -> Scenario:
     """Start the last in-sync member of a partition without the partition's directory (D3).
 
-    All brokers are stopped before the member starts. The replica's directory is missing, as if its
-    disk was not mounted, and is back at the next start.
+    All brokers stop, then the last member of the partition's ISR starts. The replica's directory is
+    missing, as if its disk was not mounted, and is back at the next start.
     """
     cluster = context.cluster
     #: The broker and partition of the missing directory, if there is one.

@@ -1,9 +1,9 @@
 """Faults of brokers that have several log directories.
 
-One disk fails, at any call or at a call of a drawn operation (`sim/log_dir_failure` has the failure
-and its repair). Alternatively, one operation fails with an error that does not come from the
-device. Alternatively, the broker dies in the middle of a move between two directories. `OPERATIONS`
-lists every operation of the port of files; `errors_of` returns its possible errors.
+One fault fails a disk, at any call or at a call of a drawn operation; `sim/log_dir_failure` defines
+the failure and its repair. Another fault fails one operation with an error that does not come from
+the device. A further fault kills the broker in the middle of a move between two directories.
+`OPERATIONS` lists every operation of the port of files; `errors_of` returns its possible errors.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def fail_directory(context: FaultContext, broker: SimBroker, disk: SimDisk) -> b
 
 @kind_at_disk
 def hang_directory(context: FaultContext, broker: SimBroker, disk: SimDisk) -> bool:
-    """Hang the device of one log directory: no operation ends until it is replaced."""
+    """Hang the device of one log directory: no operation ends until the disk is replaced."""
     if disk.hangs or disk.fault is not None:
         return False
     disk.hangs = True

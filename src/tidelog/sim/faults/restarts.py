@@ -28,7 +28,8 @@ from tidelog.sim.sim_broker import SimBroker
 #: Interval in ms of the checks for the next session, and number of these checks.
 _SESSION_LOOK_MS: Final = 2.0
 _SESSION_LOOKS: Final = 1_500
-#: Ranges in ms after which a session ends: within a registration, or within a broker's start.
+#: Time in ms from a session's start to its end, so that it ends during a registration or during the
+#: broker's start; each range is equally likely.
 _LIVES_MS: Final = ((0.0, 6.0), (0.0, 6.0), (0.0, 80.0))
 #: Number of brokers that stop together; each entry is equally likely.
 _COUNTS: Final = (1, 1, 1, 2, 3)
@@ -75,7 +76,7 @@ def _has_other(broker: SimBroker, last: int | None) -> bool:
 def stop_together(context: FaultContext) -> Scenario:
     """Shut one, two or all brokers down together; some crash during their shutdown.
 
-    The controller may crash, too.
+    The controller may crash during the shutdowns, too.
     """
     brokers = [
         broker

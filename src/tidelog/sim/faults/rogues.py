@@ -1,7 +1,7 @@
 """Requests of peers that only pretend to be a broker: well formed, and in a leader's name (A3).
 
 A rogue's request changes published state as the leader's own request would. The controller's
-response goes to the rogue instead of the leader.
+response goes to the pretending peer instead of the leader.
 """
 
 from __future__ import annotations

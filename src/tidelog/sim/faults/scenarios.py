@@ -21,7 +21,7 @@ from tidelog.sim.sim_broker import SimBroker
 
 #: Maximum count of a controller's writes before it crashes; controllers seldom write more often.
 MAX_CONTROLLER_WRITE: Final = 12
-#: Interval in ms of the checks for the end of a stop, and for a broker's return.
+#: Interval in ms of the checks whether a broker has stopped, and later whether it is back.
 _LOOK_MS: Final = 25.0
 
 
@@ -81,8 +81,8 @@ def every_member_ends(context: FaultContext, state: PublishedPartition) -> Scena
 def older_disk_returns(context: FaultContext, state: PublishedPartition) -> Scenario:
     """Restore an older copy of a broker's disk, taken after a clean shutdown (E3).
 
-    Between the copy and its restoration, the broker is in sync with its newer disk. All other
-    brokers are killed first, without data loss.
+    After the disk was copied, the broker runs and is in sync with its newer disk until the
+    restoration. All other brokers are killed first, without data loss.
     """
     cluster = context.cluster
     broker = cluster.brokers[context.draw.choice(state.isr)]
@@ -136,10 +136,10 @@ def brokers_catch_up(context: FaultContext) -> Scenario:
 def left_behind(context: FaultContext, state: PublishedPartition) -> Scenario:
     """Push followers out of the ISR one after the other, and kill every remaining member.
 
-    The follower that leaves first lacks records that were committed without it. The follower that
-    leaves an ISR of two stays a member as an eligible replica (E1). So the scenario kills both the
-    eligible replica and the leader. If unclean election is allowed, the follower that left first
-    then leads (V13).
+    The follower that leaves the ISR first lacks records that were committed without it. The
+    follower that leaves an ISR of two stays a member as an eligible replica (E1). So the scenario
+    kills both the eligible replica and the leader. If unclean election is allowed, the follower
+    that left first then leads (V13).
     """
     cluster = context.cluster
     followers = [member for member in state.isr if member != state.leader]
@@ -161,20 +161,20 @@ def _has_left(context: FaultContext, state: PublishedPartition, follower: int) -
     return follower not in now.isr or now.leader != state.leader
 
 
-#: Content of an unreadable node.
+#: Content of an unreadable store node.
 _NONSENSE: Final = b"{"
 
 
 def _scribbling(
     context: FaultContext, what: str
 ) -> tuple[Callable[[str], None], Callable[[], None]]:
-    """Return two functions: one writes nonsense into a node, the other restores that node.
+    """Return two functions: one writes nonsense into a store node, the other restores it.
 
-    At most one node contains nonsense at a time. The end of the faults restores the node in any
-    case.
+    At most one store node contains nonsense at a time. The end of the faults restores the store
+    node in any case.
     """
     store = context.cluster.store
-    #: The node that contains nonsense and its former content, if there is one.
+    #: The store node that contains nonsense, and its former content; empty if there is none.
     scribbled: list[tuple[str, bytes]] = []
 
     def scribble(path: str) -> None:
@@ -182,11 +182,11 @@ def _scribbling(
         context.note(f"{path} holds nonsense")
 
     def restore() -> None:
-        """Restore the node; sometimes replace the controller, which then reads the node again."""
+        """Restore the store node; sometimes replace the controller by one that reads it again."""
         if scribbled:
             path, data = scribbled.pop()
             node = store.tree.get(path)
-            # a node with other content was created again in the meantime
+            # a store node with other content was created again in the meantime
             if node is not None and node.data == _NONSENSE:
                 store.write_from_outside(path, data)
             context.note(f"the {what} is as it was")

@@ -5,9 +5,9 @@ catches up, and then it loses its unsynced data. The follower's next incarnation
 than the leader last saw.
 
 An older copy of the metadata store is restored while no broker runs (E8). The restored copy lists a
-replica as in sync although it stopped before the last records were acknowledged. The copy has the
-same topics and replicas as the store that it replaces. Brokers stop cleanly or are killed, without
-a loss of data.
+replica as in sync although it stopped before the last records were acknowledged. The restored copy
+of the store has the same topics and replicas as the store that it replaces. Brokers stop cleanly or
+are killed, without a loss of data.
 
 A leader with a damaged log loses its leadership before it can leave the ISR, and becomes a follower
 that knows of its damage (V68). All scenarios keep within the fault budget.
@@ -34,7 +34,8 @@ from tidelog.sim.sim_cluster import STORE_HOST
 
 #: Interval in ms of the checks of published state between two steps.
 _LOOK_MS: Final = 10.0
-#: Delay of a follower's fetches: the leader hears from the controller first.
+#: Delay of a follower's fetches, so that the leader learns of the follower's return from the
+#: controller first.
 _LATE_NS: Final = 500 * NS_PER_MS
 #: Interval in ms of the checks whether a session is over: a broker needs only a few requests to
 #: start the next session.
@@ -83,8 +84,9 @@ _STOP_LOOK_MS: Final = 25.0
 def older_store_returns(context: FaultContext, state: PublishedPartition) -> Scenario:
     """Restore an older copy of the metadata store that lists a stopped replica as in sync (E8).
 
-    The leader or a follower stops after the copy, and the other brokers acknowledge more records.
-    Finally all brokers end, and start together with the older copy.
+    The leader or a follower stops after the store was copied, and the other brokers acknowledge
+    more records. Finally all brokers stop, the older copy replaces the store, and all brokers start
+    together.
     """
     cluster = context.cluster
     if cluster.health() or not cluster.store.is_available:
@@ -130,7 +132,7 @@ def _none_runs(brokers: Mapping[int, SimBroker]) -> bool:
 
 
 def _layout_of(tree: Tree) -> dict[str, bytes]:
-    """Return what operators and clients have decided: topics, configurations and requests."""
+    """Return the store's nodes of topics, configurations and requests, by path."""
     kept = {}
     for path, node in tree.nodes.items():
         is_topic = path.startswith(f"{layout.TOPICS}/") and path.count("/") == 3

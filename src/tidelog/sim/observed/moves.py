@@ -1,4 +1,4 @@
-"""Checks of reassignments as the store sees them: their targets, originals and ends (R3, R10, V52).
+"""Checks of reassignments in the store: targets, original replicas and results (R3, R10, V52).
 
 A reassignment ends with the replicas of its target, in that order; a cancelled reassignment ends
 with exactly its original replicas. The original replicas stay recorded when the target changes. The
@@ -35,7 +35,7 @@ class PublishedMove(NamedTuple):
 
     adding: tuple[int, ...]
     removing: tuple[int, ...]
-    #: The original replicas; empty if the node does not record them.
+    #: The original replicas; empty if the topic's node does not record them.
     original: tuple[int, ...]
 
 
@@ -78,7 +78,7 @@ def wrong_changes(
 
 
 class MoveQueue:
-    """The queue of reassignments, their freeze, and the requests of clients about both."""
+    """The queue and the freeze of reassignments, and the requests of clients about them."""
 
     def __init__(
         self,
@@ -90,9 +90,10 @@ class MoveQueue:
         self._violate = violate
         self._now_ns = now_ns
         self._target = target
-        #: The last written content of the queue's node.
+        #: The content of the store node of the reassignment queue, as last written.
         self.entries: dict[TopicPartition, Replicas] = {}
-        #: By partition: time of the last request that came through a store node or got no response.
+        #: By partition: time of its last reassignment request that came through a store node or got
+        #: no response.
         self._asked_ns: dict[TopicPartition, int] = {}
         #: Number of open requests of clients, by partition.
         self._open: Counter[TopicPartition] = Counter()
@@ -107,7 +108,7 @@ class MoveQueue:
     # requests of clients and administrators
 
     def asking(self, partitions: Iterable[TopicPartition]) -> None:
-        """Note that the store, or a request without a response, requests reassignments."""
+        """Note reassignment requests that came through the store or got no response."""
         self._asked_ns.update(dict.fromkeys(partitions, self._now_ns()))
 
     def node_asks(self, path: str, partitions: Iterable[TopicPartition]) -> None:
@@ -125,11 +126,12 @@ class MoveQueue:
     # what the store holds
 
     def committed(self, ops: Sequence[Op], results: Sequence[OpResult]) -> None:
-        """Follow a transaction, except its changes of topic nodes, which were followed before."""
+        """Follow a transaction's changes of nodes other than topic nodes."""
         for op, result in zip(ops, results, strict=True):
             asked = self._nodes.pop(result.path, None) if isinstance(op, Delete) else None
             if asked is not None:
-                # The queue's node may be written later, in a separate transaction.
+                # The controller may write the node of the reassignment queue later, in a separate
+                # transaction.
                 self.asking(asked)
             if result.path == _CANCEL:
                 self._cancelled_ns = self._now_ns()
@@ -185,6 +187,6 @@ class MoveQueue:
 
 
 def target_of(replicas: Replicas, move: PublishedMove | None) -> Replicas:
-    """Return the target replicas of a partition, or its current replicas without a move."""
+    """Return the target replicas of a partition; its current replicas if it is not moving."""
     leaving = () if move is None else move.removing
     return tuple(each for each in replicas if each not in leaving)

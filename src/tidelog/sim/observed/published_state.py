@@ -1,10 +1,10 @@
 """The published state, followed commit by commit: brokers, topics, leaders and ISRs.
 
-This module parses the store's nodes independently and checks their invariants. Leader epochs never
-go back, and partition epochs rise. A leader epoch has one leader. A leader is in its ISR, and the
-ISR is within the assignment. The controller epoch never goes back, and each state that a controller
-writes carries the current controller epoch. A broker writes a state itself only for a partition
-that it leads, and changes neither the leadership nor the controller epoch (A12).
+This module parses the store's nodes with its own code, and checks their invariants. Leader epochs
+never go back, and partition epochs rise. A leader epoch has one leader. A leader is in its ISR, and
+the ISR is within the assignment. The controller epoch never goes back, and each state that a
+controller writes carries the current controller epoch. A broker writes a state itself only for a
+partition that it leads, and changes neither the leadership nor the controller epoch (A12).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class PublishedPartition:
     leader_epoch: int
     partition_epoch: int
     isr: tuple[int, ...]
-    #: Broker epoch of each member; None if the node has none.
+    #: Broker epoch of each member of the ISR; None if the state node records no broker epochs.
     isr_epochs: tuple[int, ...] | None
     #: Whether the leader was elected uncleanly and has not yet reported its recovery (V13).
     is_recovering: bool = False
@@ -48,7 +48,8 @@ class PublishedPartition:
     elr: dict[int, int] = field(default_factory=dict)
     #: Time of the first state with this leader, after another leader or none.
     led_since_ns: int = 0
-    #: Controller epoch that the node names; a leader keeps it when it writes the node itself.
+    #: Controller epoch in the state node; a leader that writes the state node itself does not
+    #: change it.
     controller_epoch: int = 0
     #: Target to which a reassignment has reduced the replicas (V52).
     reassigned_to: tuple[int, ...] = ()
@@ -113,14 +114,14 @@ class Published:
         self.partitions: dict[LogKey, PublishedPartition] = {}
         #: First leader epochs of all incarnations of each removed partition, ascending.
         self._lives: dict[tuple[TopicId, int], list[int]] = {}
-        #: Partitions whose removal was requested or is done. Records of a removed incarnation may
-        #: be lost.
+        #: Partitions whose removal was requested or is done. A partition's records may be lost once
+        #: its removal is requested.
         self.removed: dict[LogKey, None] = {}
         self.controller_epoch = 0
         #: The latest transaction.
         self.zxid = 0
-        #: Topics whose deletion was requested, with the transaction of the request. Replicas are
-        #: deleted before the nodes are.
+        #: Topics whose deletion was requested, with the transaction of the request. Brokers delete
+        #: the replicas before the controller deletes the topic's nodes.
         self.dying: dict[str, int] = {}
         self.elections = 0
         self.shrinks = 0
@@ -142,7 +143,8 @@ class Published:
         self._sessions: dict[int, int] = {}
         #: Number of state nodes that leaders wrote themselves (A12).
         self.direct_changes = 0
-        #: Writer of the current transaction if it does not check the controller epoch; else None.
+        #: Broker id of the writer of a transaction that does not check the controller epoch; else
+        #: None.
         self._writer: int | None = None
         self.queue = MoveQueue(violate, now_ns, self._target)
 
@@ -174,7 +176,8 @@ class Published:
     def put_back(self, nodes: Mapping[str, Node], zxid: int) -> None:
         """Adopt a store that was restored from an older copy, which has the same topics.
 
-        Later published states stay recorded, because no leader epoch may get another leader.
+        States that were published after the copy stay recorded, because no leader epoch may get
+        another leader.
         """
         self.zxid = zxid
         self.brokers.clear()
@@ -189,7 +192,7 @@ class Published:
                 self.partitions[key] = found
 
     def _target(self, partition: TopicPartition) -> tuple[int, ...] | None:
-        """Return a partition's target or current replicas; None if it is or will be deleted."""
+        """Return a partition's target or current replicas; None if it is or will be removed."""
         topic, number = self.topics.get(partition.topic), partition.partition
         if topic is None or number not in topic.assignment or topic.name in self.dying:
             return None
@@ -476,7 +479,7 @@ class Published:
             self._violate(f"{what}: isr_epochs {state.isr_epochs} of ISR {state.isr}")
 
     def leads(self, key: LogKey, leader_epoch: int, node_id: int, what: str) -> None:
-        """Record a node as leader of an epoch, by published state or by its own claim."""
+        """Record a broker as leader of an epoch, by published state or by its own claim."""
         leader = self._leaders.setdefault((key, leader_epoch), node_id)
         if leader != node_id:
             self._violate(f"{what}: {leader} and {node_id} both lead in epoch {leader_epoch}")

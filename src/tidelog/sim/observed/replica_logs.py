@@ -29,7 +29,7 @@ _INTERNAL: Final = "__"
 
 
 class LogKey(NamedTuple):
-    """One incarnation of one partition of one incarnation of a topic."""
+    """Key of a log: topic id, partition number, and the incarnation of the partition."""
 
     topic_id: TopicId
     partition: int
@@ -164,7 +164,7 @@ class NodeLogs:
     ) -> None:
         """Read from `disks`, one for each log directory. With `gaps`, all topics are compacted.
 
-        Without `gaps`, the topics in `compacted` and internal topics are compacted.
+        Without `gaps`, only the topics in `compacted` and internal topics count as compacted.
         """
         self.node_id = node_id
         self._gaps = gaps
@@ -174,7 +174,7 @@ class NodeLogs:
         #: The disk of each log directory.
         self.disks = tuple(disks)
         self.logs: dict[LogKey, ReplicaLog] = {}
-        #: Called when readable records become unreadable: (log, former end).
+        #: Called when a change in a file makes records of a log unreadable: (log, former end).
         self.on_cut: Callable[[ReplicaLog, int], None] = lambda log, end_before: None
         #: Called when a replica is no longer hosted, whatever happens to its files.
         self.on_gone: Callable[[ReplicaLog], None] = lambda log: None
@@ -408,7 +408,8 @@ class _Copy(NamedTuple):
 
     disk: SimDisk
     segments: list[tuple[int, _Segment]]
-    #: Directories of the copies that this copy replaced, and the number of its moves (D11).
+    #: Log directories whose copies this copy replaced, and how often the replica moved between
+    #: directories (D11).
     older: tuple[str, ...]
     moves: int
 
@@ -449,7 +450,7 @@ def _last(segments: list[tuple[int, _Segment]]) -> tuple[int, int]:
 
 
 def _common(before: list[tuple[int, int]], after: list[tuple[int, int]]) -> int:
-    """Return the number of leading entries that both lists share, or that were compacted since."""
+    """Return how many leading entries of `before` are the same, or compacted, in `after`."""
     for index, (one, other) in enumerate(zip(before, after, strict=False)):
         if one != other and other[1] != GONE:
             return index

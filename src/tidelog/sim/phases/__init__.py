@@ -18,7 +18,8 @@ from tidelog.sim.phases.stage import LIVENESS_LIMIT_NS, Stage
 
 __all__ = ["LIVENESS_LIMIT_NS", "PHASES", "Stage"]
 
-#: Function that plays each phase, by its name in profiles; it returns whether nothing was violated.
+#: Function that plays each phase, by its name in profiles; it returns whether no invariant was
+#: violated.
 PHASES: Final[Mapping[str, Callable[[Stage], bool]]] = {
     "absence": absence.play_host,
     "offline directory": absence.play_directory,

@@ -1,14 +1,14 @@
 """Phases in which a host or a log directory stays away, and other replicas lead (D4, E6).
 
-After the faults all brokers are killed at once, and one of them stays away. Within the limit of
-liveness, every partition with as many live members as its effective minimum has a leader. Only the
+After the faults all brokers are killed at once, and one of them stays away. Within a minute, every
+partition with as many live members as its effective min.insync.replicas has a leader. Only the
 phase of an absent host notices a controller that waits forever for a dead member.
 
 In the phase of a failed directory, all replicas are in sync after the faults; then one directory of
-one broker fails. Within the limit of liveness, every partition with enough good members has a
-leader outside the failed directory. No replica of a live broker in the failed directory stays in an
-ISR with other members. The phase of a failed directory ends with the repair of the directory. Only
-the phase of a failed directory notices an offline replica that stays in the ISR forever.
+one broker fails. Within a minute, every partition with enough good members has a leader outside the
+failed directory. No replica of a live broker in the failed directory stays in an ISR with other
+members. The phase of a failed directory ends with the repair of the directory. Only the phase of a
+failed directory notices an offline replica that stays in the ISR forever.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _without_leader(stage: Stage) -> str:
 
 
 def play_directory(stage: Stage) -> bool:
-    """Play the phase; return whether nothing was violated."""
+    """Play the phase; return whether no invariant was violated."""
     cluster = stage.cluster
     if not stage.wait_for_health():
         return False
@@ -109,7 +109,7 @@ def _begin(cluster: SimCluster, draw: random.Random) -> LogDirFailure | None:
 
 
 def in_failed_directory(stage: Stage) -> str:
-    """Return the first partition that waits for a failed directory in vain; empty if none does."""
+    """Return a partition whose leader or ISR is in a failed directory; empty if there is none."""
     if missing := stage.unregistered():
         return missing
     cluster, present = stage.cluster, stage.present

@@ -20,10 +20,11 @@ from tidelog.sim.phases.stage import Stage
 from tidelog.sim.sim_broker import SimBroker
 from tidelog.sim.sim_cluster import SimCluster
 
-#: Time within which some write meets the full disk; an idle directory does not notice it.
+#: Time within which some write fails on the full disk; without writes, a broker does not notice a
+#: full directory.
 _MEETS_NS: Final = 12 * NS_PER_S
-#: Time limit in ns for reads, and for replicas elsewhere to lead; it is shorter than the limit of
-#: liveness, because no repair is needed.
+#: Time limit in ns for reads, and for replicas elsewhere to lead; it is shorter than the minute for
+#: a recovery, because no repair is needed.
 _SERVES_NS: Final = 15 * NS_PER_S
 #: Minimum number of records that a consumer reads within `_SERVES_NS`, if as many exist.
 _READS: Final = 100
@@ -34,7 +35,7 @@ _STAYS_MS: Final = (0, 2_000)
 
 
 def play(stage: Stage) -> bool:
-    """Play the phase; return whether nothing was violated."""
+    """Play the phase; return whether no invariant was violated."""
     simulator = stage.cluster.simulator
     if not stage.wait_for_health():
         return False
@@ -54,7 +55,7 @@ def play(stage: Stage) -> bool:
 
 
 def _all_read(stage: Stage) -> bool:
-    """Wait until everything is read; return False if a consumer hardly reads for long.
+    """Wait until everything is read; return False if a consumer reads almost nothing for 15 s.
 
     The run determines how much there is to read, and how long the reads take.
     """

@@ -48,7 +48,7 @@ def begin(cluster: SimCluster, workload: ClientWorkload, *, is_growing: bool = F
     readers = [workload.consume(client, name, None, gaps=gaps) for name, gaps in known.items()]
 
     def end_of(reader: SimPartitionConsumer) -> tuple[bytes, int] | None:
-        """Return the topic id and the end of a partition that has an end and can be read."""
+        """Return topic id and end of a partition's committed records; None if it cannot be read."""
         topic = cluster.published.topics.get(reader.partition.topic)
         if topic is None:
             return None

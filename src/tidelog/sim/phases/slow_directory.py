@@ -2,10 +2,10 @@
 
 After the faults, when all replicas are in sync, one directory of a broker is slow, or each
 directory of one broker, or each directory of all brokers. Once the brokers have found the slow
-directories, four conditions must hold. If one broker alone is slow, it leads no partition in a slow
-directory while another member of the ISR is up. Among brokers that are all slow, leadership moves
-at most once to each broker. A broker whose directories are all slow gives up none of them. Quick
-directories count as fast again, even without work.
+directories, the phase checks four conditions. If one broker alone is slow, it leads no partition in
+a slow directory while another member of the ISR is up. Among brokers that are all slow, leadership
+moves at most once to each broker. A broker whose directories are all slow gives up none of them.
+Quick directories count as fast again, even without work.
 
 After this phase, the final phase checks that producers and replicas continue.
 """
@@ -43,13 +43,14 @@ _Pair = tuple[SimBroker, SimDisk]
 
 
 def play(stage: Stage) -> bool:
-    """Play the phase; return whether nothing was violated."""
+    """Play the phase; return whether no invariant was violated."""
     cluster = stage.cluster
     if not stage.wait_for_health():
         return False
     log_dir_failure.restart_given_up(cluster)
     found_slow = partial(_found_slow, cluster)
-    # Without this wait, a directory could still count as slow because of the faults.
+    # The phase begins only after all directories count as fast again, because earlier faults slowed
+    # some.
     if not stage.wait(found_slow, stage.after_ns(_HEALS_NS), "fast before the phase"):
         return False
     epochs = {key: state.leader_epoch for key, state in cluster.published.partitions.items()}

@@ -78,10 +78,10 @@ class Stage:
         return f"of brokers {sorted(present)} only {sorted(registered)} are registered"
 
     def led_in_vain(self, struck: Sequence[tuple[int, SimDisk]], how: str) -> str:
-        """Return a partition that is led in a struck directory though another ISR member is up.
+        """Return a partition led in a slow or full directory though another ISR member is up.
 
-        `struck` has the struck directories, each as broker id and disk; `how` names their state.
-        Returns an empty text if no struck directory has a leader that another member could replace.
+        `struck` has the (broker id, disk) of each slow or full directory; `how` is "slow" or
+        "full". Returns an empty text if there is no such partition.
         """
         present = self.present
         for name, state in self.partitions():

@@ -3,13 +3,13 @@
 Controllers are deposed with writes in flight. The store is slow, or its responses are lost. In some
 profiles, brokers write the cluster's events to their topic.
 
-Brokers shut down in a controlled way, alone or together; processes pause beyond their sessions.
-When leaders end, clients ask brokers for the next leaders.
+Brokers shut down in a controlled way, alone or together; processes pause beyond their session
+timeouts. When leaders end, clients ask brokers for the next leaders.
 
 Leaders write state nodes themselves (A12), because all or some brokers are below protocol level
-2.7. The store loses requests and responses, sessions end, and controllers die between a leader's
-write and its notification's removal. All invariants hold as in other profiles; in addition every
-broker must learn of every ISR.
+2.7. The store loses requests and responses, sessions end, and controllers die after a leader's
+write, before they remove the leader's notification of it. All invariants hold as in other profiles;
+in addition every broker must learn of every ISR.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ CONTROLLERS: Final = (
         pace=Pace(left_out=0.0, interval_ms=(60, 250), down_ms=((20, 400), (200, 1_500))),
         shares_stream=True,
     ),
-    # The controller dies before its first write, after its first write, before the second ...
+    # The controller dies before its first write, after its first write, before its second write,
+    # and so on.
     Profile(
         "controller_writes",
         faults="expire_session 3, crash_any 1, lose_answer 1, slow_link 1",
@@ -112,7 +113,8 @@ CONTROLLERS: Final = (
         config="controlled.shutdown.enable=true, controlled.shutdown.retry.backoff.ms=300",
         scenario="stop_together",
     ),
-    # Processes pause beyond their session timeouts; clients follow lists of brokers (V47, V82).
+    # Processes pause beyond their session timeouts; some clients know only the brokers of the last
+    # Metadata response (V47, V82).
     Profile(
         "pauses",
         faults="pause 6, expire_session 4, crash_any 2, slow_link 2, cut_store 0.5",
@@ -142,7 +144,7 @@ CONTROLLERS: Final = (
         config="replica.fetch.max.bytes=300",
         protocol_levels=("2.6",),
     ),
-    # The store is slow: the controller and a leader write the same nodes at the same time.
+    # The store is slow, so the controller and a leader often write a state node at the same time.
     Profile(
         "direct_slow_store",
         faults="slow_link 8, cut_two_ways 2, crash_any 2, crash_leader 1, elect_preferred 4,"

@@ -39,8 +39,9 @@ DISKS: Final = (
         config="flush.before.ack=true, log.segment.bytes=6000",
         scenario="power_fails_everywhere",
     ),
-    # A topic commits records only once they are synced, or earlier: its `flush.before.ack` changes
-    # repeatedly (V69). A checker compares each commit with the disks of the maximal ISR.
+    # The setting `flush.before.ack` of a topic changes repeatedly: with it, records are committed
+    # after they are synced, without it, perhaps before (V69). A checker compares each commit with
+    # the disks of the maximal ISR.
     Profile(
         "flush_policies",
         faults="lose_power 3, crash_leader 2, slow_disk 4, slow_link 2, cut_two_ways 1,"
@@ -108,8 +109,8 @@ DISKS: Final = (
     ),
     # Replicas move between the log directories of their brokers all the time, throttled or not
     # (D11). During moves, brokers die with and without their unsynced data, directories fail and
-    # return, disks are full, leaders change, and topics are deleted and created again. One topic
-    # commits records only once they are synced, or earlier: its `flush.before.ack` changes (V69).
+    # return, disks are full, leaders change, and topics are deleted and created again. The setting
+    # `flush.before.ack` of one topic changes (V69).
     Profile(
         "directory_moves",
         faults="crash_leader 2, stop 1.5, strike 3, expire_session 1, crash_controller 0.5,"
@@ -160,9 +161,10 @@ DISKS: Final = (
         log_dirs=(1, 2),
         phase="full directory",
     ),
-    # Log directories are slow for seconds: one by one, all of a broker, or all of the cluster.
-    # Brokers report slow directories, move leaders away, or give the directories up (D13). The
-    # controller soon forgets the reports about directories, so that brokers repeat them.
+    # Log directories are slow for seconds: one by one, all directories of a broker, or all
+    # directories of the cluster. Brokers report slow directories, move leaders away, or give the
+    # directories up (D13). The controller soon forgets the reports about directories, so that
+    # brokers repeat them.
     Profile(
         "slow_directories",
         faults="slow_directory 8, crash_leader 2, stop 1.5, lose_power 1, fill_directory 1,"

@@ -72,7 +72,8 @@ GENERAL: Final = (
         isr_stands=True,
         session_timeout_ms=4_000,
     ),
-    # Connections break, sends and reads end within frames, and a read has parts of several frames.
+    # Connections break, a send or read may end within a frame, and a read may have parts of several
+    # frames.
     Profile(
         "split_frames",
         faults="split_reads 12, reset_connections 3, crash_leader 2, crash_any 1, clog 2,"

@@ -75,9 +75,10 @@ class Profile:
     #: Whether acknowledged records must survive; False if losses exceed the budget. Even if
     #: acknowledged records may be lost, the checkers check published state, epochs and whole
     #: batches. No consumer may get records above the high watermark, records that no client sent,
-    #: or rejected records. No broker may halt unexpectedly. Topics, partitions, configurations and
-    #: elections keep their promises. Liveness is always checked, too: within a minute all replicas
-    #: are in sync, everything sent is acknowledged, and every member of a group works.
+    #: or rejected records. No broker may halt unexpectedly. Acknowledged changes of topics,
+    #: partitions, configurations and leaders must hold. Liveness is always checked, too: within a
+    #: minute all replicas are in sync, everything sent is acknowledged, and every member of a group
+    #: works.
     keeps_promises: bool = True
     #: Whether all followers are healthy throughout, so that no follower may leave an ISR (F5).
     isr_stands: bool = False
@@ -94,7 +95,7 @@ class Profile:
     #: Whether responses that wait for the next leader are checked (V83).
     watches_leader_waits: bool = False
     #: Session timeout of the brokers, after which the store notices a dead process. If the timeout
-    #: is 0, a seed draws the timeout and the time until the store notices.
+    #: is 0, a seed draws the timeout and how soon the store notices a dead process.
     session_timeout_ms: int = 0
     #: Configuration of the brokers, in addition to the simulator's own settings.
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -109,7 +110,8 @@ class Profile:
     #: Kinds of churn that every seed plays.
     churn: tuple[str, ...] = ()
     #: Whether consumer groups take part. Checks of offsets assume that no session ends before its
-    #: broker can know of the end. Groups take no part if sessions of cut-off brokers end.
+    #: broker can know of the end. Groups take no part in profiles that end the sessions of brokers
+    #: without a link to the store.
     has_groups: bool = True
     #: Whether one idempotent producer writes to several partitions, as librdkafka does.
     shared_producer: bool = False
@@ -130,8 +132,9 @@ class Profile:
     protocol_levels: tuple[str, ...] = ()
     #: Range of the delays of messages between nodes and the store, in ms.
     store_latency_ms: tuple[float, float] = (0.1, 1.5)
-    #: Whether all kinds of faults take part, with equal probability. With True, `weights` are
-    #: ignored, and a seed's draws for one kind do not change the draws for another kind.
+    #: Whether all kinds of faults take part, with equal probability. If all kinds take part,
+    #: `weights` are ignored, and the draws for one kind of fault do not change the draws for
+    #: another kind.
     has_all_kinds: bool = False
     #: Whether all faults draw from one stream, so that the omission of a fault changes later
     #: faults.
@@ -144,5 +147,5 @@ class Profile:
             object.__setattr__(self, "properties", properties_of(config))
 
 
-#: Makes a profile that plays its scenario beside few unimportant faults.
+#: Makes a profile with a repeated scenario and, besides it, only rare slow links.
 played: Final = partial(Profile, faults="slow_link 1", pace=Pace(interval_ms=(2_000, 5_000)))

@@ -4,7 +4,7 @@ Roles and ISR changes arrive late. Followers fall behind. Replicas return with f
 other brokers expect. Leaders are elected again and again.
 
 Reads of some leaders are slow: their page cache is cold and their disks take seconds, while
-followers and producers are as quick as ever. With pending reads, a follower that waits for its
+followers and producers are as quick as ever. A follower whose fetch waits for a slow read of its
 leader stays in the ISR, but a dead follower leaves the ISR (F5 to F8).
 """
 
@@ -15,9 +15,9 @@ from typing import Final
 from tidelog.sim.profiles.profile import Pace, Profile, played
 
 _PENDING: Final = "follower.fetch.pending.reads.insync.enable=true"
-#: A follower falls out of sync within a single slow read, and waits for many slow reads. A response
-#: ends at the end of a segment, so small segments would keep followers from reaching the leader's
-#: log end offset at an earlier fetch.
+#: A follower falls out of sync within a single slow read, and waits for many slow reads. The
+#: segments are large, because a Fetch response ends at the end of a segment, and a follower would
+#: not reach the leader's log end offset.
 _SHORT_LAG: Final = (
     "replica.lag.time.max.ms=600, replica.socket.timeout.ms=20000, log.segment.bytes=4194304"
 )
@@ -39,8 +39,8 @@ REPLICAS: Final = (
         config="replica.fetch.max.bytes=300",
         shares_stream=True,
     ),
-    # Leaders die while the links to their followers are slow or cut. Records that the leaders
-    # acknowledged before followers had them are lost.
+    # Leaders die while the links to their followers are slow or cut. Leaders acknowledge records
+    # before followers have them, and lose such records.
     Profile(
         "slow_followers",
         faults="slow_link 6, cut_two_ways 3, crash_leader 3",
@@ -102,8 +102,8 @@ REPLICAS: Final = (
     played(
         "two_terms_lost",
         pace=Pace(left_out=0.0, interval_ms=(2_000, 5_000)),
-        # With these intervals, the records that are truncated are already on disk when the power
-        # fails, but later records are not.
+        # With these flush and checkpoint intervals, the truncated records are already on disk when
+        # the power fails, but later writes are not.
         config="log.flush.interval.ms=300, replica.high.watermark.checkpoint.interval.ms=40",
         scenario="two_terms_lost",
         has_groups=False,
@@ -183,8 +183,8 @@ REPLICAS: Final = (
         isr_stands=True,
         session_timeout_ms=4_000,
     ),
-    # Only reads are slow. Leaders do not excuse followers that wait for a pending read, so
-    # followers leave ISRs; acknowledged records survive.
+    # Only reads are slow. Followers fall out of sync even while the leader reads for them, so they
+    # leave ISRs; acknowledged records survive.
     Profile(
         "slow_leaders_unaided",
         faults="slow_reads 1",
@@ -194,8 +194,8 @@ REPLICAS: Final = (
         session_timeout_ms=4_000,
     ),
     # Followers die, or are cut off, while their leaders read from slow disks. A dead follower's
-    # session outlives the lag limit, so that the leader itself must remove the follower from the
-    # ISR (F7).
+    # session outlives `replica.lag.time.max.ms`, so that the leader itself must remove the follower
+    # from the ISR (F7).
     Profile(
         "dead_followers",
         faults="slow_reads 6, crash_any 3, crash_leader 1, reset_connections 2, cut_two_ways 1,"
@@ -213,7 +213,7 @@ REPLICAS: Final = (
         pace=Pace(left_out=0.0, interval_ms=(400, 1_500), down_ms=((200, 1_000), (1_000, 3_000))),
         recreates=0.0,
         # If a fetch arrives before its leader knows the new epoch, the follower repeats the fetch
-        # within the lag limit.
+        # within `replica.lag.time.max.ms`.
         config=f"{_SHORT_LAG}, {_PENDING}, replica.fetch.backoff.ms=100",
         healthy_stay=True,
         session_timeout_ms=2_000,

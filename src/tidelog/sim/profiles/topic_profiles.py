@@ -1,7 +1,7 @@
 """Profiles whose topics change while faults happen.
 
 Topics are recreated, altered, lost from the store. Partitions are added, removed and reassigned.
-The nodes of topics and partitions are edited or unreadable.
+The store nodes of topics and partitions are edited or unreadable.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ TOPICS: Final = (
         recreates=0.0,
         churn=("partitions_removed",),
     ),
-    # An operator deletes the nodes of a topic by mistake and restores them. Replicas are restored
-    # while brokers die and controllers fail (V25, V35). The dying brokers lose no data.
+    # An operator deletes the store nodes of a topic by mistake and restores them. Replicas are
+    # restored while brokers die and controllers fail (V25, V35). The dying brokers lose no data.
     Profile(
         "mislaid_topics",
         faults="cut_two_ways 2, cut_one_way 1, isolate 1, pause 1.5, expire_session 2,"
@@ -127,7 +127,7 @@ TOPICS: Final = (
         recreates=0.0,
         churn=("offsets_of_recreated_topics",),
     ),
-    # A topic's node contains nonsense for a while, during which controllers change (V35).
+    # A topic's store node contains nonsense for a while, and controllers change meanwhile (V35).
     Profile(
         "unreadable_topic",
         faults="crash_any 1, slow_link 1",

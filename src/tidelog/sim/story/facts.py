@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tidelog.core.dataclass import dataclass
 
-#: Kinds of facts that come by the hundred; a story summarizes long stretches of such facts.
+#: Kinds of facts that come by the hundred; a story summarizes a long series of such facts.
 APPENDED = "appended"
 COPIED = "copied"
 COMMITTED = "committed"
@@ -36,5 +36,5 @@ class Fact:
     text: str
     #: Actor of the event, for kinds of facts that are summarized.
     who: str = ""
-    #: First and last offset of the records, or the committed offset twice.
+    #: First and last offset of the records; for an offset commit, the committed offset as both.
     offsets: tuple[int, int] | None = None

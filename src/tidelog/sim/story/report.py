@@ -2,7 +2,7 @@
 
 The story of a violation has the facts about the partitions or the group that the violation names,
 and the facts about the whole cluster. The story of a run without a violation has all partitions,
-without facts about records. A long stretch of facts about records is summarized; the last facts
+without facts about records. A long series of facts about records is summarized; the last facts
 before a violation have a line each.
 """
 
@@ -26,7 +26,7 @@ _VERBS: Final = {
     facts.ACKNOWLEDGED: "gets the acknowledgement of records at",
     facts.OFFSETS: "gets the acknowledgement of offsets",
 }
-#: Number of the last facts about records that have a line each.
+#: How many of the last facts about records have their own line in a story.
 _LAST_ROUTINE: Final = 24
 _GROUP: Final = re.compile(r"\b(?:group|by group) (\w+)")
 _NS_PER_S: Final = 1_000_000_000
@@ -85,9 +85,9 @@ def _with_faults(watcher: Watcher) -> list[Fact]:
 
 
 def _summed_up(chosen: list[Fact]) -> Iterator[Fact]:
-    """Summarize stretches of facts about records; keep the last of these facts as they are.
+    """Summarize long series of facts about records, except the last of these facts.
 
-    All facts of a stretch with the same subject, kind and actor become one fact.
+    All facts of a series with the same subject, kind and actor become one fact.
     """
     routine = [index for index, each in enumerate(chosen) if each.kind in _ROUTINE]
     from_here_on = routine[-_LAST_ROUTINE] if len(routine) > _LAST_ROUTINE else 0

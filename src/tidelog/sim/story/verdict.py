@@ -1,8 +1,8 @@
 """The verdict of a story: the violated rule, and the records of each replica around the offset.
 
-The text of the violation determines the rule. The shown offset is the violation's, or the first
-offset at which a log differs from the committed records. The logs are shown as the files were at
-the end of the run.
+The text of the violation determines the rule. The table shows records around the violation's
+offset, or around the first offset at which a log differs from the committed records. The logs are
+shown as the files were at the end of the run.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Kinds of churn: changes by administrators, producers and members while faults happen.
 
-Each kind is a class, registered here under its name in snake case. A kind of churn acts until it is
-stopped, and counts acknowledged operations. `sim.client_workload` starts the kinds of churn that a
-seed draws. After the faults, `sim.final_phase` waits until all kinds of churn are done and their
-changes hold.
+Each kind of churn is a class, registered here under its name in snake case. A kind of churn acts
+until it is stopped, and counts acknowledged operations. `sim.client_workload` starts the kinds of
+churn that a seed draws. After the faults, `sim.final_phase` waits until all kinds of churn are done
+and their changes hold.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _NO_CONFIGS: Final[Mapping[str, str]] = MappingProxyType({})
 class ChurnKind(ABC):
     """One kind of churn in one run."""
 
-    #: Name of the kind in counts and tables.
+    #: Name of the kind of churn in counts and tables.
     name: ClassVar[str]
     #: Whether seeds draw this kind of churn; otherwise only profiles that name the kind play it.
     is_drawn: ClassVar[bool]
-    #: Range of the time in ms before each act; None if the acts themselves wait.
+    #: Range of the time in ms before each change; None if the kind of churn waits by itself.
     pause_ms: ClassVar[tuple[int, int] | None] = None
 
     def __init__(self, work: Workload, draw: random.Random) -> None:
@@ -73,7 +73,7 @@ class ChurnKind(ABC):
         """Make one change, or a few that belong together."""
 
     async def finish(self) -> None:  # noqa: B027  # few kinds leave anything behind
-        """Undo changes that would keep the run from its end; by default nothing."""
+        """Undo changes with which the final phase would fail; by default nothing."""
 
     def unsettled(self) -> str:
         """Return a condition that does not hold yet after the churn is done; empty for none.

@@ -1,12 +1,12 @@
 """An editor that changes the nodes of a topic in the store with foreign tools (V25).
 
-The editor creates a topic by its node, adds partitions, removes the highest partition, deletes all
-nodes of the topic and recreates it. Between valid edits, the editor writes invalid content: no
-JSON, truncated JSON, gaps, brokers that do not exist, other replicas, an invalid state. The
-controller must treat a valid edit like a request. The controller must ignore an invalid edit, and
-no acknowledged record may be lost; the editor repairs the node after a while. A controller that was
-elected during an invalid edit read the invalid node first. Like an administrator, the editor then
-has another controller elected, which reads the repaired node.
+The editor creates a topic by its store node, adds partitions, removes the highest partition,
+deletes all nodes of the topic and recreates it. Between valid edits, the editor writes invalid
+content: no JSON, truncated JSON, gaps, brokers that do not exist, other replicas, an invalid state.
+The controller must treat a valid edit like a request. The controller must ignore an invalid edit,
+and no acknowledged record may be lost; the editor repairs the node after a while. A controller
+elected during an invalid edit has read the invalid node before the repair. Like an administrator,
+the editor then has another controller elected, which reads the repaired node.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class NodesEdited(OfTopics):
     # valid edits
 
     async def _make(self) -> None:
-        """Create the topic by its node, without any node below it."""
+        """Create the topic by its store node, without any node below that node."""
         self._topic_id = self.draw.randbytes(16)
         self._partitions = {0: self._replicas()}
         if self.draw.random() < 0.5:
@@ -82,9 +82,9 @@ class NodesEdited(OfTopics):
         published = self.work.cluster.published
         former = published.partitions.get(published.key(self._topic_id, number))
         if number >= _MAX_PARTITIONS or (former is not None and former.isr):
-            # A controller elected while the partition was not in the node does not know its state.
-            # Brokers have set the partition's replicas aside, and only an operator could restore
-            # the replicas.
+            # A controller that was elected while the topic's node lacked the partition does not
+            # know the partition's state. Brokers have set the partition's replicas aside, and only
+            # an operator could restore the replicas.
             return
         self._partitions[number] = self._replicas()
         await self._write()
@@ -106,7 +106,7 @@ class NodesEdited(OfTopics):
         self.succeeded(f"partition {number} removed from its node")
 
     async def _recreate(self) -> None:
-        """Delete all nodes of the topic, and recreate it with another id."""
+        """Delete all store nodes of the topic, and recreate the topic with another id."""
         if self.draw.random() < 0.6:
             return
         self.client.history.deletion_begins(self.topic, self.client.now_ns)
@@ -124,7 +124,7 @@ class NodesEdited(OfTopics):
     # invalid edits
 
     async def _scribble(self) -> None:
-        """Write invalid content into a node, and repair the node after a while."""
+        """Write invalid content into a store node, and repair the node after a while."""
         cluster = self.work.cluster
         await self._available()
         epoch = cluster.published.controller_epoch
@@ -134,7 +134,8 @@ class NodesEdited(OfTopics):
         await self.pause(20, 1_500)
         await self._available()
         node = cluster.store.tree.get(path)
-        # Content other than `data` comes from a requested change, and stays.
+        # If the store node no longer contains `data`, another client has changed it since, and its
+        # content stays.
         if node is not None and node.data == data:
             cluster.store.write_from_outside(path, before)
         self.succeeded("invalid content repaired")
@@ -142,7 +143,7 @@ class NodesEdited(OfTopics):
             await self._another_controller()
 
     def _wrong(self) -> tuple[str, bytes]:
-        """Return a node and invalid content for it."""
+        """Return the path of a store node, and invalid content for it."""
         path = layout.topic_path(self.topic)
         last = len(self._partitions)
         whole = self._node(self._partitions)
@@ -189,10 +190,10 @@ class NodesEdited(OfTopics):
             await self.client.tasks.sleep(_POLL_MS)
 
     async def _until_adopted(self) -> None:
-        """Wait until every partition of the node has a state with an ISR.
+        """Wait until every partition in the topic node has a state with an ISR.
 
-        The controller ignores a node whose brokers are down, so the editor writes such a node
-        again.
+        The controller ignores a topic node if the brokers in it are down, so the editor writes such
+        a node again.
         """
         published = self.work.cluster.published
 
@@ -209,7 +210,7 @@ class NodesEdited(OfTopics):
         await self._until(adopted)
 
     async def _until(self, holds: Callable[[], bool]) -> None:
-        """Wait until `holds` returns true; write the node again after each `_PATIENCE_MS`."""
+        """Wait until `holds` returns true; write the store node again after each `_PATIENCE_MS`."""
         waited_ms = 0
         while not holds():
             await self.client.tasks.sleep(_POLL_MS)

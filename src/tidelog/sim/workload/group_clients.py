@@ -442,7 +442,7 @@ class SimMember(_Speaker):
     async def _live(self, connection: ClientConnection, was_steady: bool) -> None:
         """Send heartbeats and commits, and make mistakes, until the membership ends.
 
-        A member that has become steady ends its membership, too, and joins once more.
+        A member that makes no more mistakes (`is_steady`) also leaves, and joins once more.
         """
         draw = self._draw
         while not self.stopping:

@@ -8,8 +8,8 @@ Operators ask why replicas are out of the ISR, and why partitions have no leader
 compared with the published state of the partition epoch in the response. Leader, ISR and eligible
 replicas in a response must match the published state. The response has a cause for every replica
 outside the ISR, and no cause for a member of the ISR. The response names all members of a partition
-without a leader, and no members of a partition with a leader. A cause that blames a broker's end is
-false if the broker was registered all the time.
+without a leader, and no members of a partition with a leader. A response must not name a broker's
+death as the cause if the broker was registered all the time.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class LeadersElected(ChurnKind):
         published = self.work.cluster.published
         topic = published.topics.get(partition.topic)
         if topic is None or topic.created_ns >= begin_ns:
-            return  # the topic was recreated during the request, which may mean either topic
+            return  # the request may concern the topic from before or after a recreation
         if topic.assigned_ns.get(partition.partition, -1) >= begin_ns:
             return  # another replica became the preferred replica
         key = published.key(topic.topic_id, partition.partition)

@@ -123,7 +123,7 @@ class OffsetsLookedUp(ChurnKind):
     ) -> None:
         """Check that a lookup missed none of the records committed at the time of the request.
 
-        The newest record of all may be uncommitted, and then the response has no record.
+        A lookup of the newest record may return no record, because that record may be uncommitted.
         """
         newest = max(self._times(truth)[:committed], default=-1)
         if listed.offset == _NONE and 0 <= wanted <= newest:
@@ -159,7 +159,7 @@ class RecordsExpire(ChurnKind):
     async def begin(self) -> None:
         work, partition = self.work, TopicPartition(self.topic, 0)
         await self.create(self.topic, configs=self.configs)
-        # The client does not know the time of retention and the records that retention removes.
+        # The client does not know when retention runs, nor which records retention removes.
         self.client.records_may_go(partition, self.topic_id(self.topic), 1 << 62)
         work.produce(work.client(), partition)
         work.produce(work.client(), partition)

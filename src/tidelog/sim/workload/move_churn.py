@@ -1,9 +1,9 @@
 """Churn of reassignments: partitions move between brokers while clients work (V50).
 
-The administrator uses requests and the reassignment node. After the faults every reassignment must
-end. In the end, the topics' nodes list no adding or removing replicas, and the nodes that start or
-cancel reassignments are gone. Every broker that hosts a partition is one of its replicas (V52);
-strays that brokers set aside do not count.
+The administrator uses requests to brokers and the store node that requests reassignments. After the
+faults every reassignment must end. In the end, the topics' nodes list no adding or removing
+replicas, and the nodes that start or cancel reassignments are gone. Every broker that hosts a
+partition is one of its replicas (V52); strays that brokers set aside do not count.
 
 Moves and brokers have throttles (R4, R15): rates and lists of replicas are set, changed and
 removed. As `kafka-reassign-partitions --throttle` does, the administrator lists replicas by topic
@@ -103,7 +103,7 @@ class PartitionsMoved(ChurnKind):
         return self.draw.sample(movable, self.draw.randrange(1, len(movable) + 1))
 
     def _target(self) -> tuple[int, ...] | None:
-        """Return other or reordered brokers; None cancels a reassignment."""
+        """Return random brokers as a partition's new replicas; None cancels its reassignment."""
         draw = self.draw
         if draw.random() < _BACK:
             return None
@@ -114,7 +114,7 @@ class PartitionsMoved(ChurnKind):
         return tuple(draw.sample(brokers, min(count, len(brokers))))
 
     def _cancel_all(self) -> None:
-        """Create the node that cancels all reassignments (R2)."""
+        """Create the store node that cancels all reassignments (R2)."""
         store = self.work.cluster.store
         if store.is_available and store.tree.get(layout.CANCEL_REASSIGNMENTS) is None:
             store.write_from_outside(layout.CANCEL_REASSIGNMENTS, b"")
@@ -122,7 +122,7 @@ class PartitionsMoved(ChurnKind):
             self.succeeded("a cancel of all moves")
 
     def _leave_in_the_store(self, targets: dict[TopicPartition, tuple[int, ...] | None]) -> None:
-        """Write the reassignment node if there is none, as Kafka's older tools did."""
+        """Request reassignments by a store node, as Kafka's older tools did, if it is free."""
         store = self.work.cluster.store
         path = layout.REASSIGN_PARTITIONS
         if store.is_available and store.tree.get(path) is None:
@@ -231,7 +231,7 @@ class ThrottlesChanged(ChurnKind):
         await self.until_done(self._remove)
 
     def _replicas(self, topic: str) -> str:
-        """Return a list of throttled replicas, all or some."""
+        """Return a value of a topic's list of throttled replicas: all or some replicas."""
         if self.draw.random() < _ALL_REPLICAS:
             return "*"
         return ",".join(
@@ -243,7 +243,7 @@ class ThrottlesChanged(ChurnKind):
         )
 
     async def _remove(self) -> bool:
-        """Remove every rate and list; return whether all removals are acknowledged."""
+        """Remove all throttle rates and replica lists; return whether this is acknowledged."""
         resources = [(ConfigResource(TOPIC, topic), _LISTS) for topic in self._topics]
         resources += [
             (ConfigResource(BROKER, str(each)), THROTTLE_RATES)

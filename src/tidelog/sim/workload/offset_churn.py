@@ -45,7 +45,7 @@ class Attempts:
         self.count = 0
 
     def of(self, operation: Operation[T]) -> Operation[T]:
-        """Return the same operation, with its attempts counted."""
+        """Wrap an operation of the client, so that its attempts are counted."""
         advance: Callable[[], Any] = partial(next, operation)
         while True:
             try:

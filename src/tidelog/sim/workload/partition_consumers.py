@@ -1,4 +1,4 @@
-"""Consumers of one assigned partition each, which read from its beginning on without end.
+"""Consumers that each read one assigned partition, from its beginning on, without end.
 
 A consumer follows the topic id, and reads a recreated topic from its beginning. A consumer with an
 API version without topic ids reports only records that certainly belong to its topic. After an

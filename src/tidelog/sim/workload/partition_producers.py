@@ -295,8 +295,8 @@ class PartitionProducer:
             history = self.client.history
             history.sequence_refused(operation, self._broker_id)
             if not history.keeps_promises or operation.numbers[0] in history.expired_open:
-                self._renew()  # Earlier batches are lost or removed, so this batch never fits.
-            return False  # Another broker may lead by now.
+                self._renew()  # Without the lost earlier batches, this batch never fits.
+            return False  # The batch is retried, perhaps at another leader.
         self.client.history.anomaly(f"{error.name} for the oldest open {operation}")
         self._end(waiting, Outcome.UNKNOWN)
         return False

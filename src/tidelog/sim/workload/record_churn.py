@@ -3,8 +3,8 @@
 A deletion removes only records below the requested offset; a log that begins above that offset
 breaks a promise. An acknowledged deletion has reached all live replicas, so its low watermark is at
 least the requested offset. After an acknowledged deletion, the log start is never below the low
-watermark, unless the leader's broker or all brokers that knew it die. As in Kafka, brokers write
-log starts to disk only from time to time.
+watermark, unless the leader's broker dies, or all brokers die that knew the low watermark. As in
+Kafka, brokers write log starts to disk only from time to time.
 
 Records without a timestamp are as old as their segment. A record without a timestamp may be gone
 when `retention.ms` have passed since a replica first stored it. A log that begins above a younger
@@ -100,9 +100,9 @@ class _Deletions(ChurnKind):
     def _ends(self, known_end: int) -> list[int]:
         """Return ends of replicas' logs that a deletion may request.
 
-        The log of an isolated old leader may end where its successors' logs begin. Below the end of
-        an isolated leader's log, only the start of the epoch shows that records differ (V67). A
-        random offset hardly ever equals the end of an isolated leader's log.
+        The log of an isolated old leader may end where its successors' logs begin. If a deletion
+        ends there, a follower detects different records only by the start offset of the leader
+        epoch (V67). A random offset hardly ever equals the end of an isolated leader's log.
         """
         logs = map(self._log, self.work.cluster.brokers.values())
         found = [log.log_end_offset for log in logs if log is not None]
@@ -191,7 +191,7 @@ COMPACTED_TOPICS: Final = (CompactedAndDeleted.topic,)
 
 @churn_of_profiles
 class UntimedRecords(ChurnKind):
-    """A topic with little retention whose records carry no timestamps."""
+    """Records without timestamps, in a topic with a short retention time."""
 
     topic: ClassVar[str] = "untimed"
 

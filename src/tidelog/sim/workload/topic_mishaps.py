@@ -1,6 +1,6 @@
 """An operator's mistake: the nodes of a topic are removed from the store, and restored later.
 
-While the nodes are missing, the topic's replicas are strays. The operator has strays restored in
+While the topic's nodes are missing, its replicas are strays. The operator has strays restored in
 any order, until a leader has every acknowledged record. After the restoration, the module reads
 every earlier acknowledged record again. Other checkers do not check the topic's records, because
 records of a deleted topic may be lost. Brokers die at any step, without loss of data (V25, V35).
@@ -24,7 +24,7 @@ from tidelog.sim.workload.work import Workload
 
 _KEY: Final = TopicPartition("mislaid", 0)
 _STATE: Final = partition_state_path(_KEY)
-#: Paths of the topic's nodes, parents first.
+#: Paths of the topic's store nodes, parents first.
 _PATHS: Final = (
     topic_path(_KEY.topic),
     f"{topic_path(_KEY.topic)}/partitions",
@@ -39,7 +39,7 @@ _OPTIONS: Final = FetchOptions(1 << 20, 1 << 20, 1, 200)
 
 @churn_of_profiles
 class TopicsMislaid(OfTopics):
-    """Deletions and restorations of a topic's nodes; its acknowledged records stay."""
+    """Deletions and restorations of a topic's store nodes; its acknowledged records stay."""
 
     def __init__(self, work: Workload, draw: random.Random) -> None:
         super().__init__(work, draw)
@@ -67,8 +67,8 @@ class TopicsMislaid(OfTopics):
         self.succeeded("restored")
 
     async def finish(self) -> None:
-        # If the nodes were restored at once, a broker that learned of the removal late could set
-        # its replica aside afterwards.
+        # If the operator restored the topic's nodes at once, a broker that learned of the removal
+        # late could set its replica aside afterwards.
         await self._restore()
 
     async def _write(self) -> None:
@@ -80,7 +80,7 @@ class TopicsMislaid(OfTopics):
                 self._kept[offset] = self._number
 
     def _lose(self) -> dict[str, tuple[bytes, int]] | None:
-        """Remove the nodes; return their contents and versions."""
+        """Remove the topic's store nodes; return their contents and versions."""
         store = self.work.cluster.store
         found = {}
         for path in _PATHS:
@@ -93,7 +93,7 @@ class TopicsMislaid(OfTopics):
         return found
 
     async def _bring_back(self, nodes: dict[str, tuple[bytes, int]]) -> None:
-        """Restore the nodes with higher versions, because the version is the partition epoch."""
+        """Restore the topic's nodes, with higher versions because these are partition epochs."""
         store = self.work.cluster.store
         while not store.is_available:
             await self.pause(20, 100)
