@@ -22,7 +22,7 @@ from typing import Any
 
 from tidelog.broker.broker import Broker
 from tidelog.core.config import BrokerConfig
-from tidelog.core.dataclass import dataclass
+from tidelog.core.dataclass import dataclass, generate
 from tidelog.core.errors import ConfigError, TidelogError
 from tidelog.core.log_dirs import check_apart
 from tidelog.core.ports import Files, Lane, Ports
@@ -55,6 +55,8 @@ _USAGE = (
     "usage: python -m tidelog.runtime.main --config FILE [--override KEY=VALUE ...]"
     " [--end-with-parent PID]"
 )
+#: Packages whose classes a failover uses for the first time in a broker's process.
+_IN_A_FAILOVER = ("tidelog.controller.", "tidelog.replication.")
 #: Thresholds of garbage collections, which are rare because requests make no cycles and a
 #: collection blocks the loop.
 _GC_THRESHOLDS = (100_000, 50, 50)
@@ -160,6 +162,7 @@ async def _serve(start: Start, turns: TurnSelector, log_thread: LogThread) -> in
         log.info("broker %d stopped before it opened a log directory", config.broker_id)
         return EXIT_OK
     watchdog.start()
+    generate(_IN_A_FAILOVER)
     _collect_rarely()
     memory.start()
     log.info("broker %d started on %s", config.broker_id, _addresses(broker))

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tidelog.core.dataclass import dataclass
+from tidelog.core.dataclass import dataclass, generate
 from tidelog.wire.registry import API
 
 BOTH = pytest.mark.parametrize("decorator", [dataclass, dataclasses.dataclass])
@@ -96,6 +96,16 @@ def test_a_method_is_the_generated_one_from_its_first_use_on(name: str) -> None:
     assert vars(late)[name] is after
     assert inspect.signature(after) == inspect.signature(getattr(plain, name))
     assert getattr(late(), name).__func__ is after
+
+
+def test_methods_of_packages_are_generated_at_once() -> None:
+    late, other = made(dataclass), made(dataclass)
+    late.__module__ = "flights.of.today"
+    generate(("flights.",))
+    assert inspect.isfunction(vars(late)["__init__"])
+    assert not inspect.isfunction(vars(other)["__init__"])
+    assert late(3).number == other(3).number == 3
+    generate(("flights.",))
 
 
 @BOTH
