@@ -4,7 +4,7 @@ called.
 Every command: `app` is the command tree, with errors and exit codes. `parameters`, `help` and
 `completion` are arguments, help pages and shell completion. `target` finds the cluster. `names`,
 `times` and `offsets` parse values of arguments and options. `output`, `documents` and `waiting`
-write results. `reference` writes the page of all commands.
+write results. `reference` writes the reference page of all commands.
 
 Clusters and brokers: `clusters`, `brokers`, `stores`, `health`, `metrics`, `events`, `configs`,
 `faults`.
@@ -21,8 +21,8 @@ Moves between brokers: `reassign`, `reassignment_files`, `planned_moves`, `empty
 Log directories: `log_dirs`, `cordons`, `drains`, `balancing` and `strays`. The modules for log
 directories share `directory_moves`. `dumps` shows one file.
 
-Proof: `simulation` runs the simulator, with `seed_search` and `seed_workers`. `histories` checks
-recorded histories of client operations.
+Verification: `simulation` runs the simulator, with `seed_search` and `seed_workers`. `histories`
+checks recorded histories of client operations.
 
 Spark: `pipeline` collects the verbs of `pipelines`.
 """

@@ -42,7 +42,7 @@ def balance(
 
     Nothing moves while the fills of the volumes differ by no more than
     log.dir.balance.threshold.percent of the broker. The exit code is 1 if a move was refused; the
-    other moves go on. The request goes to the inter-broker listener.
+    other moves go on. Brokers serve this command's request only on the inter-broker listener.
     """
     with cluster.client() as client:
         broker_named(client, broker)

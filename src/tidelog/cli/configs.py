@@ -115,7 +115,7 @@ def changes_of(
 ) -> list[ConfigChange]:
     """Return the operations that the options request.
 
-    Raises a usage error for no operation at all, and for a key named twice.
+    Raises a usage error if no option requests an operation, or if a key is named twice.
     """
     changes: list[ConfigChange] = []
     for operation, words in (
@@ -169,7 +169,7 @@ def warn_of_minimum(minimum: str, replicas: int) -> None:
 
 
 def _without_effect(change: ConfigChange, resource: ConfigResource) -> str:
-    """Return a clause for a key that brokers store and ignore, which ends a sentence; else ""."""
+    """Return the end of a message about a key that brokers store and ignore; "" for other keys."""
     if change.operation is ConfigOperation.DELETE:
         return ""
     if resource.type == BROKER:
@@ -224,5 +224,5 @@ def _chosen(
 
 @app.command("reference", epilog="Example: tidelog configs reference")
 def print_reference() -> None:
-    """Print every configuration key: honoured, without effect, or refused, and why."""
+    """Print every configuration key: whether brokers honour, ignore or refuse it, and why."""
     print_line(reference().rstrip("\n"))

@@ -1,9 +1,9 @@
 """`tidelog consume`: records to standard output, with kcat's options; alone or in a group.
 
-A group commits the offsets after written records every five seconds, at a rebalance, and at the
-end. After Ctrl-C the command finishes its current write, commits, and exits with 130 (143 after
-SIGTERM). A second Ctrl-C ends the command at once. When the reader of the output goes away, the
-command exits without a commit, because the reader may have missed records.
+With a group, the command commits the offsets of the written records every five seconds, at a
+rebalance, and at the end. After Ctrl-C the command finishes its current write, commits, and exits
+with 130 (143 after SIGTERM). A second Ctrl-C ends the command at once. When the reader of the
+output goes away, the command exits without a commit, because the reader may have missed records.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def uncordon(
     broker: BrokerOption,
     dry_run: DryRunOption = False,
 ) -> None:
-    """Let log directories take new replicas again; a drain of them ends."""
+    """Let log directories take new replicas again, which also ends a drain."""
     _change(cluster, broker, paths, dry_run, is_cordon=False)
 
 
@@ -64,9 +64,9 @@ def mark_bad(
 ) -> None:
     """Give log directories up as if they had failed, until the broker restarts.
 
-    The replicas in the log directories go offline, and other replicas lead. A request that names a
-    broker's last good directory is refused as a whole. The request goes to the inter-broker
-    listener.
+    The replicas in the log directories go offline, and replicas on other brokers lead. A request
+    that names a broker's last good directory is refused as a whole. Brokers serve this command's
+    request only on the inter-broker listener.
     """
     paths = plain(paths)
     with cluster.client() as client:
@@ -114,7 +114,7 @@ def cordoned_after(
 ) -> list[str]:
     """Return the cordoned directories after a command, in the order of the broker's directories.
 
-    `known` are all directories of the broker. Raises NotFoundError for a path that is not in
+    `known` are all log directories of the broker. Raises NotFoundError for a path that is not in
     `known`.
     """
     wanted = plain(paths)

@@ -1,8 +1,8 @@
 """`tidelog topics describe`: partitions of topics, and with --replicas their replicas.
 
 Metadata gives leaders and ISRs, DescribeTopicPartitions gives eligible replicas, and each leader
-gives the progress of replicas (DescribeReplicas). Columns stay empty if the broker does not serve
-the request that fills them. Reasons for missing leaders stand below the table, where an operator
+gives the progress of replicas (DescribeReplicas). A column stays empty if the broker does not serve
+the request for its values. Reasons for missing leaders stand below the table, where an operator
 looks for them.
 """
 

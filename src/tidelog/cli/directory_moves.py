@@ -19,7 +19,7 @@ from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
 from tidelog.runtime.blocking import BlockingClient
 
-#: Time limit of one day: a move lasts as long as the copy of a replica.
+#: Time limit of a wait for moves: one day, because a move lasts until the replica is copied.
 PATIENCE_S = 86_400.0
 
 #: Columns of tables of moves between directories.
@@ -95,8 +95,8 @@ def ask(client: BlockingClient, wanted: Wanted) -> dict[ReplicaPlace, ErrorCode]
 def is_begun(error: ErrorCode, *, may_be_missing: bool) -> bool:
     """Return whether the broker will have the replica in the requested directory.
 
-    `may_be_missing`: the replica is about to be created, in the directory that its broker
-    remembers.
+    With `may_be_missing`, the result is True also for a broker without the replica, which remembers
+    the directory for the replica's creation.
     """
     return error is ErrorCode.NONE or (may_be_missing and error is ErrorCode.REPLICA_NOT_AVAILABLE)
 

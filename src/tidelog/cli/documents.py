@@ -94,7 +94,7 @@ class GroupLoss:
 
 @dataclass(frozen=True, slots=True)
 class PartitionLoss:
-    """The losses with a removed partition: its offsets, bytes of one replica, groups' offsets."""
+    """The data lost with a removed partition: its offsets, one replica's bytes, groups' offsets."""
 
     partition: int
     first_offset: int
@@ -140,9 +140,9 @@ class StrayListed:
 
 @dataclass(frozen=True, slots=True)
 class StrayChanged:
-    """A set-aside replica; `result` is restored, deleted or the name of an error.
+    """A set-aside replica; `result` is `restored`, `deleted` or an error's name.
 
-    The offsets are null unless the replica was restored.
+    `first_offset` and `end_offset` are null unless the replica was restored.
     """
 
     broker: int
@@ -160,7 +160,8 @@ class StrayChanged:
 class AwaitedMemberDescription:
     """A broker with an eligible replica of a partition without a leader.
 
-    `status` is registered, compared, not_registered, leaving, asked, unreadable, lost or silent.
+    `status` is `registered`, `compared`, `not_registered`, `leaving`, `asked`, `unreadable`, `lost`
+    or `silent`.
     """
 
     broker: int
@@ -197,7 +198,10 @@ class TopicDescription:
 
 @dataclass(frozen=True, slots=True)
 class ConfigChanged:
-    """One key; `operation` is set, delete, append or subtract; `value` is null with delete."""
+    """A changed configuration key.
+
+    `operation` is `set`, `delete`, `append` or `subtract`. With `delete`, the `value` is null.
+    """
 
     operation: str
     name: str
@@ -219,7 +223,7 @@ class ConfigsChanged:
 
 @dataclass(frozen=True, slots=True)
 class ConfigsDescription:
-    """The configuration of a resource: `topic`, `broker` or `brokers` (`name` null)."""
+    """The configuration of a topic, of a broker, or of all brokers (`brokers`, `name` null)."""
 
     resource: str
     name: str | None
@@ -286,7 +290,7 @@ class MemberDocument:
 
 @dataclass(frozen=True, slots=True)
 class GroupOffset(OfPartition):
-    """A group's committed offset; null in a partition that a member reads before any commit.
+    """A group's committed offset; null if a member reads the partition before the first commit.
 
     `lag` is null without a committed offset or a responding leader. `member_id` is null if no
     member reads the partition.
@@ -369,8 +373,8 @@ class ClusterStarted:
 class BrokerListed:
     """A broker, and how many partitions it leads and holds a replica of.
 
-    `state` is up or down. A broker is down if it holds replicas and is not registered; its address
-    is then unknown.
+    `state` is `up` or `down`: a broker is down if it holds replicas and is not registered. The
+    address of a broker that is down is unknown.
     """
 
     id: int
@@ -386,9 +390,9 @@ class BrokerListed:
 
 @dataclass(frozen=True, slots=True)
 class LeaderElected(OfPartition):
-    """One partition's election. `result` is elected, not_needed, or Kafka's error name.
+    """One partition's election. `result` is `elected`, `not_needed`, or Kafka's error name.
 
-    `message` is the broker's reason, empty if it gave none.
+    `message` is the broker's reason for an error, empty if it gave none.
     """
 
     result: str
@@ -399,9 +403,9 @@ class LeaderElected(OfPartition):
 
 @dataclass(frozen=True, slots=True)
 class MoveBegun(OfPartition):
-    """A requested move of a partition. `result` is accepted, would_move, or Kafka's error name.
+    """A requested move of a partition. `result` is `accepted`, `would_move`, or Kafka's error name.
 
-    `message` is the broker's reason, empty if it gave none.
+    `message` is the broker's reason for an error, empty if it gave none.
     """
 
     result: str
@@ -412,7 +416,7 @@ class MoveBegun(OfPartition):
 
 @dataclass(frozen=True, slots=True)
 class MovePlanned(OfPartition):
-    """A move that a command planned. `result` is accepted, or Kafka's error name.
+    """A move that a command planned. `result` is `accepted`, or Kafka's error name.
 
     `moved_bytes` is the sum of the bytes copied to all added replicas. `reason` says why the plan
     moves the partition. `message` is the broker's reason for a refusal, empty if it gave none.
@@ -450,10 +454,11 @@ class ReassignmentDocument:
 
 @dataclass(frozen=True, slots=True)
 class MoveCancelled(OfPartition):
-    """A move that was to be cancelled. `result` is cancelled, would_cancel, or Kafka's error name.
+    """A move that a command was to cancel. `result` is `cancelled`, `would_cancel`, or Kafka's
+    error name.
 
     `replicas` are all replicas before the cancel, `target` are the replicas that the move aimed at.
-    `message` is the broker's reason, empty if it gave none.
+    `message` is the broker's reason for an error, empty if it gave none.
     """
 
     result: str
@@ -467,14 +472,14 @@ class MoveListed(OfPartition):
     """A partition on the move; `replicas` are all current replicas, the target first.
 
     `original` are the replicas that a cancel restores, empty where they are not known. `state` is
-    adding, completing, removing (no replica is added) or cancelling. Numbers of bytes cover all
-    added replicas; they are null where a broker does not report them. `bytes_per_s` and `left_ms`
-    are null in the first sample. `never` is true if the copy is not faster than the producers.
-    `throttle` is in bytes a second for each broker, null without one; `throttle_configured` is the
-    lowest rate that brokers are configured with for these copies (KIP-73), null without one.
-    `paused` is the reason for which the added replicas pause their copies, empty where they copy.
-    `request_id` identifies the accepted request of this move: the czxid of its node below
-    /admin/reassignments, null if there is no such node.
+    `adding`, `completing`, `removing` (no replica is added) or `cancelling`. Each number of bytes
+    covers all added replicas, and is null if a broker does not report it. `bytes_per_s` and
+    `left_ms` are null in the first sample. `never` is true if the copy cannot catch up, because
+    producers write at least as fast. `throttle` is in bytes a second for each broker, null without
+    one; `throttle_configured` is the lowest rate that brokers are configured with for these copies
+    (KIP-73), null without one. `paused` is the reason for which the added replicas pause their
+    copies, empty where they copy. `request_id` identifies the accepted request of this move: the
+    czxid of its node below /admin/reassignments, null if there is no such node.
     """
 
     replicas: tuple[int, ...]
@@ -496,9 +501,9 @@ class MoveListed(OfPartition):
 
 @dataclass(frozen=True, slots=True)
 class ThrottleRemoved:
-    """A setting of a throttle; `entity` is topic, broker or brokers (all of them).
+    """A setting of a throttle; `entity` is `topic`, `broker` or `brokers` (all brokers).
 
-    `result` is removed, or would_remove with --dry-run.
+    `result` is `removed`, or `would_remove` with --dry-run.
     """
 
     entity: str
@@ -528,11 +533,11 @@ class MoveInQueue(OfPartition):
 class MoveVerified(OfPartition):
     """The progress of one partition's move.
 
-    `state` is done, moving, queued or elsewhere; in moving_elsewhere and queued_elsewhere the move
-    has another target. With `state` moving_directory, the replicas are right, but a replica is not
-    yet in its wanted log directory. With `state` changed, another request has replaced the given
-    request. With `state` in_place, the replicas are the wanted replicas, and no request is recorded
-    any more.
+    `state` is `done`, `moving`, `queued` or `elsewhere`; in `moving_elsewhere` and
+    `queued_elsewhere` the move has another target. In state `moving_directory`, the partition has
+    the wanted replicas, but a replica is not yet in its wanted log directory. In state `changed`,
+    another request has replaced the given request. In state `in_place`, the partition has the
+    wanted replicas, and the given request is no longer recorded.
     """
 
     state: str
@@ -577,8 +582,8 @@ class LogDirDescribed:
 class DirectoryMoveEntry:
     """A replica that is to be in another log directory of its broker.
 
-    `result` is accepted, done (with --wait), would_move, or Kafka's error name. `log_dir_before` is
-    null where the broker has no replica yet.
+    `result` is `accepted`, `done` (with --wait), `would_move`, or Kafka's error name.
+    `log_dir_before` is null where the broker has no replica yet.
     """
 
     broker: int
@@ -613,8 +618,8 @@ class RecordsDeleted(OfPartition):
 class DirectoryMovePlanned:
     """A replica that a drain or balancing moves to another log directory of its broker.
 
-    `result` is would_move, accepted, done (with --wait), or Kafka's error name. `log_dir` is null
-    for a replica that fits nowhere now. `reason` is why.
+    `result` is `would_move`, `accepted`, `done` (with --wait), or Kafka's error name. `log_dir` is
+    null for a replica that fits nowhere now. `reason` says why the broker moves the replica.
     """
 
     broker: int

@@ -2,9 +2,10 @@
 (D12).
 
 The broker's setting `draining.log.dirs` stores the drain, so the drain survives this command and
-restarts of the broker. The command first reads the broker's plan. If a replica fits in no other
-directory, the command names it and starts no drain, unless forced. A repeated command changes
-nothing, and may wait for the drain that is under way. `log-dirs uncordon` ends it.
+restarts of the broker. The command first reads the moves that the broker plans for the drain. If a
+replica fits in no other directory, the command names it and starts no drain, unless forced. A
+repeated command changes nothing, and may wait for the drain that is under way. `log-dirs uncordon`
+ends the drain.
 """
 
 from __future__ import annotations
@@ -51,8 +52,8 @@ def drain(
     The replicas go to the broker's other directories, at most at
     replica.alter.log.dirs.io.max.bytes.per.second. The broker continues a drain by itself, also
     after a restart. `log-dirs uncordon` ends a drain. If replicas fit nowhere, each of them is
-    named, the exit code is 1, and nothing begins without --force. The request goes to the
-    inter-broker listener.
+    named, the exit code is 1, and nothing begins without --force. Brokers serve this command's
+    request only on the inter-broker listener.
     """
     wanted = list(dict.fromkeys(plain(paths)))
     with cluster.client() as client:
@@ -115,7 +116,7 @@ def _described(
 
 
 def _await_empty(client: BlockingClient, broker: int, paths: Sequence[str]) -> None:
-    """Wait until the directories have no replica; name once each replica that cannot leave.
+    """Wait until the directories have no replica; report each replica that fits nowhere else.
 
     Raises NotFoundError if a directory fails during the wait, or if its drain is cancelled.
     """

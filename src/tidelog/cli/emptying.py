@@ -83,7 +83,7 @@ def drain(
         bool, typer.Option("--leaders-only", help="Leave replicas where they are; copy nothing.")
     ] = False,
 ) -> None:
-    """Move leaderships off brokers, and replicas as far as other brokers have place.
+    """Move leaderships off brokers, and replicas as far as other brokers can take them.
 
     A replica for which the other brokers are too few stays as a follower. The brokers stay in the
     cluster: new topics may use them, and the file of --save-rollback reverts the moves. Partitions
@@ -162,7 +162,7 @@ def _ids(brokers: Collection[int]) -> str:
 
 
 def _held_by(client: BlockingClient, brokers: frozenset[int]) -> list[TopicPartition]:
-    """Return the partitions that are assigned to brokers, or are on disks of live brokers."""
+    """Return the partitions assigned to `brokers`, or on disks of `brokers` that are live."""
     metadata = client.metadata()
     found = {
         tp: None
@@ -178,10 +178,10 @@ def _held_by(client: BlockingClient, brokers: frozenset[int]) -> list[TopicParti
 def _led_for_others(
     client: BlockingClient, leaving: frozenset[int], blocked: Collection[TopicPartition]
 ) -> list[TopicPartition]:
-    """Return the partitions that brokers in `leaving` lead in place of other preferred leaders.
+    """Return the partitions whose leader is in `leaving` and whose preferred leader is not.
 
-    Partitions of `blocked`, which the plan could not move, are excluded: their preferred replica
-    may be dead.
+    Partitions of `blocked`, which the plan could not move, are excluded: their preferred leader may
+    be dead.
     """
     return [
         tp

@@ -235,7 +235,7 @@ def _controller(event: Mapping[str, Any]) -> str:
 
 
 _BROKER: Final = "broker {broker} epoch {broker_epoch}"
-#: How each kind of event is printed: a sentence with names of fields, or a function.
+#: The text of each kind of event: a template with names of fields, or a function.
 _WORDS: Final[Mapping[str, str | Callable[[Mapping[str, Any]], str]]] = {
     "leader_change": "{topic}-{partition} leader {previous_leader} -> {leader} epoch {leader_epoch}"
     " ISR {isr} ({cause})",

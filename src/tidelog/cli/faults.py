@@ -68,7 +68,7 @@ def fail_log_dir(
     error: Annotated[_DeviceError, typer.Option(help="The error of every operation.")] = "EIO",
     directory: DirectoryOption = DEFAULT_DIRECTORY,
 ) -> None:
-    """Let every operation in a log directory fail: its broker gives it up."""
+    """Let every operation in a log directory fail, so that its broker takes it offline."""
     path = _break(directory, broker, log_dir, DiskFault(FAIL, error))
     say(f"{path} fails with {error}: broker {broker} gives it up at its next operation there")
 

@@ -191,8 +191,7 @@ def _delete(client: BlockingClient, name: str) -> None:
 
 
 def _unknown(client: BlockingClient, name: str) -> NotFoundError:
-    # The group may have been created meanwhile, but the error must not suggest the name that was
-    # typed.
+    # A group of this name may exist by now, but the error must not suggest the typed name itself.
     known = [each.group for each in client.list_groups() if each.group != name]
     return NotFoundError(f"there is no group {name!r}{nearest(name, known)}")
 
@@ -200,7 +199,7 @@ def _unknown(client: BlockingClient, name: str) -> NotFoundError:
 def _check_unused(client: BlockingClient, name: str, execute: bool) -> str:
     """Return the group's state.
 
-    If the group has members, raise NotFoundError, or without `execute` only warn.
+    If the group has members, raise NotFoundError with `execute`, and only warn without `execute`.
     """
     found = client.describe_group(name)
     if found.state in (EMPTY, DEAD):

@@ -185,7 +185,7 @@ def _surroundings(
 def _lost(
     client: BlockingClient, log_dirs: Sequence[LogDirDescription]
 ) -> dict[tuple[int, str], list[TopicPartition]]:
-    """Return the replicas that failed directories held, by broker and path."""
+    """Return the replicas that failed log directories held, by broker and directory."""
     failed = {each.broker_id for each in log_dirs if each.error}
     if not failed:
         return {}
@@ -199,7 +199,7 @@ def _lost(
 
 
 def _moves(target: Target, now: ClusterStatus, timeout_s: float) -> tuple[Moves | None, str | None]:
-    """Return the controller's moves; without a response, return None and the controller's error.
+    """Return the moves that the controller lists; if the request fails, return None and the error.
 
     The controller's response also shows whether the metadata store is older than the logs (E8).
     Brokers that lost the quorum of their store continue to serve, and their Metadata responses do

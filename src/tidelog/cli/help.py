@@ -73,7 +73,7 @@ class CommandGroup(typer.Typer):
         )
 
     def command(self, name: str | None = None, **settings: Any) -> Callable[[Any], Any]:
-        """Add a function as a command; its name is `name`, else the function's.
+        """Add a function as a command called `name`, or by default like the function.
 
         A parameter whose class is a dataclass stands for the options that its fields declare.
         """

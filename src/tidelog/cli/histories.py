@@ -1,7 +1,8 @@
 """`tidelog history`: checks of a recorded history of client operations.
 
-`check` reads a history (docs/reference/history.md) once and judges it. The first reading remembers
-only the line numbers of operations in an anomaly; a second reading fetches the lines.
+The command `check` judges a history (docs/reference/history.md) in one reading, and keeps only the
+line numbers of operations in anomalies. A second reading of the file fetches these lines for the
+output.
 """
 
 from __future__ import annotations

@@ -135,7 +135,7 @@ def move(
 
     Each replica is copied to the directory, at most at
     replica.alter.log.dirs.io.max.bytes.per.second of the broker, and the copy then replaces the
-    replica. Producers and consumers notice nothing of the move. A move to a replica's present
+    replica. Producers and consumers continue during the move. A move to a replica's present
     directory cancels the replica's earlier move. The exit code is 1 if a move was refused; the
     other moves go on.
     """
@@ -169,7 +169,7 @@ def _replica_word(word: str) -> PartitionWord:
 
 
 def _is_word_of_one(words: list[str]) -> bool:
-    """Return whether every word names single partitions, each of which the broker must have."""
+    """Return whether every word names partitions of its topic, not the whole topic."""
     return all(_replica_word(word).partitions is not None for word in words)
 
 

@@ -40,8 +40,8 @@ def metrics(
 ) -> None:
     """Show the metrics that brokers keep of themselves.
 
-    A metric that has counted nothing yet has no line, unless it is a counter without labels. The
-    request goes to the inter-broker listener.
+    A metric that has counted nothing yet has no line, unless it is a counter without labels.
+    Brokers serve this command's request only on the inter-broker listener.
     """
     with cluster.client() as client:
         if broker is not None:

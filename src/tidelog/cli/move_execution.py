@@ -29,7 +29,7 @@ from tidelog.core.types import TopicPartition
 from tidelog.core.wording import counted
 from tidelog.runtime.blocking import BlockingClient
 
-#: Time limit of one day: a move lasts as long as the copy of a partition's data.
+#: Time limit of a wait for moves: one day, because a move lasts until the partition is copied.
 PATIENCE_S = 86_400.0
 #: Seconds for which a response may be out of date: brokers learn the end of a move one after the
 #: other.
@@ -38,7 +38,7 @@ _POLL_S = 0.1
 #: Seconds until a move to a dead broker is reported; the restart of a broker takes less.
 _STALLED_S = 10.0
 _MOST_NAMED = 5
-#: The message about moves that a freeze refuses, in place of a line for each move.
+#: The message about all moves that a freeze refuses, instead of a message for each move.
 FROZEN = "reassignments are frozen: none begins before tidelog reassign unfreeze"
 
 SaveRollbackOption = Annotated[
@@ -167,7 +167,7 @@ def print_moves(rows: list[MovePlanned], output: OutputFormat) -> None:
 def await_moves(client: BlockingClient, moving: Collection[TopicPartition]) -> None:
     """Wait until none of these partitions is on the move or queued; NotYetError after a day.
 
-    Each dead broker that moves wait for is named once.
+    A message names a dead broker for which moves wait; no broker is named twice.
     """
     named: dict[int, None] = {}
     looked = time.monotonic()
@@ -201,7 +201,7 @@ def say_stalled(client: BlockingClient, moves: Moves, named: dict[int, None]) ->
 
 
 def some(partitions: list[TopicPartition]) -> str:
-    """Return the first partitions as text, and the number of the remaining partitions."""
+    """Return the first partitions as text, with the number of partitions that the text omits."""
     more = f" and {len(partitions) - _MOST_NAMED} more" if len(partitions) > _MOST_NAMED else ""
     return ", ".join(map(str, partitions[:_MOST_NAMED])) + more
 
@@ -211,8 +211,8 @@ def await_targets(
 ) -> dict[TopicPartition, MoveAsked]:
     """Wait until these moves end; return the moves that missed their targets, with the reason.
 
-    Another operator may have cancelled a move, or given it another target. Raises NotYetError after
-    a day.
+    A move misses its target if another operator cancelled it or gave it another target. Raises
+    NotYetError after a day.
     """
     await_moves(client, targets)
     deadline = time.monotonic() + _SETTLING_S

@@ -67,7 +67,7 @@ def replicas_of(
 def foreseen(
     client: BlockingClient, targets: Targets, is_queued: bool = False
 ) -> dict[TopicPartition, MoveAsked]:
-    """Return the controller's probable response to these moves, as far as a dry run can know."""
+    """Return, for a dry run, the controller's probable response to these moves."""
     live = client.metadata([]).brokers
     moves = client.reassignments()
     others = [tp for tp, each in moves.queued.items() if targets.get(tp) != each.target]
@@ -95,7 +95,7 @@ def print_asked(
     word: str,
     output: OutputFormat,
 ) -> None:
-    """Print the result of each requested move, which is `word` for an accepted move."""
+    """Print the result of each requested move; the result of an accepted move is `word`."""
     rows = [
         MoveBegun(
             *tp,

@@ -28,7 +28,7 @@ from tidelog.core.types import TopicPartition
 from tidelog.runtime.blocking import BlockingClient
 from tidelog.wire.messages.list_partition_reassignments import NO_REQUEST
 
-#: Maximum number of bars on a screen; further moves are only counted.
+#: Maximum number of progress bars on a screen; further moves are only counted.
 _MOST_BARS = 20
 #: Seconds between readings of the configured throttles: each reading asks every broker.
 _THROTTLES_S = 10.0
@@ -44,7 +44,7 @@ def show_moves(client: BlockingClient, output: OutputFormat) -> None:
 
 
 def _throttle_text(progress: MoveProgress) -> str | None:
-    """Return a move's lowest rate limit as text; mark a configured throttle, which stays."""
+    """Return a move's lowest rate limit as text; mark a configured throttle (KIP-73)."""
     own, configured = progress.move.throttle or None, progress.configured_rate
     if configured is not None and (own is None or configured < own):
         return f"{size_text(configured)}/s (configured)"
@@ -117,7 +117,7 @@ class _Look:
         self._client = client
         self._meter = meter
         self._named: dict[int, None] = {}
-        #: The throttles that are configured, as last read.
+        #: The configured throttles at the last reading.
         self.throttles: list[Throttle] = []
         self._read_throttles_s = -_THROTTLES_S
 

@@ -101,7 +101,7 @@ def partitions_named(
 
 
 def check_partition(topic: TopicMetadata, number: int) -> None:
-    """Raise NotFoundError if a topic has no such partition."""
+    """Raise NotFoundError if a topic has no partition with this number."""
     if number not in topic.partitions:
         last = len(topic.partitions) - 1
         has = "partition 0 only" if last == 0 else f"partitions 0 to {last}"

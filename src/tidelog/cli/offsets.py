@@ -1,8 +1,8 @@
 """Start positions of a read: `beginning`, `end`, `stored`, an offset, a number of last records, a
 time.
 
-The words are those of kcat's `-o`; times have the forms of `cli/times`. Usage errors list the
-accepted forms.
+The start positions have the words of kcat's option `-o`; times have the forms of `cli/times`. Usage
+errors list the accepted forms.
 """
 
 from __future__ import annotations

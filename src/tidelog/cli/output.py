@@ -87,7 +87,7 @@ CompactOption = Annotated[
 
 
 class _Layout:
-    """The layout of JSON documents in this process."""
+    """The choice between JSON documents of one line and of several lines, for this process."""
 
     is_compact = False
 

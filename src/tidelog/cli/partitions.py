@@ -1,7 +1,7 @@
 """`tidelog leaders elect` and `tidelog records delete`: operations on single partitions.
 
-Both commands need named partitions or --all, because an unclean election may lose acknowledged
-records, and deleted records do not come back.
+`leaders elect` and `records delete` need named partitions or --all, because an unclean election may
+lose acknowledged records, and deleted records do not come back.
 """
 
 from __future__ import annotations
@@ -104,7 +104,10 @@ def delete(
     ] = False,
     dry_run: DryRunOption = False,
 ) -> None:
-    """Delete the oldest records of partitions: their logs begin later. This is irreversible."""
+    """Delete the oldest records of partitions by raising their log start offsets.
+
+    This is irreversible.
+    """
     if (before_offset is not None) == every:
         raise typer.BadParameter("give --before-offset N or --all")
     words = [partition_word(each) for each in partitions]

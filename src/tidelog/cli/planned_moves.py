@@ -87,9 +87,9 @@ def plan(
     """Plan the moves that balance the cluster, each with its reason; change nothing.
 
     A table shows the moves, and -o json prints the file for tidelog reassign execute, which refuses
-    a partition whose replicas have changed. Other plans come from commands with --dry-run: topics
-    alter --replication-factor, topics move, brokers decommission, brokers drain. For a balance of
-    the load, see tidelog pipeline plan.
+    a partition whose replicas have changed. With --dry-run, these commands print the plans of their
+    moves: topics alter --replication-factor, topics move, brokers decommission, brokers drain. For
+    a balance of the load, see tidelog pipeline plan.
     """
     if not rebalance:
         raise typer.BadParameter("give --rebalance: it is the only plan that this command makes")

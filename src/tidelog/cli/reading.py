@@ -40,7 +40,7 @@ _NEVER = 1 << 63
 class Interrupts:
     """A context that notes the first SIGINT or SIGTERM; the next signal acts as usual.
 
-    The first signal prints `answer` unless `answer` is empty.
+    At the first signal, the context prints `answer`, if it is not empty.
     """
 
     def __init__(self, answer: str = "") -> None:
@@ -123,7 +123,7 @@ def read_alone(
 ) -> None:
     """Read partitions without membership.
 
-    A named group must have no members; its offsets are committed.
+    With `group`, the command commits the offsets of that group, which must have no members.
     """
     chosen = partitions_named(client, words)
     stored: dict[TopicPartition, FetchedOffset] = {}

@@ -83,9 +83,9 @@ def execute(
     """Move partitions to the brokers that a file names.
 
     While other moves are under way, --additional is needed; a partition that is on the move is
-    redirected to its new target. Replicas with log_dirs move to those log directories of their
-    brokers, or are created there. The exit code is 1 if a move was refused, or with --wait did not
-    reach its target; the other moves continue.
+    redirected to its new target. A replica with a directory in the entry log_dirs moves to that
+    directory of its broker, or is created there. The exit code is 1 if a move was refused, or with
+    --wait did not reach its target; the other moves continue.
     """
     where, targets, expected, directories = read(file, text)
     with cluster.client() as client:
@@ -166,16 +166,17 @@ def cancel(
 ) -> None:
     """Cancel moves: partitions return to the replicas that they had, in that order.
 
-    Queued moves are taken out of the queue. --broker cancels the moves that involve a broker: the
-    broker has the partition, had it, or is to get it. If a newer move has replaced a move to be
-    cancelled, the newer move goes on, and the cancel is refused.
+    Queued moves are taken out of the queue. --broker cancels every move that adds, keeps or removes
+    a replica on that broker. If a newer move has replaced a move to be cancelled, the newer move
+    goes on, and the cancel is refused.
 
     A partition returns at once, and waits for no replica to catch up, unless fewer than
     min.insync.replicas of the former replicas are in sync. The exit code is 1 if a cancel was
     refused; the other cancels take effect.
 
-    --throttles removes what Kafka's tools configure for moves and leave behind, on all brokers and
-    topics; with --topic only the lists of these topics. Moves go on.
+    --throttles removes the throttles that Kafka's tools configure for moves and do not remove. The
+    option removes the rates of all brokers and the lists of all topics; with --topic, only the
+    lists of throttled replicas of these topics. The moves themselves go on.
     """
     named = file is not None or text is not None
     if throttles and (named or cancel_all or broker is not None or wait):
@@ -359,8 +360,8 @@ def _state(
     if requests and (replicas != target if move is None else move.request_id not in requests):
         return "changed"
     if requests and move is None and queued is None:
-        # A request is recorded only until its move ends, so another request may have placed the
-        # replicas.
+        # The record of a request ends with its move, so these replicas may come from another
+        # request.
         return "in_place"
     if move is not None and move.target == target:
         return "moving"

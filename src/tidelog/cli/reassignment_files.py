@@ -19,7 +19,7 @@ from tidelog.core.types import TopicPartition
 
 _EXPECTED = '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2,3]}]}'
 
-#: The word that lets the broker choose a log directory.
+#: The entry of `log_dirs` that lets the broker choose a log directory.
 ANY = "any"
 Targets = dict[TopicPartition, tuple[int, ...]]
 
@@ -31,7 +31,7 @@ class ReassignmentFileError(TidelogError):
 class Document(NamedTuple):
     """The content of a file or of `--json`."""
 
-    #: The name of the file for messages.
+    #: The file's name in messages.
     where: str
     targets: Targets
     #: Replicas that partitions must still have (R18).

@@ -21,7 +21,7 @@ from tidelog.core.limits import MAX_REQUEST_BYTES
 from tidelog.records.builder import NewRecord
 
 _READ_BYTES = 256 * 1024
-#: If no further input comes for so many seconds, as from a keyboard, the read records are sent.
+#: Seconds without input, as from a keyboard, after which the records read so far are sent.
 _LINGER_S = 0.005
 _ESCAPE = re.compile(r"\\(x[0-9A-Fa-f]{2}|.)", re.DOTALL)
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "0": "\0", "\\": "\\", "e": "\x1b", "a": "\a"}
@@ -44,7 +44,7 @@ class RecordShape:
     empty_is_null: bool = False
 
     def record(self, piece: bytes) -> NewRecord:
-        """Return one record with the present time."""
+        """Return the record of a piece of input; its timestamp is the present time."""
         key, value = self.fixed_key, piece
         if self.key_delimiter is not None:
             before, found, after = piece.partition(self.key_delimiter)

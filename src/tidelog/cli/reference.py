@@ -1,7 +1,7 @@
 """The reference of the command line as Markdown, generated from the commands themselves.
 
-`python -m tidelog.cli.reference docs/reference/cli.md` writes the page. Run the command after a
-change of an option, an example or a JSON document; a test compares the page.
+`python -m tidelog.cli.reference docs/reference/cli.md` writes the page. Run this module after a
+change of an option, an example or a JSON document; a test compares the page with the commands.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The target offsets of `tidelog groups reset`, computed from its options and the log.
 
-Targets outside a partition's log are clamped to its bounds. A relative target needs a committed
-offset; a message names each skipped partition.
+Targets outside a partition's log are clamped to its bounds. A relative target skips partitions
+without a committed offset, and a message names each of these partitions.
 """
 
 from __future__ import annotations

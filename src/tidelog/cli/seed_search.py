@@ -37,7 +37,7 @@ class SearchInterrupted(BaseException):
 
 
 class Interruptions:
-    """A context in which signals raise Interrupted, once; `number` is the signal that came.
+    """A context in which the first signal raises Interrupted; `number` is that signal's number.
 
     Python drops an exception inside a finalizer or a callback of a weak reference, so check
     `number`, too. Python's message about a dropped Interrupted is suppressed.

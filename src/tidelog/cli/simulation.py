@@ -89,10 +89,10 @@ def run(
 ) -> None:
     """Run seeds; exit code 1 if one shows a violation.
 
-    The exit code is also 1 if 500 or more seeds of the default profile reached too little to prove
-    anything. `--profile mixed` runs every second seed under the default profile, and the other
-    seeds under all profiles in turn. Ctrl-C and SIGTERM end the search: the results so far are
-    printed, and kept with --coverage; the exit code is 130 or 143.
+    The exit code is also 1 if 500 or more seeds of the default profile reached too few of the
+    required situations. `--profile mixed` runs every second seed under the default profile, and the
+    other seeds under all profiles in turn. Ctrl-C and SIGTERM end the search: the results so far
+    are printed, and kept with --coverage; the exit code is 130 or 143.
     """
     from tidelog.sim.results import Totals
     from tidelog.sim.search_coverage import Coverage
@@ -144,7 +144,7 @@ def _check_coverage(path: Path, changed: str) -> None:
 
 
 def _judge(totals: Totals, *, judged: bool, all_states: bool) -> None:
-    """Print the missed requirements; exit with 1 for a missed requirement or a violation."""
+    """Print situations that occurred too rarely; exit with 1 for any of them or a violation."""
     from tidelog.core.sometimes import SOMETIMES
     from tidelog.sim.results import MARKED_SEEDS
 
@@ -305,7 +305,7 @@ def check_time(option: str, value: float) -> None:
 def _jobs(
     seeds: str, seeds_file: str, profile: str, mutant: str, faults: str, minutes: float, policy: str
 ) -> tuple[Iterator[Job], int | None]:
-    """Return the jobs, and the number of jobs unless a time limit decides the number."""
+    """Return the jobs, and their number, or None if a time limit ends the search."""
     from tidelog.sim.job import Job
 
     if seeds_file:
@@ -372,7 +372,7 @@ def _policy(name: str) -> str:
 
 
 def _faults(text: str) -> tuple[str, ...]:
-    """Return the requested kinds of faults; no kind means the faults of the profile."""
+    """Return the requested kinds of faults; empty if the profile decides the kinds."""
     from tidelog.sim.faults import KINDS
 
     chosen = dict.fromkeys(text.split(",")) if text else {}

@@ -1,7 +1,8 @@
 """`tidelog store`: metadata saved to a file, imported, compared, and accepted (rules S6, E8).
 
-The name of a store is the value of `metadata.store`, a broker's server.properties, or the directory
-of a local cluster. The ZooKeeper server of a local cluster runs while a command needs it.
+An argument names a store by the value of `metadata.store`, the path of a broker's
+server.properties, or the directory of a local cluster. The ZooKeeper server of a local cluster runs
+while a command needs it.
 """
 
 from __future__ import annotations

@@ -51,15 +51,14 @@ class CommandClient(BlockingClient):
         """Create a client; errors and notices name `source`, the origin of the address."""
         super().__init__(bootstrap, client_id="tidelog-cli", timeout_ms=int(timeout_s * 1000))
         self._source = source
-        # The constructor may block for longer than the notice's delay, so another thread prints the
-        # notice.
+        # Calls of this client block, so another thread prints the notice that no broker responds.
         self._notice = threading.Timer(NOTICE_S, self._print_notice, (bootstrap, timeout_s))
         self._notice.daemon = True
         if timeout_s > NOTICE_S:
             self._notice.start()
 
     def close(self) -> None:
-        """Close all connections and cancel the notice."""
+        """Close all connections; cancel the notice that no broker responds."""
         self._notice.cancel()
         super().close()
 
@@ -147,8 +146,8 @@ class ClusterOptions:
 def address_of(bootstrap: str | None, directory: str | None) -> str | None:
     """Return the address of the option, else that of the environment (TIDELOG_BOOTSTRAP).
 
-    Returns None if a directory, and not an address, names the cluster. An option precedes the
-    environment, and the environment precedes the default directory.
+    Returns None if a directory, and not an address, names the cluster. The option takes precedence
+    over the environment, and the environment over the default directory.
     """
     if bootstrap is not None:
         return bootstrap

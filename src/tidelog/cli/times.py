@@ -3,7 +3,7 @@
 Durations follow java.time.Duration.parse, and times follow Kafka's Utils.getDateTime; a test
 compares them. The commands also accept `1h30m`, a date alone, minutes without seconds, and
 milliseconds since 1970. Two forms follow ISO 8601 and not Kafka: `.5` is half a second (5 ms in
-Kafka), and the minutes of `+0530` count (Kafka drops them). Text behind a time is an error; Kafka
+Kafka), and the minutes of `+0530` count (Kafka drops them). Text after a time is an error; Kafka
 ignores such text.
 """
 
@@ -108,7 +108,7 @@ def _moment_ms(
     fraction: str | None,
     zone: str | None,
 ) -> int | None:
-    """Return milliseconds since 1970; None if no such day or hour exists."""
+    """Return a time in milliseconds since 1970; None if its day or hour does not exist."""
     try:
         date(int(year), int(month), int(day))
     except ValueError:

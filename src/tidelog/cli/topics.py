@@ -131,8 +131,8 @@ def alter(
 
     Configurations that are not named stay unchanged. A min.insync.replicas above the replication
     factor counts as the replication factor. With --replication-factor the command moves partitions,
-    and prints what `tidelog topics move` prints. The options --save-rollback to --wait apply only
-    with --replication-factor.
+    and prints what `tidelog topics move` prints. The options from --save-rollback to --wait apply
+    only with --replication-factor.
     """
     if replication_factor is not None:
         if config or delete_config:

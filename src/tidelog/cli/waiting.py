@@ -1,7 +1,7 @@
 """`--wait`: repeated checks until a condition holds, and a progress bar on standard error.
 
-The bar is drawn on terminals only. NotYetError reports the progress of a condition that does not
-hold in time; the requested change stays in force.
+The progress bar is drawn on terminals only. NotYetError reports the progress of a condition that
+does not hold in time; the requested change stays in force.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def wait_for(
 ) -> None:
     """Return when `count` reaches `total`. Raises NotYetError after `timeout_s`, naming `what`.
 
-    The text that `left` returns is shown beside the progress bar.
+    `left` returns a text that is shown beside the progress bar.
     """
     deadline = time.monotonic() + timeout_s
     console = Console(stderr=True)

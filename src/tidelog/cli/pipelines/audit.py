@@ -73,7 +73,7 @@ def audit(
 def _what(
     directories: list[str], bootstrap: str | None, directory: str | None
 ) -> tuple[list[str], str | None]:
-    """Return the log directories, and the brokers to ask; None if no broker runs."""
+    """Return the log directories, and the addresses of brokers to ask (None if no broker runs)."""
     if directories:
         if directory is not None:
             raise typer.BadParameter("give log directories or --dir, not both")

@@ -1,4 +1,5 @@
-"""`tidelog pipeline ingest`, `prove` and `compact`: a topic in a table, its proof, its compaction.
+"""`tidelog pipeline ingest`, `prove` and `compact`: a table of a topic's records, and its proof and
+compaction.
 
 A proof that finds a lost or doubled record gives exit code 1, like any failure. Only commands that
 need Spark load it, when they run.
@@ -97,8 +98,8 @@ def ingest(
 ) -> None:
     """Append new records of a topic to a Parquet table, with a proof about every offset.
 
-    A rerun continues at the end of the last run. Records without a proof of completeness are not
-    added.
+    A rerun continues at the end of the last run. The command appends records to the table only with
+    a proof of completeness.
     """
     if dead_letter is not None and json_columns is None:
         raise typer.BadParameter("--dead-letter needs --json: without it every record fits")
@@ -224,8 +225,8 @@ def compact(
 ) -> None:
     """Merge the small files of a table into larger ones, by one commit.
 
-    The command checks that the merged files have the records of the files that they replace.
-    Replaced files are deleted by a compaction that runs after the time to keep them.
+    The command checks that the merged files have the records of the files that they replace. A
+    later compaction deletes the replaced files once the time to keep them has passed.
     """
     with session("tidelog compact", cores, memory) as spark:
         from tidelog.spark.pipelines.compact import compact as run_compaction

@@ -52,14 +52,14 @@ class ReportOptions:
         return session(name, self.cores, self.memory)
 
     def show(self, report: PipelineReport) -> None:
-        """Print a report and write its page; exit with 1 if the report's check failed."""
+        """Print a report and write its HTML page; exit with 1 if the report's check failed."""
         show(report, self.output, self.html)
 
 
 def show(report: PipelineReport, output: OutputFormat, html: Path | None) -> None:
-    """Print a report and write its page; raise typer.Exit(1) if the report's check failed.
+    """Print a report and write its HTML page; raise typer.Exit(1) if the report's check failed.
 
-    The page is written last, so that the report is printed even if the page cannot be written.
+    The HTML page is written last, so that the report is printed even if the page cannot be written.
     """
     if output is OutputFormat.JSON:
         print_json(report.to_json())

@@ -1,7 +1,7 @@
 """`tidelog pipeline simulate`: seeds of the simulator on Spark, and a comparison of policies.
 
-Names are checked before Spark starts. Ctrl-C keeps the runs that have ended; the same command
-continues with the remaining seeds.
+Names of profiles, policies and faults are checked before Spark starts. Ctrl-C keeps the runs that
+have ended; the same command continues with the remaining seeds.
 """
 
 from __future__ import annotations
