@@ -1,4 +1,4 @@
-"""Admin calls at the controller: topics and their partitions; a wait until a topic has leaders.
+"""Admin calls for topics and partitions at the controller, and a wait for a topic's leaders.
 
 A try has an unknown outcome when the connection broke or the broker timed out; the client repeats
 the try. A repeated creation may find the topic that the earlier try created, and a repeated
@@ -46,7 +46,7 @@ from tidelog.wire.registry import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPIC
 
 #: From this version on DeleteTopics names topics in `topics`.
 _DELETE_BY_STATE_VERSION = 6
-#: Time in ms that a response may take after the timeout that the broker itself applies.
+#: Time in ms for which the client waits for a response beyond the broker's own timeout.
 _ANSWER_MARGIN_MS = 2_000
 
 
@@ -67,8 +67,8 @@ class TopicAdmin:
         """Create a topic and return its id (zeros from a broker that sends none).
 
         With -1, `partitions` and `replication_factor` are the cluster's defaults. `assignment`
-        lists the replicas of each partition, preferred leader first, and replaces both numbers.
-        Raises KafkaError.
+        lists the replicas of each partition, preferred leader first, and replaces `partitions` and
+        `replication_factor`. Raises KafkaError.
         """
         uncertain = _Uncertain()
         request = CreatableTopic(

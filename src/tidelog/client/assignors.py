@@ -107,7 +107,7 @@ ASSIGNORS: Mapping[str, Assignor] = {
 def _owners(
     partition_counts: Mapping[str, int], members: Mapping[str, MemberSubscription]
 ) -> dict[TopicPartition, str]:
-    """Return the owner of each partition: the claimant of the latest generation."""
+    """Return the owner of each partition: the member that claims it in the latest generation."""
     owners: dict[TopicPartition, str] = {}
     for member in sorted(members):
         subscription = members[member]

@@ -47,7 +47,7 @@ class Coordinators:
         patience: Patience,
         timeout_ms: int | None = None,
     ) -> Operation[Response]:
-        """Send one request to a group's coordinator; `timeout_ms` replaces the usual timeout."""
+        """Send one request to a group's coordinator; the default timeout is that of `patience`."""
         node = yield from self.find(group, patience)
         wait_ms = max(1, patience.remaining_ms if timeout_ms is None else timeout_ms)
         try:

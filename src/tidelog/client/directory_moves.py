@@ -92,8 +92,8 @@ class DirectoryMoveAdmin:
     ) -> Operation[list[PlannedDirectoryMove]]:
         """Return the moves that would empty log directories, without starting them (D12).
 
-        Only tidelog's brokers serve the request. Raises KafkaError if the directories cannot be
-        drained.
+        Only tidelog's brokers plan moves between log directories. Raises KafkaError if the
+        directories cannot be drained.
         """
         return self._plan(broker_id, PlanLogDirMovesRequest(list(paths)))
 
@@ -104,7 +104,7 @@ class DirectoryMoveAdmin:
         (D15).
 
         If `threshold_percent` is None, the broker's configured threshold applies. Only tidelog's
-        brokers serve the request. Raises KafkaError.
+        brokers plan moves between log directories. Raises KafkaError.
         """
         threshold = OWN_THRESHOLD if threshold_percent is None else threshold_percent
         return self._plan(broker_id, PlanLogDirMovesRequest([], threshold))

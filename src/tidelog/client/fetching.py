@@ -62,7 +62,7 @@ class AbortedRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FetchedPartition:
-    """The response for one partition; an offset is -1 if `error` keeps it unknown."""
+    """The response for one partition; an offset that is unknown because of `error` is -1."""
 
     high_watermark: int
     log_start_offset: int
@@ -146,8 +146,8 @@ class LogReader:
     ) -> Operation[dict[TopicPartition, FetchedPartition]]:
         """Fetch records from each offset on, one request per leader, one after the other.
 
-        Non-retriable errors of partitions (mostly OFFSET_OUT_OF_RANGE) are in the result. Requests
-        with retriable errors are retried, then raise the error.
+        Non-retriable errors of partitions (mostly OFFSET_OUT_OF_RANGE) are in the result. A request
+        is retried while its error is retriable; after the last try, the error is raised.
         """
         done: dict[TopicPartition, FetchedPartition] = {}
 

@@ -69,7 +69,7 @@ class GroupListing:
     """A group; `coordinator` is a broker's id."""
 
     group: str
-    #: The state; empty if the broker sends none.
+    #: The group's state; empty if the broker sends none.
     state: str
     protocol_type: str
     coordinator: int
@@ -139,7 +139,7 @@ class GroupAdmin:
                 group, DESCRIBE_GROUPS, always(message), patience
             )
             for each in expect(answer, DescribeGroupsResponse).groups:
-                if each.error_code == ErrorCode.GROUP_ID_NOT_FOUND:  # Kafka 4 has no such group
+                if each.error_code == ErrorCode.GROUP_ID_NOT_FOUND:  # Kafka 4: the group is missing
                     each.error_code, each.group_state = 0, DEAD
                 self._coordinators.check(group, each.error_code)
                 node = yield from self._coordinators.find(group, patience)

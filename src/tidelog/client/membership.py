@@ -42,8 +42,9 @@ from tidelog.wire.registry import HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
 
 #: From this version on, LeaveGroup has a list of members.
 _LEAVING_MEMBERS_VERSION: Final = 3
-#: Versions of written subscriptions and assignments. Subscriptions need owned partitions and their
-#: generation; all consumers read version 0 assignments.
+#: Versions in which a member writes its subscription and, as leader, assignments. Subscriptions of
+#: version 2 have the owned partitions and their generation; every consumer reads assignments of
+#: version 0.
 _SUBSCRIPTION_VERSION: Final = 2
 _ASSIGNMENT_VERSION: Final = 0
 _ANSWER_MARGIN_MS: Final = 5_000
@@ -107,7 +108,8 @@ class GroupMember:
         self._router = router
         self._coordinators = coordinators
         self._groups = groups
-        #: The leader's partition counts of the last assignment; empty at other members.
+        #: Partition counts of topics at the last assignment, if this member made it as leader; else
+        #: empty.
         self._counts: dict[str, int] = {}
 
     # -- joining --------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Metrics of a broker, read by tidelog's own API DescribeMetrics.
 
-Brokers serve the API on the inter-broker listener.
+Brokers serve DescribeMetrics only on the inter-broker listener.
 """
 
 from __future__ import annotations

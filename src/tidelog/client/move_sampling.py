@@ -30,7 +30,7 @@ class MoveSamples:
 
     samples: Mapping[TopicPartition, MoveSample]
     silent: Mapping[int, str]
-    #: Whether queued moves are going to begin (R8).
+    #: Whether there are queued moves, and no freeze keeps them from beginning (R8).
     has_queued: bool = False
 
 

@@ -61,8 +61,8 @@ class MoveUnderWay:
     #: The replicas that a cancel restores, in their order; empty if unknown, as with a controller
     #: of Apache Kafka (R1).
     original: tuple[int, ...] = ()
-    #: The store transaction that accepted this move's request node; -1 if there is no such node
-    #: (R12).
+    #: The id of the store transaction that created the node of the accepted request; -1 without
+    #: such a node (R12).
     request_id: int = NO_REQUEST
     #: The throttle that was requested with the move, in bytes a second; 0 means none (R4).
     throttle: int = 0
@@ -114,15 +114,15 @@ class MoveAdmin:
         """Move each partition to these brokers; the first becomes its preferred leader.
 
         None cancels a move. A partition in `expected` is refused if its replicas have changed
-        (R18). `queued` moves begin one after the other, as the limits of the queue allow (R8). A
-        `throttle` is in bytes a second for each broker that the moves copy from or to, and ends
-        with the moves. A throttle of 0 removes the throttle of a move under way; None keeps the
-        throttle (R4).
+        (R18). With `queued`, the moves begin one after the other, as the limits of the queue allow
+        (R8). A `throttle` is in bytes a second for each broker that the moves copy from or to, and
+        ends with the moves. A throttle of 0 removes the throttle of a move under way; None keeps
+        the throttle (R4).
 
         Returns when the moves have begun or are queued; errors of single partitions are in the
         result. Raises KafkaError if the whole request failed. With a controller of Apache Kafka,
-        `expected` is ignored, and a queue or a throttle raises UNSUPPORTED_VERSION. Brokers that
-        cannot forbid a change of the replication factor (KIP-860) also give UNSUPPORTED_VERSION.
+        `expected` is ignored, and a queue or a throttle raises UNSUPPORTED_VERSION. A broker that
+        cannot forbid a change of the replication factor (KIP-860) causes UNSUPPORTED_VERSION.
         """
         before = expected or {}
         topics = topics_of(
@@ -160,7 +160,7 @@ class MoveAdmin:
         """Set or end a freeze, during which no move begins (R11). Raises KafkaError.
 
         Moves under way continue during a freeze, and can be cancelled. A controller of Apache Kafka
-        gives UNSUPPORTED_VERSION.
+        responds to a freeze with UNSUPPORTED_VERSION.
         """
         yield from self._check_knows_queue()
         what = "freezing reassignments" if is_frozen else "unfreezing reassignments"

@@ -25,8 +25,8 @@ from tidelog.records.reader import iter_records
 
 #: Errors that a smaller batch may avoid.
 TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
-#: After so many out-of-order errors for the oldest batch, the leader must lack an acknowledged
-#: batch.
+#: Number of out-of-order errors of the oldest batch that prove that the leader lacks an
+#: acknowledged batch.
 _MAX_GAPS: Final = 5
 
 
@@ -53,7 +53,7 @@ class ProduceBatch:
     last_error: TidelogError | None = None
 
     def halves(self) -> tuple[ProduceBatch, ProduceBatch]:
-        """Return two batches with the records and sequence numbers of this batch."""
+        """Return two batches that divide the records and sequence numbers of this batch."""
         view = BatchView(self.data)
         records = [
             NewRecord(each.key, each.value, each.timestamp_ms, each.headers)
@@ -90,7 +90,7 @@ class ProduceQueue:
     max_in_flight: int
     batches: deque[ProduceBatch] = field(default_factory=deque)
     in_flight: int = 0
-    #: No batch is sent before this time.
+    #: Time before which the queue gives no batch to send.
     not_before_ms: int = 0
     _is_draining: bool = False
     _backoff_ms: int = FIRST_BACKOFF_MS
@@ -133,8 +133,9 @@ class ProduceQueue:
     def failed(self, batch: ProduceBatch, error: TidelogError, now_ms: int) -> Refused:
         """Record a try that failed or has an unknown outcome; return the next step for the batch.
 
-        After SPLIT the batch has been replaced by its halves. After GIVE_UP the queue must not be
-        used any more: a later batch would leave a gap in the sequence numbers.
+        If the next step is SPLIT, two halves have replaced the batch in the queue. After GIVE_UP
+        the queue must not be used any more: a later batch would leave a gap in the sequence
+        numbers.
         """
         assert batch.state is BatchState.IN_FLIGHT, "a try is of a batch that was sent"
         batch.state = BatchState.WAITING

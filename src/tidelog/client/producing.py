@@ -55,7 +55,7 @@ class LogWriter:
         """Append one batch and return its base offset (-1 with acks=0, which has no response).
 
         The broker may wait up to `timeout_ms` for replicas. A duplicate that the broker recognises
-        is a success, with offset -1 if unknown. Raises KafkaError, OutcomeUnknownError.
+        is a success; its offset is -1 if unknown. Raises KafkaError, OutcomeUnknownError.
         """
         message = ProduceRequest(acks=acks, timeout_ms=timeout_ms)
         part = PartitionProduceData(index=tp.partition, records=batch)

@@ -95,8 +95,9 @@ class ClusterRouter:
     def metadata(self, topics: Sequence[str] | None = None) -> Operation[ClusterMetadata]:
         """Read brokers, the controller and the named topics (None for all) from any broker.
 
-        The request creates no topic. An error of a single topic or partition is in the result.
-        Raises NotSent or RequestTimeout with every tried address if no broker responds in time.
+        The request creates no topic. Errors of single topics and partitions are not raised: the
+        result has them. Raises NotSent or RequestTimeout with every tried address if no broker
+        responds in time.
         """
         return self.repeat("reading metadata", lambda patience: self._ask(topics, patience))
 
@@ -162,7 +163,7 @@ class ClusterRouter:
         return self._at_latest_epochs(received) is not received
 
     def _at_latest_epochs(self, received: TopicMetadata) -> TopicMetadata:
-        """Return the topic; a known newer value replaces each partition with an outdated epoch.
+        """Return the topic, with the newest known state of each partition by leader epoch.
 
         Without topic ids, the topic is returned unchanged: it may have been recreated, with lower
         leader epochs.
@@ -311,7 +312,7 @@ def ask(
 ) -> Operation[T]:
     """Return a broker's response; raise KafkaError for an error of the whole response.
 
-    The broker must respond within the remaining time, or within `timeout_ms`.
+    The broker must respond within `timeout_ms`, by default within the remaining time of `patience`.
     """
     wait_ms = max(1, patience.remaining_ms) if timeout_ms is None else timeout_ms
     found = expect((yield Call(node.address, api_key, always(message), wait_ms)), response)
@@ -338,7 +339,7 @@ def topics_of(
 
 
 def expect(answer: Response, message_type: type[T]) -> T:
-    """Return the message of a response; raise ProtocolError for another type."""
+    """Return the message of a response; raise ProtocolError for a message of an unexpected type."""
     if not isinstance(answer.message, message_type):
         got = type(answer.message).__name__
         raise ProtocolError(f"expected {message_type.__name__}, got {got}")

@@ -1,10 +1,10 @@
 """The steps that operations request from their driver, and the driver's responses.
 
 An operation is a generator: it yields a `Call` (a request to an address) or a `Pause`, and returns
-its result. The driver sends a `Response` for a call, and `NO_ANSWER` after a pause. The driver
-throws failures into the generator: NotSent, ConnectionLost, RequestTimeout, ProtocolError, or
-KafkaError if no API version is in common. Operations use no sockets and no clock, so any loop can
-drive them.
+its result. The driver sends the generator a `Response` for a call, and `NO_ANSWER` after a pause.
+The driver throws failures into the generator: NotSent, ConnectionLost, RequestTimeout,
+ProtocolError, or KafkaError if no API version is in common. Operations use no sockets and no clock,
+so any loop can drive them.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class NotSent(ConnectionLost):
 class Call:
     """One request; `build(version)` makes the message for the negotiated version.
 
-    `max_version` caps the negotiation. `answered` is False for Produce with acks=0. The operation
-    then gets NO_ANSWER as soon as the request is sent.
+    `max_version` caps the negotiation. `answered` is False for Produce with acks=0: the operation
+    gets NO_ANSWER as soon as the request is sent.
     """
 
     address: Address

@@ -56,7 +56,7 @@ class StrayReplica:
 
 @dataclass(frozen=True, slots=True)
 class StrayAltered:
-    """The result for one stray; offsets are -1 unless it was restored."""
+    """The result for one stray replica; offsets are -1 unless the replica was restored."""
 
     stray: StrayReplica
     error: ErrorCode

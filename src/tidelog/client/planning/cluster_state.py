@@ -79,7 +79,7 @@ def without_racks(state: ClusterState) -> ClusterState:
 
 
 def rack_cap(replicas: int, racks: Mapping[int, str], targets: Iterable[int]) -> int:
-    """Return the limit of a partition's replicas in one rack.
+    """Return the maximum number of a partition's replicas in one rack.
 
     The result is the smallest limit per rack that lets the brokers in `targets` hold all replicas.
     """

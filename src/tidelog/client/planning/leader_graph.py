@@ -45,8 +45,8 @@ class LeaderGraph:
                 if partitions and other != source and other not in came:
                     came[other] = (min(partitions), broker)
                     queue.append(other)
-        # Among brokers with equally few leaderships, `min` takes the first in `came`, which has the
-        # shortest chain.
+        # Among brokers with equally few leaderships, `min` takes the broker that the search reached
+        # first, by the shortest chain.
         last = min(came, key=lambda each: leaders.get(each, 0), default=source)
         if leaders.get(last, 0) > leaders.get(source, 0) - 2:
             return []

@@ -24,9 +24,9 @@ class PlannedMove:
     #: Bytes of one copy of the partition.
     size_bytes: int
     reason: str
-    #: Whether the current leader stays a replica while another replica becomes preferred. A leader
-    #: that the move removes needs no election, because its leadership passes to the preferred
-    #: replica.
+    #: Whether the current leader stays a replica, and another replica becomes the preferred leader.
+    #: A leader that the move removes needs no election, because its leadership passes to the
+    #: preferred replica.
     needs_election: bool = False
 
     @property
@@ -62,7 +62,7 @@ class MovePlan:
 
     @property
     def expected(self) -> dict[TopicPartition, tuple[int, ...]]:
-        """The replicas before the plan, without which a partition's move is refused (R18)."""
+        """The replicas before the plan; a partition with other replicas is not moved (R18)."""
         return {each.tp: each.before for each in self.moves}
 
     def document(self) -> dict[str, Any]:

@@ -82,7 +82,7 @@ class PlannedPlacement:
         )
 
     def best_leader(self, partition: PlacedPartition, able: Sequence[int]) -> int:
-        """Return the best leader in `able`: in sync if possible, then of the fewest partitions."""
+        """Return the best leader in `able`: in sync if possible, with the fewest leaderships."""
         in_sync = [broker for broker in able if broker in partition.isr]
         own = self.replicas[partition.tp][0]
 

@@ -26,7 +26,7 @@ from tidelog.core.wording import counted
 TOLERANCE = 0.1
 #: Smallest imbalance of brokers, in bytes, that is worth the copy of a replica.
 _LEAST_BYTES = 1024 * 1024
-#: Smallest part of the difference of two brokers that an exchange must remove to be worth two
+#: Smallest part of two brokers' difference in bytes that an exchange must remove to be worth two
 #: copies.
 _LEAST_PART = 0.02
 #: Number of replicas of each broker that a plan tries in an exchange: the replicas whose sizes are
