@@ -190,8 +190,8 @@ class BlockingClient:
     ) -> FetchedPartition:
         """Return record batches from `offset` on; wait up to `max_wait_ms` for new records.
 
-        The first batch may begin below `offset`, and the last may be partial. Raises KafkaError,
-        with OFFSET_OUT_OF_RANGE if `offset` lies outside the log.
+        The first batch may begin below `offset`, and the last batch may be partial. Raises
+        KafkaError, with OFFSET_OUT_OF_RANGE if `offset` lies outside the log.
         """
         options = FetchOptions(max_bytes, max_bytes, min_bytes, max_wait_ms, isolation_level)
         fetched = self.run(self._reader.fetch({tp: offset}, options))[tp]

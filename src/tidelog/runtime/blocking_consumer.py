@@ -52,7 +52,10 @@ class BlockingConsumer:
         self._partitions.seek(tp, offset)
 
     def poll(self, max_records: int = _NO_LIMIT, max_wait_ms: int = 500) -> list[ConsumedRecord]:
-        """Return the next records; none if none came in time. Raises BlockingClient's errors."""
+        """Return the next records; empty if no record arrives in time.
+
+        Raises BlockingClient's errors.
+        """
         return self._client.run(self._partitions.poll(max_records, max_wait_ms))
 
     def take_skips(self) -> list[Skip]:

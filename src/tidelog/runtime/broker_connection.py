@@ -115,7 +115,8 @@ class BrokerConnection:
     def _response(self, deadline: float, *, holds_frame: bool = False) -> Any:
         """Send the request and return its response, which the caller may keep.
 
-        With `holds_frame`, the response has views into its received frame, which is then kept.
+        With `holds_frame`, the response refers to the bytes of its frame, so their buffer is not
+        reused.
         """
         self._send_all(deadline)
         while self._wait(select.POLLIN, deadline):
@@ -149,7 +150,7 @@ class BrokerConnection:
     def send(
         self, api_key: int, version: int, message: Any, deadline_ms: int = 0, token: Any = None
     ) -> int:
-        """Queue a request; return the value of `sent_total` at which the request has left.
+        """Queue a request; return the value of `sent_total` once the kernel has the whole request.
 
         `receive` returns `token` with the response; a Produce with acks=0 has no response.
         """

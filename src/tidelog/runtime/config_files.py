@@ -30,9 +30,9 @@ def load_config(
 ) -> BrokerConfig:
     """Read a properties or TOML file, the environment and overrides.
 
-    The messages of errors have the text `named` before the path. If `needs_id` is false, the broker
-    id may be missing, because brokers often get it as an override. The message of a ConfigError
-    names the source of the value.
+    Error messages have the text `named` before the path of the file. If `needs_id` is false, the
+    broker id may be missing, because brokers often get it as an override. The message of a
+    ConfigError names the source of the value.
     """
     environment: dict[str, str] = {}
     given: dict[str, str] = {}

@@ -6,8 +6,9 @@ request on which rule N acted.
 
 Each change of the rules is one appending write. A broker that is paused, killed or restarted misses
 no rule, and a rule applies to every request that begins after `add` has returned. The position of
-an appended byte is the number of its request, so no locks are needed. There is no port and no
-listener: any process that may write to the directory may intercept requests.
+the byte that a request appends to `N.matched` is the request's number, so no locks are needed.
+There is no port and no listener: any process that may write to the directory may intercept
+requests.
 """
 
 from __future__ import annotations

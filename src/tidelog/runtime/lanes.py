@@ -34,8 +34,8 @@ T = TypeVar("T")
 SLOW_CALL_NS = 20_000_000
 #: Time without a slow operation after which the loop runs FAST operations again.
 CLEAN_NS = 10_000_000_000
-#: If a thread's operation has lasted this long, the loop runs no file operations. The device may
-#: hang, and a hanging operation would block the loop for good.
+#: Duration of a thread's operation after which the loop itself runs no file operations. The device
+#: may hang, and a hanging operation would block the loop for good.
 STALL_NS = 250_000_000
 #: Number of concurrent SYNC operations; a device merges concurrent syncs.
 SYNC_THREADS = 8
@@ -134,7 +134,7 @@ class ThreadLane:
 
     @property
     def times(self) -> OperationTimes:
-        """The numbers of all and of slow writes and reads (D13)."""
+        """The numbers of writes, slow writes, reads and slow reads (D13)."""
         return self._times
 
     def release_buffers(self) -> None:
@@ -218,7 +218,7 @@ class ThreadLane:
         return self._compute
 
     def _sync_worker(self) -> _Worker:
-        """Return an idle or a new thread for SYNC operations, else the thread with the fewest."""
+        """Return an idle or new thread for SYNC operations, else the least busy such thread."""
         syncs = self._syncs
         least = min(syncs, key=lambda worker: worker.waiting, default=None)
         if least is None or (least.waiting and len(syncs) < SYNC_THREADS):
@@ -264,7 +264,7 @@ class ThreadLane:
             if is_write:
                 end_ns, times = time.monotonic_ns(), self._times
                 took_ns = end_ns - begin_ns
-                times.writes += 1  # inline, for the speed of appends
+                times.writes += 1  # without a call, because appends must be fast
                 if took_ns >= times.limit_ns:
                     times.was_slow_write(took_ns)
                 if took_ns >= SLOW_CALL_NS and voluntary_switches() != waits:

@@ -1,6 +1,6 @@
 """A limit on similar warnings, so that a flood of warnings cannot fill the log.
 
-A defective client may be rejected hundreds of times per second. Warnings that differ only in
+A defective client may cause hundreds of similar warnings per second. Warnings that differ only in
 numbers (addresses, ports, counts) are of one kind. The log gets a limited number of warnings of
 each kind per window of time. Further warnings are counted, and a summary with the count follows at
 the end of the window.

@@ -33,8 +33,8 @@ _ROOT = "tidelog"
 _STREAMS = ("controller", "request", "server", "state_change", "store")
 #: Number of lines that may wait for a blocked disk; later lines are dropped and counted.
 _QUEUE_LINES = 100_000
-#: If no line could be written for so long, the reader of standard error has stopped, and an ending
-#: process does not wait for the log thread.
+#: Time without a written line after which an ending process does not wait for the log thread,
+#: because the reader of standard error has stopped.
 _BLOCKED_AFTER_S = 3.0
 #: Interval at which the idle log thread looks for floods of warnings that have ended.
 _SUMMARIZE_EVERY_S = 1.0

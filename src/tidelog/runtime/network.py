@@ -107,7 +107,7 @@ class SocketStream(asyncio.BufferedProtocol):
             self._loop.add_writer(self._out.fileno(), callback)
 
     def unwatch_writable(self) -> None:
-        """Stop the calls of `watch_writable`."""
+        """End the callbacks that `watch_writable` began."""
         if self._is_watched and self._out is not None:
             self._is_watched = False
             self._loop.remove_writer(self._out.fileno())

@@ -12,8 +12,8 @@ from tidelog.core.errors import ConfigError
 
 #: Option of prctl(2) for the signal that the kernel sends when the parent thread ends.
 _PR_SET_PDEATHSIG = 1
-#: A Python program that replaces itself by another program, which ends with its parent. The Python
-#: program's arguments are the parent's process id, then the other program and its arguments.
+#: A Python program that executes another program, which the kernel kills when its parent ends. The
+#: Python program's arguments are the parent's process id, then the other program and its arguments.
 LAUNCHER = (
     "import os, sys; from tidelog.runtime.parent import end_with_parent;"
     " end_with_parent(int(sys.argv[1])); os.execvp(sys.argv[2], sys.argv[2:])"

@@ -70,7 +70,7 @@ class ProducerOptions:
 
 
 class DeliveryError(TidelogError):
-    """Records that were not written: their partition, the caller's rows, each with its reason."""
+    """The error of records that were not written: partition, the caller's row numbers, reason."""
 
     def __init__(self, tp: TopicPartition, rows: Sequence[int], reason: str) -> None:
         super().__init__(f"{tp}: {_rows_in_words(rows)} not written: {reason}")
@@ -230,7 +230,7 @@ class PipelinedProducer:
                 self._watch(connection)
 
     def _next_event_ms(self, now_ms: int) -> int:
-        """Return the ms until the next event that is not a response."""
+        """Return the ms until the producer must act even if no response arrives."""
         times = [
             max(part.queue.not_before_ms, self._refresh_after_ms if self._stale else 0)
             for part in self._partitions.values()
@@ -259,10 +259,10 @@ class PipelinedProducer:
                 if not batches:
                     break
                 self._send(connection, batches, now_ms)
-                parts.append(parts.pop(0))  # next time, another partition is first
+                parts.append(parts.pop(0))  # the next request begins with another partition
 
     def _take(self, address: Address, parts: list[_Partition], now_ms: int) -> list[ProduceBatch]:
-        """Take a batch of each partition, as many as one request may hold."""
+        """Take a batch of each partition until the request is full."""
         taken: list[ProduceBatch] = []
         size = 0
         for part in parts:

@@ -73,7 +73,7 @@ class BrokerSignals:
     def __init__(self, broker_id: int | None = None) -> None:
         self.broker_id = broker_id
         self.phase = Phase.CONNECTING
-        #: An event that the first signal to stop the broker sets on the loop.
+        #: The first signal that stops the broker sets this event on the loop.
         self.stopping = asyncio.Event()
         self._log = logging.getLogger("tidelog.server")
         self._early: list[int] = []

@@ -118,7 +118,8 @@ class ObservedLease:
         self.row = row
         self.silent_ms = 0.0
         self._count = -1
-        #: Descriptor of the lease file; None without a file, so that no process can hold the lease.
+        #: Descriptor of the lease file; None if the file is missing, and thus no process holds the
+        #: lease.
         self._descriptor: int | None = None
         with contextlib.suppress(FileNotFoundError):
             self._descriptor = os.open(
@@ -129,7 +130,7 @@ class ObservedLease:
         self.process_descriptor = watch_descriptor(row.process)
 
     def is_abandoned(self) -> bool:
-        """Return whether the process of the lease has ended, so that no process holds the lease."""
+        """Return whether no process holds the lease, because the session's process has ended."""
         if self._descriptor is None:
             return True
         try:

@@ -76,7 +76,7 @@ class SqliteStore:
 
     @property
     def session_timeout_ms(self) -> int:
-        """The time in ms after its last sign of life at which the session expires."""
+        """The session timeout in ms, counted from the session's last sign of life."""
         return self._session_timeout_ms
 
     def on_session(self, callback: SessionCallback) -> None:

@@ -24,8 +24,8 @@ from tidelog.metadata.store import (
 )
 from tidelog.metadata.tree import SET, Change, NodeSpace, TreeNode
 
-#: Number of latest transactions whose changes the database keeps. A session that has not seen older
-#: changes compares its watched nodes instead.
+#: Number of latest transactions whose changes the database keeps. A session that lags by more
+#: transactions compares its watched nodes with their states when the watches were set.
 KEPT_TRANSACTIONS = 2000
 #: The database's `PRAGMA application_id`: "tide".
 APPLICATION_ID = 0x74696465
@@ -64,7 +64,7 @@ _Row = tuple[str, bytes, int, int, int, int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """Transaction ids and counts that differ after each change of a node or its children.
+    """A node's transaction ids and counts, which show every change of the node or its children.
 
     Fields are None for a missing node.
     """
@@ -75,9 +75,9 @@ class Fingerprint:
 
 @dataclass(slots=True)
 class Recorded:
-    """Recorded changes after a transaction id.
+    """The changes that the database has recorded after a transaction.
 
-    `is_complete` is False if the database no longer has all changes after that id.
+    `is_complete` is False if the database has already deleted some of the requested changes.
     """
 
     changes: list[Change]

@@ -33,7 +33,7 @@ class SqliteWatches:
     def watch_data(
         self, connection: sqlite3.Connection, paths: Sequence[str], callback: WatchCallback
     ) -> None:
-        """Set a data watch on each path; the session has seen all changes in the snapshot."""
+        """Set a data watch on each path; the session has seen all changes in the database."""
         for path in paths:
             self._watches.watch_data(path, callback)
         self._prints.update(read_fingerprints(connection, paths))

@@ -2,9 +2,9 @@
 
 The thread serves requests in order. Waiting writes share one SQL transaction and one sync, but each
 write is atomic and has its own transaction id. Every transaction, read or write, first checks that
-the session is live and reads the commits of other processes. A session gets the watch events of the
-commits that a transaction has read before the result of the transaction (S1). Without requests, the
-thread checks for commits when it is woken, and every 100 ms.
+the session is live and reads the commits of other processes. A session gets the watch events of all
+commits that a transaction has read, and only then the transaction's result (S1). Without requests,
+the thread checks for commits when it is woken, and every 100 ms.
 """
 
 from __future__ import annotations

@@ -36,14 +36,14 @@ from tidelog.metadata.store import (
     TransactionFailed,
 )
 
-#: Parents of notifications, whose numbers come from a counter that starts again in another store.
+#: Parents of notification nodes, which an export omits: their numbers start again in another store.
 _NOTIFICATIONS = (layout.CONFIG_CHANGES, layout.ISR_CHANGES, layout.LOG_DIR_EVENTS)
 _FORMAT = "tidelog metadata"
 _VERSION = 1
 _OPS_PER_TRANSACTION = 500
 _BYTES_PER_TRANSACTION = MAX_TRANSACTION_BYTES // 2
-#: Maximum number of transactions with which an import raises the ids of a ZooKeeper store. A store
-#: makes some 10,000 transactions per second.
+#: Maximum number of transactions with which an import raises the transaction ids of a ZooKeeper
+#: store. A store makes some 10,000 transactions per second.
 MAX_RAISED_IDS = 2_000_000
 _RAISED_AT_ONCE = 1000
 #: Number of attempts to read a store twice with equal results while brokers run.
@@ -51,7 +51,7 @@ _READINGS = 30
 
 
 class TransferError(StoreError):
-    """A failed transfer, which wrote nothing unless the message says so."""
+    """The error of a transfer that failed and wrote nothing, unless the message says otherwise."""
 
     def __init__(self, message: str, path: str = "") -> None:
         super().__init__(path, message)
@@ -283,8 +283,8 @@ async def _raise_ids(store: MetadataStore, above: int, where: str) -> None:
 def without_lives(node: SavedNode) -> bytes:
     """Return a node's data, without the `isr_epochs` of a partition's state.
 
-    A broker's stamp node keeps the id of the transaction that wrote it. After an import of an old
-    export, the broker recognizes the older store by that id (E8).
+    A broker's stamp node keeps the id of the transaction that wrote it, by which the broker
+    recognizes an older store after the import of an old export (E8).
     """
     if node.path.startswith(f"{layout.BROKER_STAMPS}/"):
         return layout.encode_stamp(_stamp_of(node))

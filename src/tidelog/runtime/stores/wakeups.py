@@ -33,7 +33,7 @@ class Wakeups:
         """Return the socket that becomes readable when a peer has committed."""
         self.stop_receiving()
         receiver = self._socket()
-        # a process that died while opening may have left the socket
+        # a process that died while it opened the store may have left the socket
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._path(session_id))
         receiver.bind(self._path(session_id))

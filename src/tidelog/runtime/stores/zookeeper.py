@@ -196,8 +196,8 @@ class _Life:
         self.session_id: int | None = None
         self._generation: int | None = None
         self._watches = ZookeeperWatches()
-        #: Requests that were passed to the thread. `_waiting` are requests that wait for a
-        #: connection.
+        #: Requests that were passed to the session's thread and are unanswered. `_waiting` are
+        #: requests that wait for a connection.
         self._unanswered: deque[ServerRequest] = deque()
         self._waiting: deque[ServerRequest] = deque()
         self._is_over = False
@@ -397,7 +397,7 @@ class _Life:
         for callback, event in self._watches.fire(kind, wire.unchroot_path(self._chroot, path)):
             try:
                 callback(event)
-            except Exception as error:  # the event's other watches must run
+            except Exception as error:  # other watches of the event must run
                 self._loop.call_exception_handler(
                     {"message": "a watch of the metadata store failed", "exception": error}
                 )

@@ -24,10 +24,10 @@ from tidelog.core.limits import MAX_RESPONSE_BYTES
 from tidelog.metadata.store import EventKind, StoreError
 from tidelog.runtime.stores import zookeeper_wire as wire
 
-#: Each `_PART` is a fraction of the session timeout. After `_PING_PART` of the timeout without a
-#: request, the thread sends a ping, unless the loop's last call of `beat` is older than `BEAT_PART`
-#: of the timeout. A server that stays silent for `_SILENCE_PART` of the timeout after a request
-#: counts as dead.
+#: Each constant whose name ends in `_PART` is a fraction of the session timeout. After `_PING_PART`
+#: of the timeout without a request, the thread sends a ping, unless the loop's last call of `beat`
+#: is older than `BEAT_PART` of the timeout. A server that stays silent for `_SILENCE_PART` of the
+#: timeout after a request counts as dead.
 _PING_PART = 1 / 4
 BEAT_PART = 1 / 3
 _SILENCE_PART = 2 / 3
@@ -117,7 +117,7 @@ class Line:
     def hear(self) -> None:
         """Record that the thread is awake and will check the outbox.
 
-        A request that the loop adds later wakes the thread again.
+        The loop's next request wakes the thread again.
         """
         os.eventfd_read(self.wake)
         self._is_woken = False
@@ -153,8 +153,8 @@ class Conversation:
         self._wants_write = False
         now = time.monotonic()
         self._last_sent_s = now
-        #: Time at which the thread began to wait for a response, or received the last byte after
-        #: that.
+        #: Time of the last byte received during the wait for a response, or else of the wait's
+        #: start.
         self._silent_since_s = now
         line.last_contact_s = now
 

@@ -38,8 +38,8 @@ from tidelog.runtime.stores.zookeeper_conversation import (
 )
 from tidelog.runtime.stores.zookeeper_servers import Servers
 
-#: Part of the session timeout for which the thread does not reconnect while the loop is stuck, so
-#: that connecting does not renew the session. After this time without a connection, the thread
+#: Number of session timeouts for which the thread does not reconnect while the loop is stuck,
+#: because connecting would renew the session. After this time without a connection, the thread
 #: connects to learn the session's state.
 _STUCK_PART = 1.5
 _FIRST_PAUSE_S = 0.02

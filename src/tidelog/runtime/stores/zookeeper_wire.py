@@ -181,7 +181,7 @@ def set_watches(
 ) -> Message:
     """Return a request that sets the watches of an earlier connection again.
 
-    A watch that a change after `seen_zxid` triggers fires at once. `missing` are data watches on
+    A watch fires at once if a change after `seen_zxid` triggers it. `missing` are data watches on
     nodes that did not exist.
     """
     parts = [struct.pack(">q", seen_zxid)]
