@@ -198,7 +198,7 @@ def partition_reassigned_path(partition: TopicPartition) -> str:
 
 
 def parse_decimal_name(path: str) -> int:
-    """Return the number in a node's name, a broker id or a partition; raises LayoutError."""
+    """Return a node's name as a number, such as a broker id; raise LayoutError for other names."""
     name = name_of(path)
     if not is_number(name):
         raise LayoutError(path, f"{name!r} is not a number")

@@ -123,7 +123,10 @@ def encode_partition_removal(drain: bool) -> bytes:
 
 
 def decode_partition_removal(path: str, data: bytes) -> bool:
-    """Return whether a removal drains the partition; False without data. Raises LayoutError."""
+    """Return whether a partition's removal waits for consumer groups; False without data.
+
+    Raises LayoutError.
+    """
     return parse_object(path, data).boolean("drain", False) if data else False
 
 

@@ -5,7 +5,7 @@ keys and spellings (`ClusterIdZNode`, `ControllerZNode`, `BrokerIdZNode` of 3.9)
 registration are tidelog's own. `previous_broker_epoch` and `earlier_broker_epochs` name
 registrations since which the broker has lost no record (E3, E7). `reports_log_ends` means that the
 broker serves GetReplicaLogInfo (E6). The nodes `/brokers/stamps/N` and `/brokers/store_went_back`
-are tidelog's own, too (E8).
+do not exist in Kafka (E8).
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _MAX_PORT = 65535
 def encode_stamp(imported: int = NO_STAMP) -> bytes:
     """Return the data of `/brokers/stamps/N`.
 
-    After an import from another store, `imported` is the id of the transaction that wrote the node
-    there.
+    After an import from another store, `imported` is the id of the transaction that wrote the
+    broker's stamp in that store.
     """
     value: dict[str, object] = {"version": 1}
     if imported != NO_STAMP:

@@ -1,10 +1,11 @@
 """Nodes of topics: `/brokers/topics/T` (V5) and `/brokers/topics/T/partitions/P/state` (V6).
 
 The nodes have Kafka's keys and spellings (`TopicZNode`, `TopicPartitionStateZNode` of 3.9), and
-keys of tidelog's own. The state node has `isr_epochs` (parallel to `isr`, V10), `elr` with
-`elr_epochs`, `last_leader` (E1), `removed` and `first_epochs` (V71), `reassigned_to` (V52) and
-`unproven` (E8). The topic node has `original_replicas` (R1). Kafka ignores tidelog's keys and drops
-them when it rewrites the node, so a missing key has a safe meaning.
+keys of tidelog's own. tidelog's keys of the state node are `isr_epochs` (parallel to `isr`, V10),
+`elr` with `elr_epochs`, `last_leader` (E1), `removed` and `first_epochs` (V71), `reassigned_to`
+(V52) and `unproven` (E8). tidelog's key of the topic node is `original_replicas` (R1). Kafka
+ignores tidelog's keys and drops them when it rewrites the node, so a missing key has a safe
+meaning.
 """
 
 from __future__ import annotations
@@ -232,11 +233,11 @@ def _eligible_replicas(fields: Fields) -> tuple[tuple[int, ...], tuple[int, ...]
 
 
 def _plain_state(value: Mapping[str, Any], stat: Stat) -> PartitionState | None:
-    """Return a valid state that has only the usual keys, None for any other content.
+    """Return the state if it is valid and has exactly the keys `_PLAIN_KEYS`, else None.
 
     A new controller reads up to a hundred thousand partition states, and nearly all of them have
-    only the usual keys. If a state has other keys, the caller of this function reads the state key
-    by key.
+    exactly the keys `_PLAIN_KEYS`. If a partition state has other keys than `_PLAIN_KEYS`, the
+    caller of this function reads it key by key.
     """
     if value.keys() != _PLAIN_KEYS:
         return None

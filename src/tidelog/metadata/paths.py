@@ -1,4 +1,4 @@
-"""Checks of paths and of the size of requests, before any store sends them.
+"""Checks of paths and of the sizes of requests, before a request is sent to a store.
 
 Paths follow ZooKeeper's rules. A path is absolute, without empty parts, `.` and `..`, and does not
 end with a slash. Control, surrogate and private-use characters are invalid, and so are characters

@@ -6,8 +6,8 @@ not at all. The embedded store (`runtime/stores`), ZooKeeper and the simulated s
 (`sim/sim_store`) keep this contract, and one test suite (`tests/store`) checks them. The meaning of
 nodes is defined in `metadata/layout`.
 
-Values that brokers build by the ten thousand are named tuples or plain slotted dataclasses, because
-frozen dataclasses cost five times as much (DESIGN.md, rule 1).
+Values that brokers build in tens of thousands are named tuples or plain slotted dataclasses,
+because frozen dataclasses cost five times as much (DESIGN.md, rule 1).
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ NO_OWNER = 0
 class Stat(NamedTuple):
     """A node's metadata in the store.
 
-    `version` counts SetData from 0. `czxid` is the id of the transaction that created the node, and
-    `mzxid` the id of the last transaction that changed its data. `ephemeral_owner` is the session
-    with which the node ends, or NO_OWNER.
+    `version` is the number of SetData operations on the node. `czxid` is the id of the transaction
+    that created the node, and `mzxid` the id of the last transaction that changed its data.
+    `ephemeral_owner` is the session with which the node ends, or NO_OWNER.
     """
 
     version: int

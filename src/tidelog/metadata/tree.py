@@ -30,12 +30,12 @@ from tidelog.metadata.store import (
     TransactionFailed,
 )
 
-#: A change of one node by a transaction: MADE, SET or REMOVED, then the path.
+#: A change of one node by a transaction, as text: MADE, SET or REMOVED, then the node's path.
 Change = str
 MADE = "+"
 SET = "="
 REMOVED = "-"
-#: Prefix of a change of a node's children that was not recorded, but found by comparing two states.
+#: First character of a change found by comparing two states: the node's children differ.
 CHILDREN_DIFFER = "*"
 
 # A named tuple's own __new__ takes twice as long as `tuple.__new__`.
