@@ -3,9 +3,9 @@
 This module imports nothing: every Spark session of an environment loads `pyspark_tidelog`, which
 imports from this package only when the format is used.
 
-Begin with `source`, the source and the sink as Spark calls them. `session` starts a local Spark
-session, for which `jvm` finds a Java. `sink` writes, `streaming` reads streams, and `segments`
-reads log directories without brokers.
+Start to read this package at `source`, the source and the sink as Spark calls them. `session`
+starts a local Spark session, for which `jvm` finds a Java. `sink` writes, `streaming` reads
+streams, and `segments` reads log directories without brokers.
 
 `options` parses the options, with `option_names`, `option_values`, `client_options` and
 `topic_pattern`.
@@ -19,7 +19,7 @@ records. `deduplication` drops batches.
 
 `record_encoding` makes records from Arrow columns, by the compiled extension.
 
-`shipping`, `worker_errors` and `prompt_sockets` work between Java and Python.
+`shipping`, `worker_errors` and `prompt_sockets` concern Spark's Java and its Python workers.
 
 `pipelines` and `schemas` (JSON, Avro and Protobuf) are for users.
 """

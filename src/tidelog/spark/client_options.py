@@ -47,7 +47,7 @@ class ClientSettings:
     #: How long the driver and the tasks retry requests.
     timeout_ms: int = _DEFAULT_TIMEOUT_MS
     isolation_level: int = READ_UNCOMMITTED
-    #: Maximum size of one response, which is for one partition.
+    #: Maximum bytes of one response, which has records of one partition.
     fetch_bytes: int = FETCH_BYTES
     min_bytes: int = 1
     max_wait_ms: int = MAX_WAIT_MS

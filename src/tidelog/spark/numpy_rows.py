@@ -1,8 +1,8 @@
 """The rows of record batches as Arrow columns, by numpy alone: the plain counterpart of `_rows.c`.
 
 The records of all batches are joined in one buffer, the arena. `record_fields` finds the fields in
-this buffer, and Arrow copies keys and values from the buffer. This module decodes if the extension
-was not compiled, and raises the error for damaged bytes if it was.
+the arena, and Arrow copies keys and values from the arena. If `_rows.c` is compiled, this module
+only raises the errors for damaged bytes; otherwise it decodes all rows.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ def _cut(arena: bytes, pieces: Pieces) -> pa.Array:
     """Return a binary column of pieces of the arena, the buffer with all records.
 
     Arrow gets the buffer with all records as one binary array with two elements for each row: the
-    bytes of the row, and the gap after these bytes. Arrow then copies only the elements that are
-    rows, which copies their bytes once.
+    bytes of the row, and the gap after these bytes. Arrow then copies only the rows' elements, so
+    the bytes of each row are copied once.
     """
     rows = len(pieces.starts)
     bounds = np.empty(2 * rows + 1, dtype=np.int32)

@@ -24,7 +24,7 @@ _NAMES: Final = {"earliest": EARLIEST, "latest": LATEST}
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The start or end of a read, in exactly one of the first four fields.
+    """The start or end of a read: exactly one of the first four fields is set.
 
     Offsets may be LATEST or EARLIEST if the option allows it. Timestamps are milliseconds since
     1970 and mean the first record that is not older.

@@ -71,8 +71,8 @@ class _PlannedLog:
 def plan_ranges(client: OffsetsClient, options: ReadOptions) -> list[OffsetRange]:
     """Return the ranges to read in order, one for each partition with offsets to read.
 
-    Raises OptionError for offsets of other partitions than are read, or for timestamps later than
-    all records. Raises KafkaError for an unknown topic or partition, and DataLossError if
+    Raises OptionError for offsets of partitions that are not read, or for timestamps later than all
+    records. Raises KafkaError for an unknown topic or partition, and DataLossError if
     failOnDataLoss is set and offsets are gone.
     """
     ids = select_partitions(client, options)
@@ -177,7 +177,7 @@ def _resolve(
     bounds: Bounds,
     held: Mapping[TopicPartition, _PlannedLog],
 ) -> dict[TopicPartition, int]:
-    """Return the offsets to which the bounds resolve, by partition."""
+    """Return the offsets that a read's bounds (offsets or timestamps) mean, by partition."""
     timestamps = bounds.timestamps
     if bounds.timestamp is not None:
         timestamps = dict.fromkeys(held, bounds.timestamp)
@@ -212,7 +212,7 @@ def _resolve_timestamps(
                 " since 1970); give an earlier timestamp, or set startingOffsetsByTimestampStrategy"
                 " to latest to start at the end of such a partition"
             )
-        # A record that came after the end of the log was read does not belong to this query.
+        # The query does not include records appended after planning read the log's end.
         resolved[tp] = log.last if offset < 0 else min(offset, log.last)
     return resolved
 

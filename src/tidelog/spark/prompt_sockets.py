@@ -1,10 +1,10 @@
 """Immediate acknowledgements on the connection between Spark's Java process and a Python worker.
 
 Spark writes a task to its worker in two small parts. By Nagle's algorithm the second part of a task
-waits for the acknowledgement of the first part. The worker's kernel delays this acknowledgement by
-40 ms, to send it together with data. So each task of a Python source or sink begins 40 ms late,
-which is more than the read of a small micro-batch takes. Linux sends the acknowledgement at once if
-the option TCP_QUICKACK is set; the option does not last, so each task sets it again.
+waits for the acknowledgement of the first part. The worker's kernel delays an acknowledgement by 40
+ms, to send it together with data. So each task of a Python source or sink begins 40 ms late, which
+is more than the read of a small micro-batch takes. Linux sends the acknowledgement at once if the
+option TCP_QUICKACK is set; the option does not last, so each task sets it again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _OPEN_FILES = "/proc/self/fd"
 
 
 def acknowledge_at_once() -> None:
-    """Send delayed acknowledgements of all TCP connections of this process, if the system can.
+    """Acknowledge received data of all TCP connections of this process now, if the system can.
 
     All connections get the option, because Spark does not name its worker's connection. On
     connections to other programs TCP_QUICKACK only speeds up one acknowledgement.

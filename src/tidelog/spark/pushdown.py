@@ -102,7 +102,7 @@ class Narrowing:
 
 
 def take_filters(filters: Sequence[Filter]) -> tuple[Narrowing, list[Filter]]:
-    """Return the narrowing that planning applies, and the filters that Spark has to apply."""
+    """Return how planning narrows the read, and the filters that Spark has to apply."""
     taker = _Taker()
     left = [each for each in filters if not taker.takes(each)]
     narrowing = Narrowing(tuple(taker.conditions), taker.start, taker.end, taker.from_ms)

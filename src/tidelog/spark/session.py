@@ -1,8 +1,8 @@
 """A local Spark session that needs no preparation: it finds Java and sets the source's settings.
 
-A session that the user has made works as well; this session is for the command line, the demo and
-tests. `quick` is for short sessions: the C1 compiler and the serial collector halve the start time
-and make long runs slower.
+The user's own session works as well; the session of this module is for the command line, the demo
+and tests. `quick` is for short sessions: the C1 compiler and the serial collector halve the start
+time and make long runs slower.
 """
 
 from __future__ import annotations

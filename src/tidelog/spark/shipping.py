@@ -1,10 +1,10 @@
-"""Transport of sources, readers and writers to executors, with a clear error without the package.
+"""Transport of sources, readers and writers to executors; the error of an executor without tidelog.
 
 Spark pickles a source with its reader, or a writer, on the driver and restores them in an
 executor's Python. If the executor lacks tidelog, unpickling fails before any code of tidelog can
-run. So the pickle contains a function by value, not by name: the function needs no module of
-tidelog, and restores the source or writer. A missing function that a user or a pipeline pickled by
-name still raises Python's own error.
+run. The pickle therefore contains a function by value, not by name: the function starts without any
+module of tidelog, and restores the source or writer. A missing function that a user or a pipeline
+pickled by name still raises Python's own error.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ def _restorer() -> Callable[[bytes], object]:
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] != "tidelog":
                 raise
-            os.environ["SPARK_HIDE_TRACEBACK"] = "1"  # Spark's worker reads it to report errors
+            os.environ["SPARK_HIDE_TRACEBACK"] = "1"  # makes Spark's worker omit the traceback
             raise ModuleNotFoundError(
                 f"the executor's Python {sys.executable} has no package tidelog: ship it with"
                 " spark.submit.pyFiles (--py-files), or install tidelog on every worker"
             ) from None
         from tidelog.spark.prompt_sockets import acknowledge_at_once
 
-        acknowledge_at_once()  # Spark sends the rest of the task after this acknowledgement
+        acknowledge_at_once()  # Spark holds back the rest of a task until an acknowledgement
         restored = object.__new__(kind)
         restored.__dict__.update(state)
         return restored

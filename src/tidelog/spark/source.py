@@ -130,8 +130,8 @@ class TidelogDataSource(Shipped, DataSource):
     def schema(self) -> str:
         """Return the DDL of the columns. Raises OptionError for unusable options.
 
-        Spark does not state here whether the query is a batch or a stream, so options that are
-        valid for a batch or for a stream are accepted.
+        Spark calls this method for batches and streams alike, so options that are valid for a batch
+        or for a stream are accepted.
         """
         from tidelog.spark.columns import spark_ddl
 
@@ -161,7 +161,7 @@ class TidelogDataSource(Shipped, DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return a reader for a stream, whose first call raises the error of unusable options.
 
-        Spark's runner would hide an error that is raised here behind the runner's own error.
+        Spark's runner would hide an error of this method behind the runner's own error.
         """
         from tidelog.spark.streaming.stream_reader import RejectedStreamReader, TidelogStreamReader
 
@@ -192,7 +192,7 @@ class TidelogDataSource(Shipped, DataSource):
 def _is_asked_with_filters() -> bool:
     """Return whether Spark plans with pushdown in this process.
 
-    Spark has a separate worker module for pushdown, and uses this module if Spark's configuration
+    Spark has a separate worker module for pushdown, and uses that module if Spark's configuration
     allows pushdown. Spark's worker module without pushdown rejects a reader that takes filters.
     """
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)

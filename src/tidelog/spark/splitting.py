@@ -16,7 +16,7 @@ from tidelog.spark.planning import OffsetRange
 def split_ranges(
     ranges: Iterable[OffsetRange], min_partitions: int | None, max_records: int | None = None
 ) -> list[OffsetRange]:
-    """Return the tasks of ranges in order; if neither limit is given, each range is one task."""
+    """Return the tasks of ranges in order; if neither option is set, each range is one task."""
     tasks = list(ranges)
     if max_records is not None:
         counts = [-(-each.size // max_records) for each in tasks]

@@ -24,7 +24,7 @@ _NO_TRACEBACK: Final = "SPARK_HIDE_TRACEBACK"
 def sentence_first() -> Iterator[None]:
     """Make the driver show the sentence of a tidelog error instead of a worker's traceback.
 
-    The worker process ends with the exception, so its environment affects no other source.
+    The exception ends the worker, so the changed environment of the worker affects no other source.
     """
     try:
         yield

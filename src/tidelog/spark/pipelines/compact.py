@@ -1,8 +1,8 @@
 """compact: small files of a table merged into larger ones by one manifest.
 
 A followed topic leaves a file for each batch and partition. Spark merges neighbouring files and
-counts the result against the replaced files; one manifest then swaps them. Replaced files stay for
-`keep_ms`, for readers that opened the table before the swap.
+counts the result against the replaced files; one manifest then replaces the old files. Replaced
+files stay for `keep_ms`, for readers that opened the table before the compaction.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ class CompactionReport:
 
 
 def plan_merges(files: Iterable[DataFile], rows_per_file: int) -> list[list[DataFile]]:
-    """Return groups of neighbours to merge, each with `rows_per_file` rows at most.
+    """Return groups of neighbouring files to merge, each with `rows_per_file` rows at most.
 
-    A file with more than half of that number is not merged, because rewriting it gains little.
+    A file with over half of `rows_per_file` rows is not merged, because that would gain little.
     """
     groups: list[list[DataFile]] = []
     group: list[DataFile] = []
@@ -81,7 +81,7 @@ def compact(
 def compact_table(
     spark: SparkSession, table: TopicTable, *, rows_per_file: int, keep_ms: int
 ) -> CompactionReport:
-    """Merge the small files of an open table. A difference raises ProofError before the commit."""
+    """Merge the small files of an open table. Raises ProofError if a merge changes the rows."""
     started = time.monotonic()
     before = tuple(table.state.files.values())
     groups = plan_merges(before, rows_per_file)

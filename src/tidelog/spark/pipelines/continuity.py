@@ -66,7 +66,7 @@ class PartitionCount:
 
 @dataclass(frozen=True, slots=True)
 class PartitionProof:
-    """The proof of one partition: `holds` if each offset of `wanted` has one row or a reason."""
+    """The proof of one partition: `holds` if each offset of `wanted` has one row or needs none."""
 
     wanted: OffsetRange
     rows: int
@@ -87,13 +87,13 @@ class PartitionProof:
 
 @dataclass(frozen=True, slots=True)
 class ContinuityProof:
-    """The proofs of all partitions."""
+    """The continuity proofs of all partitions of a topic."""
 
     partitions: tuple[PartitionProof, ...]
 
     @property
     def holds(self) -> bool:
-        """Whether the proofs of all partitions hold."""
+        """Whether the proof of every partition holds."""
         return all(each.holds for each in self.partitions)
 
     @property
@@ -135,7 +135,7 @@ def prove_ranges(
     compacted: bool,
     dead: Mapping[TopicPartition, int] | None = None,
 ) -> ContinuityProof:
-    """Return the proof for `wanted`; `look` returns the log's content in a partition's gaps.
+    """Return the proof for the offsets `wanted`; `look` reads the log in the gaps between rows.
 
     `counts` counts rows and dead letters together; `dead` counts dead letters alone.
     """

@@ -2,8 +2,8 @@
 
 Direct files need untransformed rows, and a table on a local path that all executors share. A task
 writes one file under a hidden name and returns the name. The driver renames only returned files, so
-a file of a dead or late attempt never belongs to the run. The types are those of Spark's own
-writer.
+a file of a dead or late attempt never belongs to the run. The Parquet types are those of Spark's
+own writer.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ class TargetError(TidelogError):
 
 @dataclass(frozen=True, slots=True)
 class _FileJob:
-    """One file: the offsets to read, and the path to write."""
+    """The task to write one file: the offsets to read, and the path to write."""
 
     options: ReadOptions
     wanted: OffsetRange
     folder: str
-    #: Spark's setting: INT96, TIMESTAMP_MICROS or TIMESTAMP_MILLIS.
+    #: Spark's setting for timestamps in Parquet: INT96, TIMESTAMP_MICROS or TIMESTAMP_MILLIS.
     timestamps: str
 
 
@@ -134,7 +134,7 @@ def _format(job: _FileJob) -> dict[str, Any]:
     settings: dict[str, Any] = {
         "compression": "zstd",
         "store_schema": False,
-        # A dictionary of offsets is useless, because no offset repeats.
+        # A Parquet dictionary of offsets is useless, because no offset repeats.
         "use_dictionary": [name for name in job.options.columns if name != "offset"],
     }
     if job.timestamps == "INT96":

@@ -2,8 +2,8 @@
 
 The driver calls Hadoop in Spark's Java process. The module renames no file, because an object store
 implements a rename as a copy. A manifest is created with `overwrite(false)`; S3A makes that a
-conditional request, which only the first of two writers wins. The table has no lock and no names
-for plain readers: Spark reads the table through its manifests.
+conditional request, which only the first of two writers wins. The table has neither a lock nor
+readable file names: Spark reads the table through its manifests.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tidelog.spark.pipelines.table_files import Entry, Footer
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: With this option, S3A checks at the end of the upload that the name is free.
+#: With this option, S3A checks at the end of an upload that the file's name is free.
 _CONDITIONAL: Final = "fs.option.create.conditional.overwrite"
 _TAKEN: Final = ("FileAlreadyExistsException", "RemoteFileChangedException", "412")
 
@@ -93,7 +93,7 @@ class HadoopFiles:
                 raise TableError(f"{self.root}/{folder} cannot be created")
 
     def sync(self, folder: str) -> None:
-        """Do nothing: these file systems make a file durable when it is closed."""
+        """Do nothing: Hadoop's file systems make a file durable when it is closed."""
 
     def delete(self, name: str) -> None:
         """Delete a file, or a folder with its content; do nothing if it does not exist."""
@@ -137,7 +137,7 @@ class HadoopFiles:
         yield False
 
     def path(self, name: str) -> str:
-        """Return the path of a file for Spark."""
+        """Return the path of a file, in the form that Spark reads."""
         return f"{self.root}/{name}"
 
     def _at(self, name: str) -> Any:

@@ -2,8 +2,8 @@
 
 A run takes the committed records after the end of the last run. Spark writes files of the records
 of the run, a proof counts the rows of the files, and one manifest adds the files to the table
-(`table.py`). A run without proof is not committed. `ingest` is one run. `follow` repeats runs until
-stopped; each batch has its own manifest, so no separate checkpoint can differ from the table.
+(`table.py`). A run is committed only if its proof holds. `ingest` is one run. `follow` repeats runs
+until stopped; each batch has its own manifest, so no separate checkpoint can differ from the table.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from tidelog.spark.pipelines.report import PipelineReport, Plot, PlotKind, Serie
 
 
 def row_of(proof: PartitionProof) -> dict[str, int]:
-    """Return the proof of a partition as values by name."""
+    """Return a partition's proof as the named values of a report's row."""
     return {
         "partition": proof.wanted.tp.partition,
         "from": proof.wanted.start,

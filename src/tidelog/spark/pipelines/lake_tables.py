@@ -47,7 +47,7 @@ class LakeError(TidelogError):
 
 @dataclass(frozen=True, slots=True)
 class LakeCommit:
-    """The record of an ingest's last transaction, which covers all runs so far."""
+    """The content of an ingest's last transaction, with the offsets of all runs so far."""
 
     number: int
     run: str
@@ -55,7 +55,7 @@ class LakeCommit:
     partitions: tuple[PartitionRun, ...] = field(default=())
 
     def to_json(self) -> str:
-        """Return the text that the transaction carries."""
+        """Return this commit as JSON text, which its transaction stores."""
         return json.dumps({_MARK: 1, **asdict(self)})
 
     @classmethod
@@ -75,7 +75,7 @@ class LakeCommit:
             raise LakeError(f"{where} carries no offsets of an ingest: {error!r}") from error
 
     def after(self, number: int, run: str, runs: tuple[PartitionRun, ...]) -> LakeCommit:
-        """Return the next commit, with the runs joined to those so far."""
+        """Return the next commit: this commit's runs, joined with the later `runs`."""
         joined = {each.partition: each for each in self.partitions}
         for each in runs:
             before = joined.get(each.partition)
@@ -84,12 +84,12 @@ class LakeCommit:
 
 
 class LakeTable(Protocol):
-    """A table of another format."""
+    """The operations of an ingest on a Delta or Iceberg table."""
 
     name: str
 
     def prepare(self, rows: DataFrame) -> None:
-        """Create the table with these columns if it does not exist, and test reads."""
+        """Create the table with these columns if it does not exist; check that Spark reads it."""
         ...
 
     def last(self) -> LakeCommit | None:
@@ -110,7 +110,7 @@ class DeltaTable:
         self.name = f"delta table {path}"
 
     def prepare(self, rows: DataFrame) -> None:
-        """Create the table with these columns if it does not exist, and test reads."""
+        """Create the table with these columns if it does not exist; check that Spark reads it."""
         with _fitting(self._spark, self.name, "Delta", "io.delta:delta-spark_2.13"):
             rows.limit(0).write.format("delta").mode("append").save(self._path)
             self._spark.read.format("delta").load(self._path).limit(1).count()
@@ -157,7 +157,7 @@ class IcebergTable:
         self.name = f"iceberg table {identifier}"
 
     def prepare(self, rows: DataFrame) -> None:
-        """Create the table with these columns if it does not exist, and test reads."""
+        """Create the table with these columns if it does not exist; check that Spark reads it."""
         with self._fitting():
             if not self._spark.catalog.tableExists(self._identifier):
                 rows.limit(0).writeTo(self._identifier).using("iceberg").create()
@@ -219,7 +219,7 @@ def ingest_lake(
     staging: str,
     options: LandingOptions | None = None,
 ) -> IngestReport:
-    """Append the new records of `topic` to a table of another format.
+    """Append the new records of `topic` to a Delta or Iceberg table.
 
     Driver and tasks must be able to write to the directory `staging`; a run's files in it are
     deleted at its end. Raises LakeError, and the errors of `ingest`.
@@ -242,7 +242,7 @@ def ingest_lake(
         if options.dead_letter is not None:
             folder = f"run-{origin.topic_id}-{number:06}"
             letters = Place(files_at(spark, options.dead_letter), folder)
-            letters.files.delete(folder)  # files of a dead run with this number
+            letters.files.delete(folder)  # files that a dead run with this number left
         try:
             place = Place(files, run)
             landing = land(spark, client, bootstrap, ranges, options, place, letters)

@@ -88,7 +88,7 @@ class LandingOptions:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A folder that tasks write to."""
+    """The folder of a table's files into which the tasks of a run write."""
 
     files: TableFiles
     folder: str
@@ -262,7 +262,7 @@ def describe_failure(proof: ContinuityProof) -> str:
 
 
 def run_of(proof: PartitionProof) -> PartitionRun:
-    """Return a partition's part of the manifest, from its proof."""
+    """Return a partition's part of the manifest, from the counts of its proof."""
     wanted = proof.wanted
     return PartitionRun(
         wanted.tp.partition,

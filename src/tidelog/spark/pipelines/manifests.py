@@ -28,7 +28,7 @@ class TableError(TidelogError):
 class DataFile:
     """One Parquet file; `start` is its first offset, `end` lies after its last.
 
-    `path` is relative to the table's directory. `name` is the file's name for plain readers.
+    `path` is relative to the table's directory. `name` is the file's readable name.
     """
 
     path: str
@@ -41,10 +41,10 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class PartitionRun:
-    """A run's part of a partition: offsets `[start, end)` hold `rows` records.
+    """A run's offsets `[start, end)` of a partition, which hold `rows` records.
 
-    `dead` records are in the dead-letter path. The other offsets are transaction markers
-    (`control`) or were removed by compaction of the log.
+    `dead` records are in the dead-letter path. Offsets of the run without a record are transaction
+    markers (`control`) or were removed by compaction of the log.
     """
 
     partition: int
@@ -56,7 +56,7 @@ class PartitionRun:
     dead: int = 0
 
     def followed_by(self, later: PartitionRun) -> PartitionRun:
-        """Return both runs as one. The later one starts where this one ends."""
+        """Return this run and `later` joined to one run. `later` starts where this run ends."""
         return PartitionRun(
             self.partition,
             self.start,
@@ -121,7 +121,7 @@ class Manifest:
 
 @dataclass(slots=True)
 class TableState:
-    """The table after a number of manifests."""
+    """The content of a table after all manifests up to one number."""
 
     number: int = 0
     origin: Origin | None = None
@@ -130,7 +130,7 @@ class TableState:
     dead_letters: list[str] = field(default_factory=list)
 
     def apply(self, manifest: Manifest) -> None:
-        """Apply `manifest`, which must be the next one or a whole one."""
+        """Apply `manifest`, which must be the next manifest, or have the entire table."""
         if manifest.is_whole:
             self.runs, self.files, self.dead_letters = {}, {}, []
         self.number, self.origin = manifest.number, manifest.origin
@@ -149,7 +149,7 @@ class TableState:
         return {run.partition: run.end for run in self.runs.values()}
 
     def whole(self, manifest: Manifest) -> Manifest:
-        """Return `manifest` as a whole one, with all content of the table after it."""
+        """Return `manifest` as a whole manifest, with the entire table instead of a change."""
         after = TableState(
             self.number, self.origin, dict(self.runs), dict(self.files), list(self.dead_letters)
         )
@@ -193,7 +193,7 @@ def numbers_of(names: Iterable[str]) -> list[int]:
 
 
 def check_numbers(numbers: Sequence[int], folder: str) -> None:
-    """Raise TableError unless the numbers follow each other."""
+    """Raise TableError if a manifest is missing between the first and the last number."""
     if numbers and list(numbers) != list(range(numbers[0], numbers[-1] + 1)):
         missing = sorted(set(range(numbers[0], numbers[-1])) - set(numbers))
         raise TableError(

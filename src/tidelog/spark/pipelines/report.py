@@ -1,7 +1,7 @@
 """The report of a pipeline: facts, tables and figures, for people and for programs.
 
 A report is plain data, without Spark. `to_json` returns the document that `-o json` prints. The
-function `page` of `html` returns one HTML file with the figures drawn.
+function `page` of `html` makes one HTML file of the report, including its figures.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from tidelog.core.columns import Column, cells, headings
 from tidelog.core.dataclass import dataclass
 
-#: A value of a table. Not-a-number and infinity are null in JSON.
+#: The value of a cell of a table. Not-a-number and infinity are null in JSON.
 Cell = str | int | float | bool | None
 
 
@@ -33,7 +33,7 @@ class Table:
     def of(
         cls, title: str, rows: Iterable[Any], columns: Sequence[Column], note: str = ""
     ) -> Table:
-        """Return a table of rows by declared columns."""
+        """Return a table of `rows`, with a cell for each of the declared `columns`."""
         return cls(title, headings(columns), cells(rows, columns), note)
 
     def __post_init__(self) -> None:

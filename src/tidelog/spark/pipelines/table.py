@@ -3,12 +3,12 @@
     DIR/_tidelog/table.json            the table's id
     DIR/_tidelog/000001.json           manifest of a commit: offset ranges, rows, files
     DIR/_tidelog/data/RUN/*.parquet    files of a run, never renamed
-    DIR/flights-0-FROM-TO.parquet      the same files for plain readers (local file systems only)
+    DIR/flights-0-FROM-TO.parquet      the same files with readable names (local file systems only)
 
 A run writes files into its own folder, then commits by the exclusive creation of its manifest. A
-folder without a manifest belongs to a dead run, and is deleted. The readable names are restored
-from the manifests. After any crash, each offset is therefore in the table once or not at all. The
-module does not use Spark.
+folder without a manifest belongs to a dead run, and is deleted. The links with readable names are
+restored from the manifests. After any crash, each offset is therefore in the table once or not at
+all. The module does not use Spark.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from tidelog.spark.pipelines.table_files import LocalFiles, TableFiles
 BOOK: Final = "_tidelog"
 _IDENTITY: Final = f"{BOOK}/table.json"
 _DATA: Final = f"{BOOK}/data"
-#: Age in ms at which a folder without a manifest counts as dead. Without a lock, a younger folder
-#: may belong to a live run.
+#: Age in ms at which a folder without a manifest counts as left by a dead run, if the table has no
+#: lock.
 ORPHAN_MS: Final = 24 * 3_600_000
-#: Age in ms at which a torn manifest counts as dead; a manifest is written much faster.
+#: Age in ms at which a torn manifest counts as left by a dead run; a write is far faster.
 _TORN_MS: Final = 60_000
-#: Interval of whole manifests, which lets readers of a followed topic read few files.
+#: Number of commits after which a manifest has the entire table, so that readers read few files.
 _WHOLE_EVERY: Final = 100
 
 
@@ -52,7 +52,7 @@ class TopicTable:
     def __init__(self, files: TableFiles) -> None:
         self.files = files
         self.state = TableState()
-        #: The manifests from the last needed whole one on.
+        #: The last manifest with the entire table, and all later manifests.
         self.manifests: list[Manifest] = []
         self.table_id = ""
         #: The last manifest if it is incomplete: a run is writing it, or died while writing.
@@ -126,9 +126,9 @@ class TopicTable:
         ]
 
     def recover(self, *, alone: bool) -> None:
-        """Delete files of dead runs, and restore the readable names.
+        """Delete files of dead runs, and restore the links with readable names.
 
-        With `alone` no other writer can be active, so every folder without a manifest is dead.
+        With `alone` there is no other writer, so any folder without a manifest is of a dead run.
         """
         self.restore_view()
         for entry in self.files.entries(BOOK) if alone else ():
@@ -137,7 +137,7 @@ class TopicTable:
         live = {path.split("/")[2] for path in self.state.files}
         unknown = [entry for entry in self.files.entries(_DATA) if entry.name not in live]
         if unknown:
-            # Files that compaction replaced stay for readers; manifests still name their runs.
+            # Files that compaction replaced stay for readers; manifests still name the files' runs.
             kept = {manifest.run for manifest in self.all_manifests()}
             kept |= {
                 gone.path.split("/")[2] for each in self.all_manifests() for gone in each.removed
@@ -198,7 +198,7 @@ class TopicTable:
     ) -> Manifest:
         """Add a run's files to the table, and remove `removed`. Raises TableError.
 
-        The run counts when its manifest exists under its name. The readable names follow.
+        A run is committed when its manifest exists under its final name. The readable names follow.
         """
         manifest = Manifest(
             number=self.state.number + 1,
@@ -225,8 +225,8 @@ class TopicTable:
     def _create(self, manifest: Manifest, folders: Sequence[str]) -> None:
         """Create a manifest's file exclusively; `folders` hold the run's files. Raises TableError.
 
-        If the outcome is unknown, the run's files stay, because the manifest may exist. An existing
-        manifest may be this one, after the response to a first attempt was lost.
+        If the outcome of the creation is unknown, the run's files stay, because the manifest may
+        exist. An existing manifest may come from this run's first attempt, whose response was lost.
         """
         name = f"{BOOK}/{manifest_name(manifest.number)}"
         try:
@@ -258,8 +258,8 @@ class TopicTable:
     def clean(self, keep_ms: int) -> int:
         """Delete files and manifests that the table has not needed for `keep_ms`.
 
-        Returns the number of deleted data files. Files go before manifests, so that a crash leaves
-        no unknown file.
+        Returns the number of deleted data files. Data files are deleted before manifests, so that
+        after a crash a manifest names each remaining file.
         """
         limit = now_ms() - keep_ms
         manifests = self.all_manifests()
@@ -288,7 +288,7 @@ class TopicTable:
 
 
 def file_name(topic: str, partition: int, start: int, end: int) -> str:
-    """Return topic-partition-from-to, so that names sort by offset."""
+    """Return a data file's name, topic-partition-from-to, so that names sort by offset."""
     return f"{topic}-{partition}-{start:020}-{end:020}.parquet"
 
 
@@ -312,7 +312,7 @@ def open_table(files: TableFiles, *, create: bool) -> Iterator[TopicTable]:
         if "table.json" not in names:
             identity = json.dumps({"id": uuid.uuid4().hex}) + "\n"
             try:
-                with contextlib.suppress(FileExistsError):  # another run has just created it
+                with contextlib.suppress(FileExistsError):  # another run created the file
                     files.create(_IDENTITY, identity)
             except OSError as error:
                 raise TableError(f"{files.root} cannot be used: {error}") from error

@@ -2,7 +2,7 @@
 
 The interface has no rename, because object stores have no atomic rename. A commit needs only
 uniquely named files, and one file that is created exclusively. `LocalFiles` syncs its writes, locks
-the directory, and shows data files to plain readers as hard links. `hadoop_files.py` implements the
+the directory, and gives data files readable names by hard links. `hadoop_files.py` implements the
 interface for other file systems.
 """
 
@@ -41,9 +41,9 @@ class Footer:
 class TableFiles(Protocol):
     """Files below a table's directory; names are relative to it, with slashes."""
 
-    #: The directory, for messages and for Spark.
+    #: The path of the directory, for messages and for Spark.
     root: str
-    #: Whether plain readers of the directory see data files under readable names.
+    #: Whether programs that list the directory see data files under readable names.
     has_view: bool
     #: Whether a created file appears only when complete.
     creates_whole: bool
@@ -73,7 +73,7 @@ class TableFiles(Protocol):
         ...
 
     def show(self, name: str, visible: str) -> None:
-        """Show a file to plain readers under the name `visible`."""
+        """Show a file under the name `visible` to programs that list the directory."""
         ...
 
     def footer(self, name: str, columns: tuple[str, ...]) -> Footer:
@@ -88,7 +88,7 @@ class TableFiles(Protocol):
         ...
 
     def path(self, name: str) -> str:
-        """Return the path of a file for Spark."""
+        """Return the path of a file, in the form that Spark reads."""
         ...
 
 
@@ -162,7 +162,7 @@ class LocalFiles:
             path.unlink(missing_ok=True)
 
     def show(self, name: str, visible: str) -> None:
-        """Link a file into the directory, so that plain readers list it."""
+        """Link a file into the directory under the name `visible`."""
         try:
             os.link(self._base / name, self._base / visible)
         except FileNotFoundError as error:
@@ -191,7 +191,7 @@ class LocalFiles:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[bool]:
-        """Lock the directory for the block."""
+        """Lock the directory for a `with` block."""
         try:
             lock = os.open(self._base / "_tidelog" / "lock", os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
@@ -206,7 +206,7 @@ class LocalFiles:
             os.close(lock)
 
     def path(self, name: str) -> str:
-        """Return the path of a file for Spark."""
+        """Return the path of a file, in the form that Spark reads."""
         return f"file://{self._base / name}"
 
 

@@ -1,7 +1,7 @@
 """Spark tasks that do a pipeline's work and return rows of JSON values, or Arrow tables.
 
 A task returns an error of tidelog as a row, so that the driver raises one sentence instead of a
-worker's traceback. If an executor lacks this package, the driver raises an error of tidelog, too.
+worker's traceback. If an executor lacks this package, the driver raises an error of tidelog.
 Exceptions that are not tidelog's own are defects, which Spark reports.
 """
 
@@ -30,9 +30,9 @@ class TaskFailedError(TidelogError):
 def run_tasks(
     spark: SparkSession, specs: Sequence[Any], work: Callable[[Any], Iterable[Row]]
 ) -> list[Row]:
-    """Run `work` on each spec in its own task; return the rows in the order of the specs.
+    """Run `work` on each element of `specs` in a task of its own; return the rows in order.
 
-    `work` must be importable on executors, and specs must pickle. Raises TaskFailedError with the
+    `work` must be importable on executors, and `specs` must pickle. Raises TaskFailedError with the
     first error, after all tasks have ended, and ConfigError for executors without this package.
     """
     from pyspark.errors import PySparkException

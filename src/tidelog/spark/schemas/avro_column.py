@@ -140,7 +140,7 @@ class AvroDecoder:
             parsed = _parse(found)[0]
         except OptionError as error:
             raise RegistryError(f"schema {schema_id} at {registry.url}: {error}") from error
-        # Schema resolution takes time, so identical schemas are not resolved.
+        # Schema resolution takes time, so equal schemas of writer and reader are not resolved.
         return self._parsed_reader if parsed == self._parsed_reader else parsed
 
 

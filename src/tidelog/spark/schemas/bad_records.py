@@ -5,8 +5,8 @@ continues, and its author filters. `failfast` returns only the record and fails 
 first bad record. A null value (a tombstone) has neither record nor error.
 
 `decode_column` turns an Arrow column of bytes into the result column of `permissive` or `failfast`.
-The function depends on no format: a decoder has the Arrow type of its records and turns bytes into
-plain Python values.
+`decode_column` depends on no format: a decoder has the Arrow type of its records and turns bytes
+into plain Python values.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Messages become structs, repeated fields lists, maps maps, and enums the names o
 `google.protobuf.Timestamp` becomes a timestamp. Unsigned 64-bit numbers become decimals of 20
 digits, because Spark's columns have no unsigned integers. An absent field is null if the field has
 presence; other absent fields have their default, as in Protobuf. A message that contains itself has
-no column type and is an error with the path.
+no column type: the error names the path of its field.
 
 Descriptors are those of Google's runtime. The runtime ships no types for mypy, so descriptors are
 Any here.

@@ -33,7 +33,7 @@ class UnknownSchemaError(RegistryError):
 
 @dataclass(frozen=True, slots=True)
 class RegisteredSchema:
-    """A registered schema; `references` are the texts of schemas that it names, inner first."""
+    """A registered schema; `references` are the texts of schemas that it uses, innermost first."""
 
     schema_type: str
     text: str

@@ -88,7 +88,7 @@ def _is_whole(descriptor: int, at: int, length: int, size: int) -> bool:
 
 
 def is_batch_start(descriptor: int, at: int, size: int, low: int) -> bool:
-    """Return whether a batch with a base offset above `low` may begin here, or the file ends."""
+    """Return whether a batch with a base offset above `low` may begin at `at`, or the file ends."""
     if at == size:
         return True
     header = os.pread(descriptor, HEADER_BYTES, at)
@@ -110,7 +110,7 @@ def sound_batches(path: str, start: int, size: int, low: int) -> Iterator[Rows]:
     """Yield the batches of a file from `start` on that have a correct checksum, step by step.
 
     Bytes that are no batch are skipped; the next batch must have a base offset of at least `low`.
-    Each step overwrites the rows of the previous step. Raises OSError.
+    Each step of the search overwrites the rows that the previous step yielded. Raises OSError.
     """
     rows = empty_rows(_STEP_ROWS)
     with open(path, "rb", buffering=0) as file:
@@ -141,7 +141,7 @@ def sound_batches(path: str, start: int, size: int, low: int) -> Iterator[Rows]:
 
 
 def first_with_wrong_length(descriptor: int, rows: Rows, size: int) -> int | None:
-    """Return the first row with a wrong checksum after which no batch begins."""
+    """Return the first row whose checksum is wrong and after which no batch begins."""
     for place in np.flatnonzero(rows["crc"] != rows["computed_crc"]):
         end = int(rows["position"][place] + rows["size"][place])
         if not is_batch_start(descriptor, end, size, int(rows["base"][place])):

@@ -68,7 +68,7 @@ class SegmentTask:
     start: int
     end: int
     files: tuple[ListedSegment, ...]
-    #: Whether later files follow in the replica, so that missing offsets at the end were compacted.
+    #: Whether the replica has later files; if so, compaction removed offsets missing at the end.
     is_followed: bool
     #: Whether offsets may be missing without loss, because of compaction.
     is_compacted: bool

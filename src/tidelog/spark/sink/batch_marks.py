@@ -7,9 +7,9 @@ value of the header is text, whose parts are separated by slashes:
 
 A *run* is one execution of a batch by a driver; a batch that is repeated after the driver died has
 another run. An *attempt* is Spark's id of a task attempt, which is unique within a run. Rows are
-numbered from 0 in the order in which the task read them. With these parts a reader recognises an
-attempt that wrote all its rows, and keeps one attempt of each task, and one run of each batch: see
-`tidelog.spark.deduplication`. This module uses no Spark session.
+numbered from 0 in the order in which the task read them. By the parts of the header a reader
+recognises an attempt that wrote all its rows, and keeps one attempt of each task, and one run of
+each batch: see `tidelog.spark.deduplication`. This module uses no Spark session.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ROW_DIGITS: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class AttemptMark:
-    """The parts that the header `tidelog.batch` has in all records of one task attempt."""
+    """The parts of the header `tidelog.batch` that are equal in a task attempt's records."""
 
     #: Id of the streaming query, or of the write.
     write_id: str

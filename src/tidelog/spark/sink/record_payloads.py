@@ -113,7 +113,7 @@ def encoded_headers(
 
 
 def _own_headers(headers: pa.ListArray, rows: Ints) -> tuple[pa.BinaryArray, Ints]:
-    """Return the encoded headers of each row, without the leading count, and their count."""
+    """Return the encoded headers of each row, and the number of headers, which is not encoded."""
     # `take` copies the lists into an array that begins at 0 and has no entries for null lists.
     compact = headers.take(pa.array(np.arange(len(headers), dtype=np.int64)))
     lists = np.frombuffer(compact.buffers()[1], dtype=np.int32)[
@@ -154,7 +154,7 @@ def _varint(value: int) -> bytes:
 
 
 class ChunkEncoder:
-    """The records of one chunk; `rows` may be in any order before `encode`."""
+    """An encoder of the records of one chunk, whose rows may be in any order before `encode`."""
 
     def __init__(
         self,

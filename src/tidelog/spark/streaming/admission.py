@@ -1,8 +1,8 @@
 """The size of a micro-batch: `maxOffsetsPerTrigger`, `minOffsetsPerTrigger`, `maxTriggerDelay`.
 
-The maximum is divided among partitions in proportion to their waiting offsets, as in Spark's Kafka
-connector. The minimum holds a batch back until enough offsets wait or the delay is over. The
-functions are pure: the reader passes offsets and time.
+`maxOffsetsPerTrigger` is divided among partitions in proportion to their waiting offsets, as in
+Spark's Kafka connector. `minOffsetsPerTrigger` holds a batch back until enough offsets wait or
+`maxTriggerDelay` is over. The functions are pure: the reader passes offsets and time.
 """
 
 from __future__ import annotations

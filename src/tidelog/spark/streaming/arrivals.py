@@ -95,8 +95,8 @@ class _Watch:
                     if any(len(each.records) for each in found.values()):
                         self._arrived.set()
                 except TidelogError as error:
-                    # The error is only logged here: the stream reader lists offsets after each
-                    # wait, and its request raises the error.
+                    # The error is only logged: the stream reader lists offsets after each wait, and
+                    # its request raises the error.
                     _log.debug("waiting for records at %s: %s", sorted(offsets), error)
                     time.sleep(max(0.0, begun + wait_ms / 1000 - time.monotonic()))
                 self._is_free.set()

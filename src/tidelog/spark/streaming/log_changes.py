@@ -31,14 +31,14 @@ class LogView:
 
 @dataclass(frozen=True, slots=True)
 class StreamStep:
-    """The next step of a stream: its start offsets, its end offsets, and losses."""
+    """The next step of a stream: its start offsets, its end offsets, and losses of records."""
 
     #: By partition, the offset at which the next batch starts; deleted partitions are left out.
     starts: dict[TopicPartition, int]
     #: By partition, the offset up to which the stream can read. An end below the start means that
-    #: the stream continues at the end.
+    #: the stream continues at this lower offset.
     ends: dict[TopicPartition, int]
-    #: A sentence for each loss: records that the stream cannot read any more.
+    #: One sentence for each loss of records that the stream can no longer read.
     losses: list[str]
 
 

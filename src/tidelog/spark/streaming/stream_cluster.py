@@ -185,7 +185,7 @@ class StreamCluster:
             try:
                 return self._listed(self.partitions(), LATEST)
             except TidelogError:
-                self.read_topics()  # so that the next try uses current partitions
+                self.read_topics()  # the next try needs current partitions
                 raise
 
         return self._with_patience(look)

@@ -82,7 +82,7 @@ class TidelogStreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvaila
             return self._driver().latest(start, limit)
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return the limit in the options: the maximum if given, else the minimum."""
+        """Return `maxOffsetsPerTrigger` if given, else `minOffsetsPerTrigger` if given."""
         if self._options.max_offsets_per_trigger is not None:
             return ReadMaxRows(self._options.max_offsets_per_trigger)
         if self._options.min_offsets_per_trigger is not None:
@@ -118,7 +118,7 @@ class TidelogStreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvaila
         """Yield the rows of one task as Arrow batches."""
         from tidelog.spark.streaming.stream_tasks import read_ranges
 
-        if isinstance(partition, PackedPartition):  # else Spark's placeholder without a task
+        if isinstance(partition, PackedPartition):  # Spark's placeholder partition has no ranges
             with sentence_first():
                 yield from read_ranges(self._options, partition.ranges)
 
@@ -162,8 +162,8 @@ class BatchPlanner:
         self._log_ends: Offsets = {}
         self._has_looked = False
         self._is_bounded = False
-        #: The end of a bounded query (AvailableNow) and the losses up to there; None before the
-        #: first check.
+        #: The end of a bounded query (AvailableNow), with the losses of records before that end;
+        #: None before the first check.
         self._target: StreamStep | None = None
         #: The end of the batch that this process planned last; None before the first batch.
         self._last_end: Offsets | None = None
@@ -335,7 +335,7 @@ class BatchPlanner:
     def _checked_first(
         self, ends: Offsets, pinned: frozenset[TopicPartition], *, is_first_pinned: bool
     ) -> Offsets:
-        """Return the ends of a first batch that did not complete, without `pinned` partitions."""
+        """Return the ends of an incomplete first batch, except for the partitions in `pinned`."""
         if not is_first_pinned:
             self._report_unknown_start(ends)
         return {tp: last for tp, last in ends.items() if tp not in pinned}

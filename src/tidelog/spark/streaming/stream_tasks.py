@@ -20,7 +20,7 @@ from tidelog.spark.reading import RecreatedTopicError, read_range_with
 
 _log = logging.getLogger("tidelog.spark")
 
-#: Idle clients of this worker by their settings.
+#: The idle clients of this worker process, by their settings.
 _idle: dict[Any, BlockingClient] = {}
 
 

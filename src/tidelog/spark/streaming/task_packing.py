@@ -21,7 +21,7 @@ PACKED_OFFSETS: Final = 25_000
 def pack_ranges(
     ranges: Iterable[OffsetRange], most: int = PACKED_OFFSETS
 ) -> list[tuple[OffsetRange, ...]]:
-    """Return the ranges of each task; the largest range first joins the first task with room.
+    """Return the ranges of each task: every range, largest first, joins the first task with room.
 
     The tasks depend only on the ranges, so that a repeated batch has the same tasks.
     """

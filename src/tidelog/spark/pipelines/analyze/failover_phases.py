@@ -1,9 +1,9 @@
 """The latency budget of failovers: from the first sign of a death to the first acknowledgement.
 
 The module converts `failover` and `takeover` events to durations by phase, without Spark. A
-failover event has the times of the controller and a sample of the partitions. The takeover event of
-a sampled partition, with the same leader epoch, has the times of the new leader. Takeovers for
-other reasons (created topics, preferred leaders) belong to no failover.
+failover event has the times of the controller and a sample of the partitions. The times of the new
+leader come from the takeover event of a sampled partition, with the same leader epoch. Takeovers
+for other reasons (created topics, preferred leaders) belong to no failover.
 
 `first acknowledgement` needs a record: on an idle partition it is the time until a producer writes.
 """
@@ -67,7 +67,7 @@ class SampledPartition:
 
 @dataclass(frozen=True, slots=True)
 class Failover:
-    """One failover as its controller timed it."""
+    """One failover, with the times that its controller measured."""
 
     time_ms: int
     controller: int

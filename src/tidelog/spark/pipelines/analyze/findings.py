@@ -66,7 +66,7 @@ class PartitionTimes:
 
 @dataclass(frozen=True, slots=True)
 class StateSpan:
-    """A partition's state over a time, for a timeline."""
+    """A span of time in which a partition is in one state, for a timeline."""
 
     topic: str
     partition: int

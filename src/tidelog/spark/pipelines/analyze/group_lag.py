@@ -157,7 +157,7 @@ def window_ends(start_ms: int, end_ms: int, window_ms: int) -> list[int]:
 def log_ends(
     client: BlockingClient, partitions: Iterable[TopicPartition], times_ms: Sequence[int]
 ) -> dict[TopicPartition, list[int]]:
-    """Return by partition, for each time, the first offset whose record is not older."""
+    """Return by partition the first offset with a timestamp at or after each of the times."""
     metadata = client.metadata()
     wanted = sorted(tp for tp in set(partitions) if metadata.leader_of(tp) is not None)
     result: dict[TopicPartition, list[int]] = {tp: [] for tp in wanted}
@@ -176,7 +176,7 @@ def past_lags(
 ) -> list[LagPoint]:
     """Return the lag of each group at the ends of windows, summed over its partitions.
 
-    Each commit is valid until the next commit. `ends` has the log's end at each of `times_ms`.
+    An offset is valid until the next commit. `ends` has the log's end at each of `times_ms`.
     """
     last: dict[tuple[str, TopicPartition], dict[int, int]] = {}
     for group, tp, window, offset in commits:

@@ -2,8 +2,8 @@
 
 The module decides the state between two events: the leader, the in-sync replicas, and whether
 acks=all was served. Events may start late, be missing or duplicated, and carry the clocks of
-several brokers. A state that the events do not prove is unknown. Epochs order the events of a
-partition, never clocks.
+several brokers. A state that the events do not prove is unknown. Epochs, not clocks, order the
+events of a partition.
 
 No event reports the deletion of a topic. After the last event of a deleted topic, the state is
 unknown.
@@ -155,8 +155,8 @@ class IsrAbsence:
     start_ms: int
     end_ms: int
     broker: int
-    #: The leader when the replica left the ISR; if the departed replica was the dead leader, its
-    #: broker.
+    #: The leader when the replica left the ISR; the replica's own broker if it left as the dead
+    #: leader.
     leader: int
     cause: str
 
@@ -377,7 +377,7 @@ def _with_handovers(
         for change in changes:
             if change.leader != NO_LEADER and change.previous_leader is not None:
                 begun.setdefault(change.leader_epoch, []).append(change.time_ms)
-    # A recreated topic may have the same epoch at another time.
+    # The incarnations of a recreated topic may have equal epochs, so the times must match, too.
     spans = [
         (min(each.start_ms, time_ms), each.end_ms)
         for each in handovers
@@ -411,7 +411,7 @@ def _covered(interval: Interval, start_ms: int, end_ms: int) -> list[Interval]:
 def joined(intervals: Iterable[Any]) -> list[Any]:
     """Join neighbouring intervals that differ only in their times.
 
-    The intervals are values of one dataclass with the fields start_ms and end_ms.
+    All intervals must be values of one dataclass with the fields start_ms and end_ms.
     """
     result: list[Any] = []
     for interval in intervals:
@@ -428,7 +428,7 @@ def joined(intervals: Iterable[Any]) -> list[Any]:
 
 
 def _clipped(intervals: Sequence[Interval], scope: Scope) -> list[Interval]:
-    """Return the intervals cut to the analysed time; without an interval the state is unknown."""
+    """Return the intervals cut to the analysed time, with the unknown state in the gaps."""
     result: list[Interval] = []
     at = scope.start_ms
     for interval in intervals:

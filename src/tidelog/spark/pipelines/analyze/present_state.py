@@ -1,7 +1,7 @@
 """The current state of a cluster, the last state in an analysis of its past.
 
 Brokers report partitions, leaders, ISRs and min.insync.replicas. A partition without any event has
-not changed, so its current state held all the time. The current min.insync.replicas counts for all
+not changed, so its current state held all the time. The current min.insync.replicas is used for all
 times, because no event reports an earlier value.
 """
 

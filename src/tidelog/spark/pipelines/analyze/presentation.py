@@ -418,7 +418,7 @@ def _seconds_in(state: State) -> Callable[[StateTimes], float]:
     return lambda times: times.ms.get(state, 0) / 1000
 
 
-#: Columns of rows whose attribute or key `times` has the time in each state.
+#: Columns for rows with an attribute or a key `times`, which has the time in each state.
 _STATE_COLUMNS: Final[tuple[Column, ...]] = (
     ("not available %", "times", _percent_cell),
     ("no leader s", "times", _seconds_in(State.NO_LEADER)),

@@ -158,7 +158,7 @@ def _lengths(history: DataFrame) -> DataFrame:
 
 
 def timeline(history: DataFrame, partitions: Sequence[PartitionTimes]) -> tuple[StateSpan, ...]:
-    """Return the timeline: state spans of the least available partitions with state changes."""
+    """Return a timeline: the least available partitions that changed state, with their states."""
     from pyspark.sql import functions as sf
 
     changed = [

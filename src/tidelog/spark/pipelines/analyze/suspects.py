@@ -116,7 +116,7 @@ def _says_anything(found: Incidents) -> bool:
 
 
 def _incidents(seconds: Iterable[int]) -> int:
-    """Return the number of incidents: groups of seconds without a gap above INCIDENT_GAP_S."""
+    """Count incidents: departures at most INCIDENT_GAP_S seconds apart belong to one incident."""
     ordered = sorted(seconds)
     return 1 + sum(after - before > INCIDENT_GAP_S for before, after in pairwise(ordered))
 
@@ -160,7 +160,7 @@ def suspicions(
 
 
 def normal(weights: Mapping[int, float]) -> dict[int, float]:
-    """Return each weight divided by the sum of all; an empty result for a sum of zero."""
+    """Return each weight divided by the sum of all weights; empty if the sum is zero."""
     total = sum(weights.values())
     return {broker: weight / total for broker, weight in weights.items()} if total else {}
 

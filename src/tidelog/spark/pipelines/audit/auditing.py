@@ -3,7 +3,7 @@
 Brokers may append, roll, delete and compact during an audit. The audit therefore lists a partition
 again if it shows damage or vanished files. If the files of the partition are unchanged, its
 findings stand; otherwise the audit scans the new files, at most ROUNDS times. Ranges of unchanged
-files keep their results. The audit runs on the driver, with `spark_tasks` as tasks.
+files keep their results. The audit runs on the driver, and `spark_tasks` runs its tasks.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class PartitionAudit:
 
     @property
     def is_suspect(self) -> bool:
-        """Whether the partition has damage, or could not be read as listed."""
+        """Whether the partition has damage, or could not be read as it was listed."""
         return self.is_gone or any(each.severity is Severity.DAMAGE for each in self.all_findings())
 
 
@@ -79,7 +79,7 @@ class Audit:
     seconds: float
     bytes_read: int
     bytes_kept: int
-    #: Partitions that were listed again because brokers changed them.
+    #: Partitions that were listed again because brokers changed the files.
     listed_again: int
 
     def all_findings(self) -> list[AuditFinding]:

@@ -109,7 +109,7 @@ class BatchChecks:
             self._result.damaged.append((base, max(base, last)))
 
     def _check_headers(self, rows: Rows, columns: Columns) -> None:
-        """Check counts: a batch has at most one record for each of its offsets."""
+        """Check record counts: a batch has at most one record for each of its offsets."""
         spans = columns.lasts - columns.bases + 1
         counts = rows["count"]
         wrong = columns.sound & ((spans < 1) | (counts < 0) | (counts > spans))

@@ -69,7 +69,7 @@ def check_ends(
 
 
 def check_identity(replicas: Sequence[Replica]) -> list[AuditFinding]:
-    """Return findings about replicas with a differing topic id, and about two on one broker."""
+    """Return findings about replicas with differing topic ids, and brokers with two replicas."""
     found: list[AuditFinding] = []
     ids = [each.topic_id for each in replicas if each.topic_id is not None]
     usual = max(ids, key=ids.count) if ids else None
@@ -104,7 +104,7 @@ def check_identity(replicas: Sequence[Replica]) -> list[AuditFinding]:
 
 
 def differing_buckets(audits: Sequence[ReplicaAudit]) -> list[int]:
-    """Return the offset buckets in which the digests of replicas with these offsets differ."""
+    """Return the offset buckets whose digests differ between the replicas that reach the bucket."""
     every: set[int] = set()
     for audit in audits:
         every.update(audit.buckets)

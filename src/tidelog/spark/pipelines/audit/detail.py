@@ -30,7 +30,7 @@ _DIGEST_BYTES: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One replica in a comparison."""
+    """A replica of a partition that is compared with the other replicas."""
 
     broker: str
     #: Path, base offset and size of each log file, in order.
@@ -137,7 +137,7 @@ class _Comparison:
     def __init__(self, job: DetailJob) -> None:
         self._job = job
         self.result = DetailResult()
-        #: Replicas whose first divergence is known; later divergences follow from the first.
+        #: Replicas whose first divergence was found; their later divergences are not reported.
         self._diverged: set[str] = set()
         #: Harmless differences by (kind, replica, other replica): number of buckets, first offset,
         #: number of missing records.
@@ -321,7 +321,7 @@ def _records(batches: Sequence[_Batch]) -> dict[int, _DigestPlace]:
 
 
 def _reference(sides: Sequence[Side], held: dict[str, list[_Batch]]) -> Side:
-    """Return the replica with the most common content; of several, the replica that ends last."""
+    """Return the replica with the most common content; among equals, the replica that ends last."""
     contents = {
         broker: tuple(each.identity for each in batches) for broker, batches in held.items()
     }

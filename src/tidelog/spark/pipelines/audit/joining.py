@@ -321,7 +321,7 @@ class _Joining:
         if not replica.epochs or not audit.epochs:
             return
         if any(each.kind is FindingKind.SWAPPED for each in audit.findings):
-            return  # files in each other's place hide the order of the epochs
+            return  # swapped files hide the order of the epochs
         limit = audit.end if replica.is_clean else min(audit.end, replica.recovery_point or 0)
         path = f"{replica.path}/{files.LEADER_EPOCHS}"
         found = Collector(path)
@@ -339,7 +339,7 @@ class _Joining:
                 continue
             later = [each for each in audit.epochs if each[1] >= start]
             if later and (later[0][2] is None or later[0][2] < start):
-                continue  # the log agrees, or compaction removed this epoch's batches
+                continue  # log and checkpoint agree, or compaction removed this epoch's batches
             inside = [each for each in audit.epochs if each[1] < start]
             if (inside and inside[-1][0] != epoch) or (later and later[0][0] == epoch):
                 found.add(

@@ -52,7 +52,7 @@ def check_assignment(
 ) -> list[AuditFinding]:
     """Return findings about missing replicas, and about replicas that are not assigned.
 
-    The check covers only brokers whose log directories were given to the audit.
+    Only replicas on brokers whose log directories were given to the audit are checked.
     """
     found: list[AuditFinding] = []
     brokers = {each.broker: each for each in directories if each.broker is not None}

@@ -32,7 +32,7 @@ from tidelog.spark.segments.resync import are_zeros, first_with_wrong_length, ne
 
 _STEP_BYTES: Final = 4 * MIB
 _STEP_ROWS: Final = 1 << 16
-#: Magic bytes of Kafka's message sets before 0.11, whose entries have the same first fields.
+#: Magic bytes of Kafka's message sets before 0.11, which begin with the same fields as batches.
 _OLD_MAGICS: Final = (0, 1)
 
 
@@ -125,7 +125,7 @@ class _RangeScan:
             )
 
     def _read(self, position: int, size: int, wanted: int) -> int:
-        """Read into the buffer; return the bytes read. A batch may reach beyond the range."""
+        """Read into the buffer; return the bytes read. The last batch may pass the range's end."""
         if wanted > _STEP_BYTES:
             size = wanted
         size = min(size, self._job.size - position)
@@ -178,7 +178,7 @@ class _RangeScan:
         is_last = job.end == job.size
         found = next_batch(self._descriptor, position + 1, job.end, job.size, low)
         if found is None and is_last:
-            # The driver decides whether a crash explains bytes at the end that are not a batch.
+            # The driver decides whether a crash explains a file's last bytes that are no batch.
             zeros = are_zeros(self._descriptor, position, job.size)
             result.tail = (position, reason, zeros)
             result.stopped_at = job.end

@@ -104,7 +104,7 @@ class RangeResult:
     is_gone: bool = False
 
     def is_valid_for(self, high: int) -> bool:
-        """Return whether digests up to `high`, another high watermark, would be the same."""
+        """Return whether the digests would be the same with `high` as the high watermark."""
         return self.high == high or self.last is None or self.last < min(self.high, high)
 
     def to_json(self) -> dict[str, Any]:
@@ -131,7 +131,7 @@ class RangeResult:
 def plan_jobs(
     replica: Replica, high: int, *, range_bytes: int = RANGE_BYTES, whole: Iterable[str] = ()
 ) -> list[RangeJob]:
-    """Return the ranges of a replica's log files. Each file in `whole` gets one range."""
+    """Return the ranges of a replica's log files. Each log file in `whole` gets one range."""
     unsplit = frozenset(whole)
     jobs: list[RangeJob] = []
     for segment, following in _with_next(replica.segments):

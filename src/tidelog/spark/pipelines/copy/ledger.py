@@ -1,12 +1,12 @@
 """The directory of a copy: its clusters and topics, and the offset table.
 
     DIR/copy.json                 clusters, topics with their ids, the producer id of the copy
-    DIR/offsets/000007.parquet    the pieces of one round; with `-whole`, all pieces until then
+    DIR/offsets/000007.parquet    the pieces of a round of the copy; `-whole`: of all rounds so far
 
-A file is written under a temporary name, then renamed to its final name. A round of a copy counts
-once its Parquet file exists; without the file, `tail` finds the records of the round in the target.
+A file is written under a temporary name, then renamed to its final name. A round of a copy is done
+when its Parquet file exists; without the file, `tail` finds the records of the round in the target.
 Only one copy at a time has the lock of the directory. Any program may read the offset table as
-Parquet: the range of one row contains each source offset.
+Parquet: each source offset lies in the range of one row.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The offset table of a copy: the target offset of each source offset, or why there is none.
 
 The table of a partition consists of pieces: source offset ranges that follow each other without a
-gap, in the source and in the target. In a piece with records, source and target offsets differ by a
-constant. A piece without records has a reason: transaction markers, aborted records, or offsets
-that no longer exist.
+gap, in the source and in the target. In a piece of the offset table with records, source and target
+offsets differ by a constant. A piece of the offset table without records has a reason: transaction
+markers, aborted records, or offsets that no longer exist.
 """
 
 from __future__ import annotations
@@ -81,9 +81,9 @@ class OffsetTable:
         return sum(piece.end - piece.start for piece in self.pieces if piece.kind == kind)
 
     def add(self, piece: Piece) -> None:
-        """Append a piece to the table; merge it with the last piece if both have the same kind.
+        """Append a piece to the offset table; merge it with a last piece of the same kind.
 
-        Raises OffsetMapError for a piece that does not follow the last piece.
+        Raises OffsetMapError for a piece that does not begin where the last piece ends.
         """
         if piece.end <= piece.start:
             return
@@ -128,7 +128,7 @@ class OffsetTable:
 
 
 def pieces_of(offsets: Sequence[int], target: int) -> list[Piece]:
-    """Return pieces for copied records with rising source offsets, stored from `target` on."""
+    """Return the offset table's pieces for records copied to the offsets from `target` on."""
     found: list[Piece] = []
     for place, offset in enumerate(offsets):
         if found and found[-1].end == offset:

@@ -47,7 +47,7 @@ class CopyOutcome:
 
 
 def report_of(outcome: CopyOutcome) -> PipelineReport:
-    """Return the report of a run."""
+    """Return the report of a run of the copy."""
     wrong = [row for row in outcome.checks or () if not is_equal(row)]
     failed = [row for row in outcome.groups if row.is_failed]
     verdict = _verdict(outcome, wrong)

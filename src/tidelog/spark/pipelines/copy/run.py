@@ -1,9 +1,9 @@
 """A run of a copy, in rounds, from the checks of both clusters to the report.
 
-A round copies each partition up to the source's end at the start of the round, then writes the
-offset table. One Spark task copies one partition. A crash loses no record: the next run finds in
-the target the records that the offset table does not cover. With `follow` a run copies round after
-round until it is stopped.
+A round copies each partition up to the log end that the source had when the round began, then
+writes the offset table. One Spark task copies one partition. A crash loses no record: the next run
+finds in the target the records that the offset table does not cover. With `follow` a run copies
+round after round until it is stopped.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def copy(
     stop: Callable[[], bool] = lambda: False,
     progress: Progress | None = None,
 ) -> PipelineReport:
-    """Copy the topics of a plan up to their present ends, verify, translate groups, report.
+    """Copy a plan's topics up to their present ends, verify, translate committed offsets, report.
 
     With `follow`, go on with new records until `stop()` is true after a round. Raises CopyError,
     LedgerError, KafkaError, TaskFailedError.

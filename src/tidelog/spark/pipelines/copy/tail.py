@@ -26,7 +26,7 @@ class TargetTail:
     def __init__(
         self, tp: TopicPartition, start: int, end: int, read: Callable[[int], Iterator[Record]]
     ) -> None:
-        """Prepare a comparison; `read` yields at least one record from an offset on, if any."""
+        """Prepare a comparison; `read` yields records from an offset on, at least one if any."""
         self._tp = tp
         self._position = start
         self._end = end
@@ -35,11 +35,11 @@ class TargetTail:
 
     @property
     def is_over(self) -> bool:
-        """Whether every record of the tail has been compared."""
+        """Whether every record of the target's tail has been compared."""
         return self._position >= self._end
 
     def take(self, expected: Sequence[Record]) -> int:
-        """Return how many leading records of `expected` the tail holds.
+        """Return how many records at the start of `expected` the tail of the target holds.
 
         Raises ForeignRecordsError if a record of the tail differs from the expected record.
         """

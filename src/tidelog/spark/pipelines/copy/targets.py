@@ -30,7 +30,7 @@ _TIMESTAMP_TYPE: Final = "message.timestamp.type"
 
 
 def check_names(names: Mapping[str, str], *, is_same_cluster: bool) -> None:
-    """Raise CopyError for names that would mix topics, or copy a topic into itself."""
+    """Raise CopyError for target names that would mix topics, or copy a topic into itself."""
     if not names:
         raise CopyError("no topic is named: --topic NAME, or --topic SOURCE:TARGET")
     targets: dict[str, str] = {}

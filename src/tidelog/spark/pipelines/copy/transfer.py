@@ -42,7 +42,7 @@ _EMPTY_ANSWERS: Final = 3
 
 
 class CopyError(TidelogError):
-    """A copy that cannot continue; the message states the remedy."""
+    """The error of a copy that cannot continue; the message states the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ class _Transfer:
     # -- source ---------------------------------------------------------------------------------
 
     def _fetch(self) -> FetchedPartition | None:
-        """Return the next batches; None after a skip of deleted records."""
+        """Return the next batches; None if deleted records were skipped."""
         tp = self._wanted.source_partition
         try:
             return self._source.fetch(

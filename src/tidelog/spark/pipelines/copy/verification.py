@@ -148,7 +148,7 @@ def _read(
 
 
 def _differences(source: Iterator[Record], target: Iterator[Record]) -> Row:
-    """Compare record by record; return counts, and the first target offset that differs."""
+    """Compare both clusters' records; return counts, and the first difference's target offset."""
     missing = surplus = changed = 0
     first: int | None = None
     ours, theirs = next(source, None), next(target, None)

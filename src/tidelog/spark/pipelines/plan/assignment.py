@@ -2,10 +2,10 @@
 
 First a linear program assigns items to brokers, perhaps in fractions. A linear program has few
 limits (a few for each broker), so it splits few items among brokers: at most one for each tight
-limit. An integer program assigns the items that were split. If there are too many items for one
-linear program, they are divided at random into parts, and each part gets its portion of the limits.
-At last integer programs improve parts of the plan until its cost is near the lower bound or the
-time is over.
+limit. An integer program then assigns whole brokers to the items that the linear program split. If
+there are too many items for one linear program, they are divided at random into parts, and each
+part gets its portion of the limits. At last integer programs improve parts of the plan until its
+cost is near the lower bound or the time is over.
 
 The lower bound of the cost is the best Lagrangian value at or near the dual prices of the linear
 programs; no plan costs less.
@@ -270,7 +270,7 @@ def _is_possible(problem: AssignmentProblem, chosen: Booleans) -> bool:
 def _settle(
     problem: AssignmentProblem, chosen: Booleans, broken: Integers, deadline: float
 ) -> Booleans:
-    """Return the assignment with split items assigned to whole brokers, one part after another."""
+    """Return the assignment with whole brokers for the items that the linear program split."""
     settled = chosen.copy()
     settled[broken] = False
     size = max(1, 2 * _FIRST_COLUMNS // problem.allowed.shape[1])
@@ -283,7 +283,7 @@ def _settle(
 
 
 def _part(problem: AssignmentProblem, chosen: Booleans, columns: int, rng: Any) -> Integers:
-    """Return random items to assign again, preferring items with costs or on overloaded brokers."""
+    """Return random items to assign again, preferably costly or on overloaded brokers."""
     import numpy as np
 
     size = max(4, columns // problem.allowed.shape[1])
@@ -376,7 +376,7 @@ def _highs(
 ) -> tuple[Floats, Floats, bool]:
     """Return a solution's column values and row prices, and whether it is proven optimal.
 
-    The first `integers` columns must have whole numbers.
+    The first `integers` columns of the program must have whole numbers.
 
     Raises SolverError, and ConfigError without HiGHS.
     """

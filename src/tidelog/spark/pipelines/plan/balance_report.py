@@ -1,7 +1,7 @@
 """The report of a plan: moves with reasons, batches, and the balance before and after.
 
-Loads are percentages of a broker's share; 100 % is even. A terminal shows the largest moves; the
-plan's file `moves.json` has all of them.
+Loads are percentages of a broker's share of the total load: 100 % is exactly its share. A terminal
+shows the largest moves; the plan's file `moves.json` has all of them.
 """
 
 from __future__ import annotations

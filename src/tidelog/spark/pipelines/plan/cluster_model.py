@@ -61,7 +61,7 @@ class Goals:
 
 @dataclass(frozen=True, slots=True)
 class ClusterModel:
-    """All live brokers, and the partitions to place; `others` are loads that do not move."""
+    """The cluster as the input of a plan: all live brokers, and the partitions to place."""
 
     brokers: tuple[LiveBroker, ...]
     partitions: tuple[PartitionLoad, ...]

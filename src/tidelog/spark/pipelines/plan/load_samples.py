@@ -105,7 +105,7 @@ def _largest(by_broker: Mapping[int, Mapping[TopicPartition, int]]) -> dict[Topi
 
 
 def rates(samples: Sequence[LoadSample]) -> list[float]:
-    """Return the bytes per second between samples of one partition in order of time.
+    """Return the bytes per second between consecutive samples of one partition.
 
     Two samples give no rate if the partition was recreated (its end went back), or if their times
     are equal.
@@ -148,7 +148,7 @@ def take_samples(
     every_s: float,
     progress: Progress | None = None,
 ) -> None:
-    """Add samples to a directory until its samples span `span_s`, one each `every_s`.
+    """Add a sample to a directory every `every_s` until its samples span `span_s`.
 
     The span of the samples includes samples that earlier runs wrote. `progress` gets (seconds done,
     all seconds). Raises KafkaError, GoalError for an unusable directory.

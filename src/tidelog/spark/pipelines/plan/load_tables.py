@@ -1,4 +1,4 @@
-"""Loads from samples of days: the percentile of each partition's rate, computed by Spark.
+"""Loads from samples taken over days: the percentile of each partition's rate, computed by Spark.
 
 Samples are a directory of JSON lines that `load_samples` wrote, or a Parquet table with the same
 columns. A Spark task computes the rates of each partition from all its samples.

@@ -124,8 +124,8 @@ def _move(load: PartitionLoad, after: tuple[int, ...], reasons: _Reasons) -> Par
     )
 
 
-#: A resource: its name, the brokers' shares, and a function from a load to the amount of this
-#: resource.
+#: A resource: its name, the brokers' shares, and a function that returns the amount of this
+#: resource in a load.
 _Resource = tuple[str, Mapping[int, float], Callable[[BrokerLoad], float]]
 
 

@@ -1,13 +1,13 @@
-"""The placement of a plan: replicas with the fewest copied bytes, then leaders without copies.
+"""The placement of a plan: brokers for replicas with the fewest copied bytes, then leaders.
 
-The solver first chooses brokers for replicas with the fewest copied bytes. Disk and incoming
-network stay within limits, the replicas of a partition in one rack are bounded, and drained brokers
-become empty. The solver then chooses leaders among the chosen replicas with the fewest changes;
-number of leaders and outgoing network stay within limits. A change of leader copies nothing, so
-leaders can be chosen after replicas.
+The solver first chooses the brokers of replicas so that the fewest bytes are copied. Disk and
+incoming network stay within limits, the replicas of a partition in one rack are bounded, and
+drained brokers become empty. The solver then chooses each partition's leader among its replicas,
+with the fewest changes of leader; number of leaders and outgoing network stay within limits. A
+change of leader copies nothing, so leaders can be chosen after replicas.
 
-All brokers get even shares of the load, except that a rack with few brokers cannot take more than
-its part of every partition.
+All brokers get even shares of the load, unless the bound of replicas per rack leaves less for the
+brokers of a rack.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Planned:
     placement: ReplicaPlacement
     limits: Limits
     moved_bytes: int
-    #: Cost of the chosen replicas, with penalties, and a lower bound of the cost of any replicas.
+    #: Cost of the chosen replicas, with penalties, and a lower bound of the cost of any choice.
     value: float
     bound: float
 
@@ -175,7 +175,7 @@ def _room(
 
 
 def _disk_parts(cluster: ClusterModel, targets: Sequence[int]) -> list[float]:
-    """Return the size of each broker's volumes, or 1 for every broker if any reports none."""
+    """Return the size of each broker's volumes; 1 for every broker if any broker reports none."""
     totals = {each.broker_id: each.total_bytes for each in cluster.brokers}
     if any(not totals.get(broker) for broker in targets):
         return [1.0] * len(targets)
@@ -220,7 +220,7 @@ def _lead(
     shares = np.repeat(weights.sum(axis=1)[:, None] / len(targets), len(targets), axis=1)
     high = shares * (1 + goals.tolerance)
     low = shares * (1 - goals.tolerance)
-    # Numbers of leaders are whole, so the limits are rounded outwards.
+    # Numbers of leaders are whole, so a share rounded up or down is within the limits.
     high[0] = np.maximum(high[0], np.ceil(shares[0]))
     low[0] = np.minimum(low[0], np.floor(shares[0]))
     penalty = np.array([1.0, len(loads) / max(float(out.sum()), 1e-9)])

@@ -50,7 +50,7 @@ class PlanOptions:
     """The options of a plan; times are in seconds, the bandwidth in bytes a second per broker.
 
     `samples` is a directory (or Parquet table) with samples. With `sample_s`, samples are taken
-    until the samples in the directory span this time. `replication_factors` are by topic; the key
+    until all samples in the directory span `sample_s`. `replication_factors` are by topic; the key
     None means all topics that are not internal.
     """
 
@@ -123,7 +123,7 @@ def plan(
 def plan_for(
     cluster: ClusterModel, goals: Goals, options: PlanOptions, with_rates: bool = True
 ) -> ReassignmentPlan:
-    """Plan for a known cluster, without a broker and without Spark."""
+    """Make a plan for a known cluster, without a broker and without Spark."""
     check(cluster, goals)
     planned = place(cluster, goals, options.time_limit_s)
     moves = moves_of(cluster, goals, planned)
@@ -173,7 +173,7 @@ def goals_of(cluster: ClusterModel, options: PlanOptions) -> Goals:
 def check_target(directory: str) -> None:
     """Raise GoalError if a plan's files cannot be written to this directory; write nothing.
 
-    Callers check the directory before they take samples for hours.
+    Callers check the directory first, because the samples for a plan may take hours.
     """
     target = Path(directory).absolute()
     held = next(each for each in (target, *target.parents) if each.exists())

@@ -55,7 +55,7 @@ class RunTableError(TidelogError):
 
 
 class RunTable:
-    """The finished runs in one directory."""
+    """The finished runs of the simulator in one directory."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory

@@ -22,13 +22,13 @@ from tidelog.sim.profiles import PROFILES
 from tidelog.sim.run import MIXED, profile_of
 from tidelog.sim.suggestions import nearest_first
 
-#: The columns of a run's row that name the run, in the order of `key_of`.
+#: The columns of a run's row that identify the run, in the order of `key_of`.
 RUN_KEY: Final = ("profile", "seed", "policy", "mutant", "faults")
 RunKey = tuple[Any, ...]
 
 #: The name that stands for all profiles in a search; each profile gets all seeds.
 EVERY_PROFILE: Final = "every"
-#: Packages whose code affects a run.
+#: Packages whose code affects a run of the simulator.
 _DECIDING: Final = (
     "broker",
     "client",
