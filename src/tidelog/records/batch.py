@@ -263,7 +263,7 @@ def check(batch: BatchView) -> None:
             batch.position,
             f"length is {batch.batch_length}, a batch has at least {MIN_BATCH_LENGTH}",
         )
-    # The checks are inlined for speed, because every append runs these checks.
+    # The checks of a batch are inlined for speed, because every append makes them.
     buffer, position = batch.buffer, batch.position
     end = position + LOG_OVERHEAD_BYTES + batch.batch_length
     if end > len(buffer):

@@ -2,9 +2,9 @@
 
 The leader walks every record (`records.walk`), also in uncompressed batches and in batches with
 millions of records. Garbage after the first record stops librdkafka's consumers without an error.
-The leader is stricter than Kafka in one point: offset deltas must be 0, 1, 2, …. If deltas differ
-from 0, 1, 2, …, Kafka rewrites a compressed batch, and appends an uncompressed batch unchanged.
-Source: LogValidator.
+The leader is stricter than Kafka in one point: offset deltas must be 0, 1, 2, …. If the offset
+deltas of a batch differ from 0, 1, 2, …, Kafka rewrites a compressed batch, and appends an
+uncompressed batch unchanged. Source: LogValidator.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ NO_DEMANDS = Demands()
 
 
 class Effort:
-    """A counter of the cost of checks, in bytes of decompression; this class discards the cost."""
+    """A counter that ignores the cost of checks; subclasses count bytes of decompression."""
 
     __slots__ = ()
 

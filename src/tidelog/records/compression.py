@@ -5,7 +5,7 @@ independent blocks, and zstd with windows of up to 128 MiB. The decompressor als
 because librdkafka writes it. The decompressor also reads LZ4 frames that Kafka's clients cannot
 read, because old logs may have them; `foreign_frames` finds such frames. A decompression bomb costs
 no more memory than the bound: the output buffer grows from a guess, and larger output is rejected.
-Design rule 10 demands bounded memory for any input.
+Design rule 10 of tidelog demands bounded memory for any input.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _XERIAL_BLOCK_BYTES = 32 * KIB
 _BLOCK_SIZE = struct.Struct(">i")
 #: Cramjam's message for an output buffer that is too small.
 _TOO_SMALL = "failed to write whole buffer"
-#: First guess of the output's size: this multiple of the input, but at least this many bytes.
+#: First guess of the output's size: a multiple of the input's, but at least a minimum.
 _GUESS_RATIO = 6
 _GUESS_BYTES = 64 * KIB
 _GROWTH = 4
