@@ -1,7 +1,7 @@
 """Kafka for tests of programs that use Kafka: real clusters as pytest fixtures, faults on demand.
 
 The pytest plugin (`plugin`) is found by its entry point and loads nothing of this package before a
-test requests a cluster. The names of this module are loaded at their first use.
+test requests a cluster. The names in this module are imported at their first use.
 
 `spec` is the cluster that a test requests, `cluster` the cluster that the test gets. `faults` acts
 on requests, `waiting` waits for a state. `histories` records and checks what clients saw. `pyspark`

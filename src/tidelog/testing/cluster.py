@@ -332,7 +332,7 @@ class Cluster:
             return all(_NUMBERS[name](now) == number for name, number in wanted.items())
 
         def look() -> ClusterStatus:
-            # High watermarks cost a request to each leader, so they are read only once the other
+            # High watermarks cost a request to each leader, so they are read last, when the other
             # conditions hold.
             now = self._look()
             return self.status() if counts(now) else now

@@ -132,7 +132,7 @@ class Requests:
         return self._with("once()", first=1, step=1, times=1)
 
     def nth(self, number: int) -> Requests:
-        """Select the `number`-th request only, from 1 on."""
+        """Select the `number`-th request only, counted from 1."""
         return self._with(f"nth({_positive(number)})", first=number, step=1, times=1)
 
     def times(self, number: int) -> Requests:
@@ -186,7 +186,7 @@ class Requests:
         return self._put("watch()", times=0)
 
     def _can_name(self, given: Mapping[str, str | None]) -> None:
-        """Raise ValueError if requests of these APIs have no field for the given names."""
+        """Raise ValueError if requests of these APIs lack a field that `where` selects by."""
         for what, attributes in _NAMED_BY.items():
             if what in given and not any(_names(key, attributes) for key in self.rule.api_keys):
                 apis = " and ".join(API[key].name for key in self.rule.api_keys)
@@ -226,7 +226,7 @@ class Unfinished:
         self._steps.append(step)
 
     def follow(self, step: Requests, following: Requests | None) -> None:
-        """Replace a fault's last step by `following`; remove it if the fault has got its action."""
+        """Replace a fault's last step by `following`; only remove it if `following` is None."""
         self._steps = [each for each in self._steps if each is not step]
         if following is not None:
             self._steps.append(following)

@@ -89,7 +89,7 @@ class HistoryRecorder:
 
     @contextmanager
     def poll(self, process: str, topic: str) -> Iterator[dict[int, list[tuple[int, Any]]]]:
-        """Record one poll: the caller puts (offset, value) into the lists by partition.
+        """Record one poll: the caller fills the yielded lists with (offset, value), by partition.
 
         After an exception, the poll is recorded with the records so far and an unknown outcome.
         """
@@ -142,7 +142,7 @@ class HistoryRecorder:
     # Judging
 
     def check(self, *, has_final_read: bool = True) -> Report:
-        """Close, and judge the recorded history."""
+        """Close the recorder, and judge the recorded history."""
         self.close()
         checker = HistoryChecker(has_final_read=has_final_read)
         with open(self.path, "rb") as lines:

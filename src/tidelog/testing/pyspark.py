@@ -151,7 +151,7 @@ class SparkKafka:
     ) -> dict[Any, Any]:
         """Return key to value of all records, read by Spark and cast to the given types.
 
-        If a key has several records, the last record that Spark returns counts.
+        If a key has several records, the method uses the last record that Spark returns.
         """
         rows = (
             spark.read.format(self._source)

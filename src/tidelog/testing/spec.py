@@ -1,8 +1,8 @@
 """The cluster that a test requests, merged from several places.
 
 Ini options, markers of module, class and function, and parameters each specify a part of the
-cluster. For each configuration key the value nearest to the test wins. The module uses neither
-pytest nor clusters.
+cluster. If several places set one configuration key, the most specific place wins, such as a
+function's marker over a module's marker. The module uses neither pytest nor clusters.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ClusterSpec:
     store: str = EMBEDDED
 
     def with_(self, where: str, wanted: Mapping[str, Any]) -> ClusterSpec:
-        """Return this spec with changes; raise SpecError, naming `where`, for an invalid one."""
+        """Return this spec with changes; raise SpecError, naming `where`, for an invalid change."""
         known = [each.name for each in dataclasses.fields(self)]
         for name, value in wanted.items():
             if name not in known:

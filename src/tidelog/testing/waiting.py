@@ -1,7 +1,7 @@
 """Waiting for a state of the cluster, with a description of the last state seen.
 
 The state comes from repeated requests to brokers. A broker whose process does not run counts as out
-of sync before its cluster has noticed. The module inspects no broker from inside.
+of sync before its cluster has noticed. The module uses no internals of a broker.
 """
 
 from __future__ import annotations
