@@ -44,7 +44,7 @@ _OF_CONSUMERS: Final = frozenset(("poll", "assign", "seek", "subscribe", "txn"))
 
 
 class _Consumer:
-    """The read positions of one process."""
+    """The positions of one consumer."""
 
     __slots__ = ("busy_until", "is_subscribed", "line", "positions")
 
@@ -176,7 +176,7 @@ class HistoryChecker:
                             [line],
                         )
         if operation.outcome != OK:
-            # The client may have set the consumer back to its positions before the transaction.
+            # The client may have reset the consumer to its positions before the transaction.
             for number in polled:
                 consumer.positions.pop(number, None)
 

@@ -124,7 +124,7 @@ def _closed(stack: list[int], node: int, is_open: bytearray) -> list[int]:
 
 
 def cycle_in(edges: Edges, group: Sequence[int]) -> list[int]:
-    """Return a shortest cycle through the first node of a group, in the order of its edges."""
+    """Return a shortest cycle through the first node of a component, edge by edge."""
     members = dict.fromkeys(group)
     start = group[0]
     came_from: dict[int, int] = {}

@@ -74,7 +74,7 @@ class Values:
 
 
 class PartitionTable:
-    """All facts about one partition, which its name in the history identifies."""
+    """All facts about one partition in a history."""
 
     __slots__ = (
         "claims",
@@ -137,7 +137,7 @@ class Sends:
     def inversions(self) -> list[tuple[int, int]]:
         """Return pairs (earlier, later) of operations whose offsets are in the opposite order.
 
-        No operation is the later operation of two pairs.
+        Each operation is the later operation of at most one pair.
         """
         begins, ends, lasts = self.begins, self.ends, self.lasts
         by_begin = sorted(range(len(begins)), key=begins.__getitem__)
@@ -157,7 +157,7 @@ class Sends:
         return found
 
 
-#: The anomaly's name for each kind of skip, and whether this kind is allowed.
+#: Names of the anomalies for each kind of skipped offsets, and whether the anomaly is allowed.
 BETWEEN: Final = 0
 WITHIN: Final = 1
 OF_SENDS: Final = 2
@@ -240,7 +240,7 @@ class Tables:
         self.again: list[tuple[int, int, int, int]] = []
 
     def is_deleted(self, partition: PartitionTable) -> bool:
-        """Return whether a partition's topic was deleted, so that no promise covers its records."""
+        """Return whether a partition's topic was deleted, so that its records may be lost."""
         return partition.topic in self.deleted
 
     def is_compacted(self, partition: PartitionTable) -> bool:
