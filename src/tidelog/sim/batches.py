@@ -42,16 +42,17 @@ NO_PRODUCER: Final = -1
 GONE: Final = 0
 _KEYS: Final = 5
 _TOMBSTONE_EVERY: Final = 11
-#: Smallest number of a record that a broker writes, for example a coordinator. The number of a
-#: broker's record consists of checksums of its key and value, 33 bits each; a tombstone has the
-#: checksum 0 for its value. Keys of brokers' records never begin like clients' keys.
+#: Smallest record number of the records that brokers themselves write, for example coordinators.
+#: The number of a broker's record consists of checksums of its key and value, 33 bits each; a
+#: tombstone has the checksum 0 for its value. Keys of brokers' records never begin like clients'
+#: keys.
 _COORDINATORS: Final = 1 << 66
 _CHECKSUM_BITS: Final = 33
 _CLIENT_KEY: Final = b"key "
 
 
 def key_of(number: int) -> int:
-    """Return the number of a client record's key, if it has one, or a broker record's checksum."""
+    """Return the number of a client record's key, or the checksum of a broker record's key."""
     return number >> _CHECKSUM_BITS if number >= _COORDINATORS else number % _KEYS
 
 
@@ -203,7 +204,7 @@ def _read_record(record: bytes) -> tuple[int, int]:
         value = 0 if size < 0 else 1 + crc32c.crc32c(record[position : position + size])
         return delta, _COORDINATORS | crc32c.crc32c(key) << _CHECKSUM_BITS | value
     if size < 0:
-        for _ in range(2):  # number of headers, and name of the first
+        for _ in range(2):  # number of headers, then size of the first header's name
             size, position = _read_varint(record, position)
         position += size
         size, position = _read_varint(record, position)

@@ -69,7 +69,7 @@ class TopicLife:
     name: str
     topic_id: TopicId
     created_ns: int
-    #: Time of the first request for the topic's deletion; -1 before.
+    #: Time of the first request for the topic's deletion; -1 without a request.
     deletion_begun_ns: int = -1
 
 
@@ -103,8 +103,9 @@ class ClientHistory:
         #: is open, and with the broker id. A broker that rejects the oldest open batch lacks
         #: acknowledged records of the producer, or has later batches of the producer.
         self.sequence_refused: CallbackList[[Produce, int]] = CallbackList()
-        #: First record of each open batch that was stored and removed before the leader could copy
-        #: it. The leader of the partition rejects retries of a removed batch forever.
+        #: First record of each open batch that was stored and then removed, before the present
+        #: leader could copy the batch. The leader of the partition rejects retries of a removed
+        #: batch forever.
         self.expired_open: set[int] = set()
         #: Called when a consumer skips from its position to a later log start: (topic id,
         #: partition, position, log start).
@@ -170,7 +171,7 @@ class ClientHistory:
     def is_settled(self, name: str, topic_id: TopicId) -> bool:
         """Return whether a topic's name certainly means this topic id.
 
-        This is certain if the topic is the newest of its name and no client has requested its
+        A name certainly means the newest topic of the name, unless a client has requested its
         deletion.
         """
         newest = [life for life in self.topics.values() if life.name == name][-1:]

@@ -48,7 +48,7 @@ class ClientWorkload(Workload):
     ) -> None:
         """Create the administrator.
 
-        `draw` is the run's own stream; `partitions` is the number of partitions of the topic
+        `draw` is the run's own random stream; `partitions` is the number of partitions of the topic
         `steady`.
         """
         super().__init__(seed, cluster, profile, only, draw)

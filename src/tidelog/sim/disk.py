@@ -70,7 +70,7 @@ class SimDisk:
         #: Whether a failed fsync dropped pages that can still be read. Dropped pages are lost when
         #: the disk is next mounted.
         self.has_dropped = False
-        #: Number of the next writes (of more than one byte) that write only a part.
+        #: Number of the next writes (of more than one byte) that write only a part of their bytes.
         self.short_writes = 0
         #: Files that a fault cut short without the broker's knowledge.
         self.cut_files: dict[File, None] = {}

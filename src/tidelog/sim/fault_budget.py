@@ -44,7 +44,7 @@ class FaultBudget:
         self.commits_synced = False
         self.refused_losses = 0
         #: Members that left after a data loss, by partition, while the partition has fewer members
-        #: than its effective minimum.
+        #: than its effective min.insync.replicas.
         self._gone: dict[LogKey, dict[int, None]] = {}
         published.on_state.append(self._note_members)
 
@@ -67,10 +67,10 @@ class FaultBudget:
     def judge_crash(self, incarnation: Incarnation, wanted: Loss) -> Loss | None:
         """Return the loss that a crash may cause; None if the node may not crash.
 
-        The node may lose data if, in each of its partitions, fewer members than the effective
-        minimum have lost data or another member is steady. A steady member is up, has not restarted
-        since its recorded broker epoch, and has every committed record. The last steady member may
-        not crash while too many other members have lost data.
+        The node may lose data if, in each of its partitions, another member is steady, or fewer
+        members than the effective min.insync.replicas have lost data. A steady member is up, has
+        every committed record, and has not restarted since the broker epoch that the state node
+        records. The last steady member may not crash while too many other members have lost data.
         """
         broker = self._brokers.get(incarnation.node_id)
         if broker is None or not self.is_kept:
@@ -85,7 +85,7 @@ class FaultBudget:
         return wanted
 
     def refuses_stop(self, node_id: int) -> bool:
-        """Return whether a broker may not stop now."""
+        """Return whether a broker must not stop now."""
         return self.is_kept and self.is_spared(node_id)
 
     def may_fail(self, node_id: int, *, loses_data: bool, disk: SimDisk | None = None) -> bool:
@@ -118,10 +118,10 @@ class FaultBudget:
         )
 
     def _is_covered(self, state: PublishedPartition, *losing: int) -> bool:
-        """Return whether fewer members than the effective minimum lost data, including `losing`.
+        """Return whether fewer than min.insync.replicas members lost data, `losing` included.
 
-        A member that left the ISR after a data loss still counts as one that lost data, until the
-        partition has its effective minimum of members again (D3).
+        A member that left the ISR after a data loss still counts as a member that lost data, until
+        the partition has its effective min.insync.replicas again (D3).
         """
         minimum = self._published.effective_minimum(state.key)
         gone = len(self._gone.get(state.key, ()))
@@ -146,8 +146,9 @@ class FaultBudget:
     def _steady_members(self, state: PublishedPartition) -> list[int]:
         """Return the members of an ISR that are steady.
 
-        A steady member is up and not shutting down, and its disk is sound. A steady member has not
-        restarted since its recorded broker epoch and has every committed record.
+        A steady member is up and not shutting down, and its disk is sound. A steady member has
+        every committed record, and has not restarted since the broker epoch that the state node
+        records.
         """
         return [
             member
@@ -184,8 +185,8 @@ class FaultBudget:
     def may_expire(self, session_id: int) -> bool:
         """Return whether a session may expire.
 
-        A spared broker that is up keeps its session, because V10 treats a re-registration as a
-        restart.
+        If the budget spares a running broker, its session lives on, because V10 treats a
+        re-registration as a restart.
         """
         for broker in self._brokers.values():
             if broker.store is not None and broker.store.session_id == session_id:

@@ -42,8 +42,8 @@ class Fate(Enum):
 
     #: The change is in the page cache only.
     PENDING = "pending"
-    #: The change is on the disk, and stays in the list because an earlier change of the file was
-    #: dropped.
+    #: The change is on the disk, and stays in the list of changes because an earlier change of the
+    #: file was dropped.
     DURABLE = "durable"
     #: A failed fsync dropped the change: readable until the next mount, never on the disk.
     DROPPED = "dropped"

@@ -267,9 +267,8 @@ class SimFiles:
             if sync:
                 self.fsync(handle)
         except OSError:
-            # The failed call must stay the last call, because it determines the meaning of the
-            # failure (D17). `close` overwrites `last_call`, so the failed call is restored
-            # afterwards.
+            # `last_call` must stay the failed call, which determines the meaning of the failure
+            # (D17). `close` overwrites `last_call`, so the failed call is restored afterwards.
             failed = self.last_call, self.last_path
             self.close(handle)
             self.last_call, self.last_path = failed
@@ -286,6 +285,6 @@ class SimFiles:
         return VolumeSize(capacity, max(0, capacity - self.disk.used_bytes))
 
     def volume_place(self, path: str) -> VolumePlace:
-        """Return the disk: each log directory is the mount point of a separate disk."""
+        """Return the disk of a path: each log directory is the mount point of a separate disk."""
         self._begin("volume_place", path)
         return VolumePlace(id(self.disk), self.disk.root)

@@ -66,7 +66,7 @@ class FinalPhase:
         return self._stage.wait(problem, self._limit_ns, what, kind)
 
     def _wait_from_now(self, problem: Callable[[], object], what: str, kind: str = "") -> bool:
-        """Wait for at most a minute from this call on."""
+        """Wait until there is no problem, for at most a minute from this call on."""
         return self._stage.wait(problem, self._stage.after_ns(LIVENESS_LIMIT_NS), what, kind)
 
     def operations(self) -> list[Operation]:

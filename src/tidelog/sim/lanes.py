@@ -68,7 +68,7 @@ class SimLane:
         self._busy = False
         #: SYNC operations under way.
         self._syncs: dict[_Job, None] = {}
-        #: The error after which no operation runs any more; None before.
+        #: The error after which no operation runs any more; None until such an error.
         self._abandoned: StorageError | None = None
         self._fast_waiting = 0
         self._closed = False

@@ -33,7 +33,7 @@ from tidelog.sim.sim_transport import SimTransport
 #: Delay of a healthy link: a constant base, and a random, exponentially distributed part.
 BASE_DELAY_NS = 40_000
 MEAN_EXTRA_DELAY_NS = 80_000
-#: Time between attempts of a connection request without a response.
+#: Time between two attempts to connect to a host that does not respond.
 SYN_RETRY_NS = 250 * NS_PER_MS
 _FIRST_EPHEMERAL_PORT = 40_000
 

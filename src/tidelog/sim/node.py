@@ -55,8 +55,7 @@ class NodeServices(ABC):
         self.on_traced: CallbackList[[Incarnation, str, dict[str, Any]]] = CallbackList()
         #: Called with (node id, kind, detail) for each line of the trace; -1 is no node.
         self.on_note: CallbackList[[int, str, str]] = CallbackList()
-        #: Returns the loss that a crash may cause within the fault budget; None for no crash at
-        #: all.
+        #: Returns the loss that a crash may cause within the fault budget; None forbids the crash.
         self.judge_crash: Callable[[Incarnation, Loss], Loss | None] | None = None
 
     def note(self, node_id: int, kind: str, detail: str) -> None:
@@ -120,7 +119,8 @@ class Incarnation:
         self.died_with_page_cache = False
         #: Whether the death was a power loss, which strikes every disk.
         self.died_with_power = False
-        #: The disks that the death struck, and whether each had dropped pages.
+        #: The disks that lost data at the death, and whether each had pages that a failed fsync
+        #: dropped.
         self.struck_disks: dict[SimDisk, bool] = {}
         #: Called at the beginning of each event of the incarnation.
         self.on_turn: list[Callable[[], None]] = []
@@ -272,7 +272,7 @@ class SimNode:
         return shown_ns + (now_ns - since_ns) * (_MILLION + self.drift_ppm) // _MILLION
 
     def start(self) -> Ports:
-        """Begin a new incarnation; return its ports."""
+        """Begin a new incarnation; return its ports (`core.ports.Ports`)."""
         if self.is_up:
             raise RuntimeError(f"node {self.node_id} is running")
         self._started += 1

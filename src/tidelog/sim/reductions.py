@@ -38,7 +38,7 @@ class Played(NamedTuple):
 class Only:
     """The parts of a run that a reduction keeps; by default everything."""
 
-    #: Kinds of faults; None means all kinds.
+    #: Kinds of faults to play; None means all kinds.
     faults: tuple[str, ...] | None = None
     #: Number of faults to play, from the first fault on.
     limit: int | None = None
@@ -60,7 +60,7 @@ class Only:
 
     @property
     def needs_whole(self) -> bool:
-        """Whether the reduced run needs the faults of the whole run.
+        """Whether the whole run must be made first, to record its faults.
 
         A reduction that only ends the faults earlier does not need the whole run.
         """

@@ -297,7 +297,7 @@ def run_seed(
 
     `on_history` gets the history of the clients, `observe` gets the run before it begins. With
     `limit_events` the run ends soon after that number of events, and later phases are not judged.
-    `chosen` and `policy` are as for `SeedRun`; `only` is the text of a reduction. Raises
+    `chosen` and `policy` mean the same as in `SeedRun`; `only` is the text of a reduction. Raises
     ReductionError for an `only` that names no reduction.
     """
     if profile == MIXED:

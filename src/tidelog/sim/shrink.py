@@ -5,8 +5,8 @@ single parts of the workload. After halves and quarters, the search leaves out s
 faults (delta debugging), and again parts of the workload. Finally the search halves the time for
 faults, if the violation came after that time. A reduction counts if it shows a violation of the
 same kind. A reduction changes the delays of all later messages, so the search tries a step several
-times, each time with other delays (`links`). The module chooses the runs; its caller provides the
-function that makes them and their limit.
+times, each time with other delays (`links`). The module chooses the runs; its caller makes the runs
+and limits their number.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class _Search:
         return self.runs >= MOST_RUNS or self.enough()
 
     def _try(self, change: dict[str, Any], chances: int) -> bool:
-        """Try a further reduction; return whether it shows the same violation and is now best."""
+        """Try a reduction; keep it and return True if its run shows the same violation."""
         for links in range(self.best.links, self.best.links + chances):
             wanted = replace(self.best, **change, links=links)
             name = str(wanted)

@@ -122,7 +122,7 @@ class SimBroker:
 
     @property
     def is_up(self) -> bool:
-        """Whether the broker hosts its replicas now."""
+        """Whether the broker is up, so that it hosts its replicas."""
         return self.broker is not None and (self.life is not None or self._is_ending)
 
     @property

@@ -230,7 +230,8 @@ class SimCluster:
     ) -> None:
         """Check that an ended session writes nothing (S1).
 
-        At the end of a session, the store may delete the session's own nodes in its name.
+        At the end of a session, the store may delete the session's ephemeral nodes in the session's
+        name.
         """
         if not self.store.is_live(session_id) and not all(isinstance(op, Delete) for op in ops):
             self.simulator.violate(f"transaction {zxid} is of session {session_id}, which is over")
@@ -368,9 +369,10 @@ class SimCluster:
     def waits_for_operator(self, key: LogKey) -> bool:
         """Return whether a partition waits for an operator (D3): its ISR is up and has no log.
 
-        An interrupted creation of the replicas looks in published state like a loss of their logs.
-        A wait for an operator is right only if no record was ever committed. If a record of the
-        partition was committed, records are lost, and `health` reports the partition.
+        In published state, an interrupted creation of the replicas cannot be distinguished from a
+        loss of their logs. The partition may wait for an operator only if none of its records was
+        ever committed. If a record of the partition was committed, records are lost, and `health`
+        reports the partition.
         """
         state = self.published.partitions.get(key)
         if state is None or state.leader >= 0:

@@ -41,7 +41,7 @@ _PIECE_DELAY_NS = 4 * NS_PER_MS
 _PARTIAL_SENDS = 0.25
 _SIZE_BYTES = 4
 
-#: Items of a pipe other than bytes.
+#: Items of a pipe for the opening, the end (FIN) and the reset (RST) of a connection.
 OPEN = object()
 FIN = object()
 RESET = object()
@@ -62,7 +62,7 @@ class FrameWatch(Protocol):
         """Follow requests that arrived."""
 
     def sent(self, endpoint: ConnectionEnd, frame: bytes) -> None:
-        """Follow a response that leaves; `frame` begins with its size."""
+        """Follow a response that the broker sends; `frame` begins with its size."""
 
 
 class ConnectionWatch(FrameWatch, Protocol):
@@ -183,7 +183,7 @@ class Pipe:
 
     @property
     def is_full(self) -> bool:
-        """Whether the kernels take no more bytes."""
+        """Whether the kernels' buffers for this direction are full."""
         return self.in_flight_bytes >= KERNEL_BUFFER_BYTES
 
     def put_split(self, data: bytes) -> None:

@@ -147,7 +147,8 @@ class SimStoreClient:
         #: The planned fault at a later transaction.
         self.write_strike: WriteStrike | None = None
         #: Path of a store node; the next response about it never reaches the caller. Empty for
-        #: none. The withheld response breaks the contract, as a client library with a defect would.
+        #: none. A response that never arrives breaks the store's contract, as a client library with
+        #: a defect would.
         self.forgotten_path = ""
         self._session_callbacks: list[SessionCallback] = []
 

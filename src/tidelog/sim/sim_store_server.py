@@ -174,7 +174,7 @@ class StoreConnection:
     def cut(self) -> None:
         """Break the connection; both sides learn of it.
 
-        Messages in flight are lost, except for notices of watches that fired.
+        The break loses the messages in flight, except for notices of watches that fired.
         """
         if not self.is_open:
             return

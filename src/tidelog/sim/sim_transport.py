@@ -145,7 +145,7 @@ class SimTransport(FrameTransport):
     # Transport
 
     def send(self, parts: Sequence[Buffer]) -> None:
-        """Send bytes, as a call at which the node may die."""
+        """Send bytes; the node may die at this call."""
         end = self._end_point
         end.process.port_call("network.send")
         if end.is_gone:
@@ -178,11 +178,11 @@ class SimTransport(FrameTransport):
         super().resume_reading()
 
     def close(self, reason: str) -> None:
-        """Close the connection, as a call at which the node may die."""
+        """Close the connection; the node may die at this call."""
         self._end_point.process.port_call("network.close")
         super().close(reason)
 
     def abort(self, reason: str) -> None:
-        """Reset the connection, as a call at which the node may die; bytes under way are lost."""
+        """Reset the connection; the node may die at this call, and bytes under way are lost."""
         self._end_point.process.port_call("network.close")
         super().abort(reason)

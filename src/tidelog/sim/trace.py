@@ -16,7 +16,7 @@ from typing import Any
 
 #: Number of lines that are hashed together.
 _BLOCK_LINES = 512
-#: Number of lines that a report of a violation has.
+#: Number of lines of the trace in a report of a violation.
 _RECENT_LINES = 400
 #: Byte strings up to this length are shown whole.
 _SHOWN_BYTES = 24
@@ -48,7 +48,7 @@ class Trace:
             self._flush()
 
     def line(self, time_ns: int, node: int, kind: str, detail: str) -> None:
-        """Record an event of a node, or of the state of its broker."""
+        """Add a line: an event of a node, or a state change that its broker traced."""
         text = f"{time_ns} {node} {kind} {detail}"
         self._block.append(text)
         self.recent.append(text)

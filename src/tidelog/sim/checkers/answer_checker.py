@@ -7,9 +7,9 @@ session by its response to a request that the broker sent after the pause.
 
 A Metadata or FindCoordinator response that waits for the next leader never waits longer than
 `metadata.leader.wait.max.ms` (V83). The response names the leaders that its broker knows when the
-response is sent. A response may wait only if the process of a requested leader has ended, or if the
-store has another leader. `LeaderWaitChecker` judges a response if its connection had no other open
-request, and if its broker admitted requests when this request arrived.
+response is sent. A response may wait only if the broker that led a requested partition has ended
+its process, or if the store has another leader. `LeaderWaitChecker` judges a response if its
+connection had no other open request, and if its broker admitted requests when this request arrived.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ _CORRELATION: Final = slice(4, 8)
 _SIZE_BYTES: Final = 4
 #: First version of FindCoordinator requests with many keys.
 _KEYS_VERSION: Final = 4
-#: Time in ns within which other processes may notice that a broker's process has ended. A process
-#: may notice the end only by a refused connection, after 10 s; the controller notices it after a
-#: session timeout.
+#: Time in ns within which other processes may notice that a broker's process has ended. Another
+#: process may notice a broker's end only by a refused connection, after 10 s; the controller
+#: notices it after a session timeout.
 _NOTICED_NS: Final = 12_000 * NS_PER_MS
 
 
@@ -88,7 +88,7 @@ class AnswerChecker(Checker):
             endpoint.asked[bytes(frame[_CORRELATION])] = int.from_bytes(frame[_KEY], "big")
 
     def sent(self, endpoint: ConnectionEnd, frame: bytes) -> None:
-        """Check a response that leaves; `frame` begins with its size."""
+        """Check a response that the broker sends; `frame` begins with its size."""
         key = endpoint.asked.pop(frame[_CORRELATION], None)
         node_id = endpoint.process.node_id
         resumed_ms = self._resumed_ms.get(node_id)
@@ -166,7 +166,7 @@ class LeaderWaitChecker(Checker):
         return state is not None and state.leader_epoch > shown.leader_epoch
 
     def sent(self, endpoint: ConnectionEnd, frame: bytes) -> None:
-        """Check a response that leaves; `frame` begins with its size."""
+        """Check a response that the broker sends; `frame` begins with its size."""
         under_way = self._under_way.get(endpoint, {})
         asked = under_way.pop(frame[_CORRELATION], None)
         if asked is None:

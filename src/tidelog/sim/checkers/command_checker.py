@@ -82,8 +82,9 @@ class CommandChecker(Checker):
         """Check that a broker has deleted a replica that its assignment no longer contains.
 
         The check concerns a broker that has been registered since the replica was listed for
-        removal. The broker got the command and responded that the replica is gone (V52). A broker
-        that registered after the replica was listed for removal finds a stray replica.
+        removal. The broker got the command to delete the replica, and responded that the replica is
+        gone (V52). A broker that registered after the replica was listed for removal finds a stray
+        replica.
         """
         if not self._was_there(node_id, since_zxid):
             return
@@ -172,7 +173,7 @@ class ControlledShutdownChecker(Checker):
             self._gone[broker_id] = published.brokers[broker_id], published.controller_epoch
 
     def _stays(self, state: PublishedPartition, member: int) -> bool:
-        """Return whether a member of an ISR is still in its recorded registration and stays up."""
+        """Return whether an ISR member has the broker epoch in the state node and stays up."""
         epoch, broker = self._published.brokers.get(member), self._brokers[member]
         is_leaving = broker.is_stopping or broker.life is None
         return epoch is not None and epoch == state.epoch_of(member) and not is_leaving

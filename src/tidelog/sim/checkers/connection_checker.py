@@ -99,7 +99,7 @@ class ConnectionChecker(Checker):
                 known.is_broker = _replica_of(frame) in self._brokers
 
     def sent(self, endpoint: ConnectionEnd, _: bytes) -> None:
-        """Note a response that leaves."""
+        """Note that the broker sends a response."""
         known = self._known.get(endpoint.process, {}).get(endpoint)
         if known is not None:
             known.seen_ns = self._now_ns()

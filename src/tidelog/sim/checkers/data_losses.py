@@ -22,7 +22,7 @@ class DataLosses:
         #: Newest broker epoch under which each broker, or one replica of it, has lost data.
         self._lost: dict[int, int] = {}
         self._lost_replicas: dict[tuple[int, LogKey], int] = {}
-        #: Replicas that the last death of each broker struck; None means all replicas.
+        #: Replicas that lost data at the last death of each broker; None means all replicas.
         self._struck: dict[int, Collection[LogKey] | None] = {}
 
     def died(self, broker_id: int, struck: Collection[LogKey] | None) -> None:

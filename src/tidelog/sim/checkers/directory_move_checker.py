@@ -2,8 +2,8 @@
 
 A future replica that replaces the current replica has the same records under the same offsets and
 leader epochs. The future replica's records, file names and directory name survive a power loss
-right after the replacement. A move of a replica therefore never makes synced records unsynced (V69,
-E7). Compaction may have removed different records from the future replica and the replaced replica.
+right after the replacement. A move of a replica never makes synced records unsynced (V69, E7).
+Compaction may have removed different records from the future replica and the replaced replica.
 After the faults, no disk has a future replica or a second copy of a replica.
 
 A broker plans some moves itself, for drains and for balancing (D12, D15). No planned move begins
@@ -30,7 +30,7 @@ _ASIDE: Final = ("-delete", "-stray", _FUTURE)
 #: Time in ns without a planned move after which moves count as over; brokers examine balance each
 #: second.
 _REST_NS: Final = 4 * NS_PER_S
-#: Maximum number of a replica's moves for balance after sizes have stopped changing.
+#: Maximum number of moves of one replica by balancing, after sizes have stopped changing.
 _MOST_MOVES: Final = 4
 
 
@@ -106,7 +106,8 @@ class PlannedMoveChecker(Checker):
         self.latest = ""
         #: Number of planned moves that began, by kind of move, such as `balance`.
         self.counts: dict[str, int] = {}
-        #: Number of each replica's moves for balance since sizes stopped changing; None before.
+        #: Number of moves of each replica by balancing since sizes stopped changing; None until
+        #: then.
         self._since_last: dict[tuple[int, str], int] | None = None
 
     def begun(

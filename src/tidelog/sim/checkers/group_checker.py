@@ -185,7 +185,8 @@ class GroupChecker(Checker):
         """Record that a static member, which just got its assignment, holds its instance id.
 
         The member sent its JoinGroup request at `asked_ns`. The coordinator's log contains the
-        member's assignment, which proves that the member replaced the former holder of the id.
+        member's assignment, which proves that the member replaced the former holder of the instance
+        id.
         """
         places = self._groups[group].places.setdefault(instance, [])
         if all(place.member != member for place in places):

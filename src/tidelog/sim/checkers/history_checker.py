@@ -7,8 +7,8 @@ deletion request. If an acknowledged batch may belong to several incarnations of
 its outcome counts as unknown.
 
 Removed partitions are not judged, because a partition number does not identify the incarnation.
-`client_checker` compares reads and acknowledgements of each incarnation with its committed records
-as they happen.
+During the run, `client_checker` compares the reads and acknowledgements of each partition
+incarnation with its committed records.
 """
 
 from __future__ import annotations

@@ -2,17 +2,17 @@
 
 A replica of an earlier target is dropped at once if neither the current target nor the original
 replicas contain it. The first state for the new target omits a dropped replica, unless it leads or
-the ISR would shrink below the effective minimum. Otherwise a produce request with acks=all would
-wait for the dropped replica. A dropped replica never joins the ISR during its move, except as a
-leader elected from the eligible replicas. If the controller changed or members restarted, the
-checker requires only that no dropped replica joins the ISR.
+the ISR would shrink below the effective min.insync.replicas. A dropped replica never joins the ISR
+during its move, except as a leader elected from the eligible replicas. If the controller changed or
+members restarted, the checker requires only that no dropped replica joins the ISR.
 
 The replication throttle bounds bytes, and only replicas that lag wait. A leader sends followers
 outside the ISR at most the throttled bytes that its rate and windows allow, plus one read per
 follower. The checker counts the bytes of responses, and parses the lists of throttled replicas
 independently. Neither a member of the ISR nor a partition outside the lists of throttled replicas
-waits for a throttle. A follower learns its membership from published state, so the checker allows
-some delay. The final phase checks that all replicas catch up after the throttle is removed.
+waits for a throttle. A follower learns from published state whether it is in the ISR, so the
+checker allows some delay. The final phase checks that all replicas catch up after the throttle is
+removed.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ _Waiting = tuple[int, "Partition", int]
 
 
 class _Redirected(NamedTuple):
-    """A reassignment whose topic node was written with another target."""
+    """A reassignment that got a new target by a write of the topic node."""
 
     #: Replicas of earlier targets that the new target does not contain.
     dropped: frozenset[int]
     #: Number of replicas when the move began.
     originals: int
-    #: Epochs of the partition's state when the topic node got the other target.
+    #: Epochs of the partition's state when the topic node got the new target.
     leader_epoch: int
     controller_epoch: int
 
@@ -62,7 +62,7 @@ class RedirectedMoveChecker(Checker):
     def __init__(self, run: CheckedRun) -> None:
         super().__init__(run)
         self._redirected: dict[LogKey, _Redirected] = {}
-        #: Number of dropped replicas that were in sync.
+        #: Number of replicas that were in sync when a new target dropped them.
         self.dropped = 0
         run.published.on_moves.append(self._moved)
         run.published.on_state.append(self._changed)

@@ -2,10 +2,10 @@
 
 A record is committed once some leader's high watermark passed it. The value of a committed record
 never changes. A committed record is in every log whose high watermark passed it, and in the log of
-every later leader. Every member of the maximal ISR that has not restarted since its recorded broker
-epoch has all committed records. A leader of a lower epoch may take its role late, and commits
-nothing (V65). A leader's high watermark never goes back within its term. Records before a log's
-start were committed, and a DeleteRecords request or retention may have removed them.
+every later leader. A member of the maximal ISR has all committed records if it has not restarted
+since the broker epoch in the state node. A leader of a lower epoch may take its role late, and
+commits nothing (V65). A leader's high watermark never goes back within its term. Records before a
+log's start were committed, and a DeleteRecords request or retention may have removed them.
 
 If an invariant holds only for losses within the fault budget, its violation is reported as a broken
 promise. Some invariants hold even after a loss of data: two logs that agree in epoch and offset
@@ -371,12 +371,12 @@ class ReplicationChecker(Checker):
     def _is_reconciled(
         self, node: SimBroker, claim: ReplicaClaim, log: ReplicaLog | None, truth: Truth
     ) -> bool:
-        """Return whether the checker judges a replica again after the replica lost data.
+        """Return whether the checks apply again to a replica that has lost data.
 
         The checks apply to a replica that leads, is in sync, or has only committed records. A
-        replica with further records stays unchecked even if its records below the high watermark
-        are the committed records. A truncation lowers the high watermark first, and a node that
-        dies before the truncation starts with the old high watermark.
+        replica with a wrong record stays unchecked, even if that record is above the replica's high
+        watermark. A truncation lowers the high watermark first. A node that dies before its records
+        are truncated restarts with the old high watermark.
         """
         if claim.is_leader or self._is_in_sync(claim.key, node):
             return True
@@ -506,14 +506,14 @@ class ReplicationChecker(Checker):
     def is_intact(self, state: PublishedPartition, member: int) -> bool:
         """Return whether a member has lost no data since the broker epoch recorded for it.
 
-        The member still has the recorded broker epoch, or its process died under this epoch without
-        losing data.
+        The member still has the broker epoch that the state node records, or its process died under
+        this epoch without losing data.
         """
         recorded = state.epoch_of(member)
         return recorded is not None and self._losses.is_intact(state.key, member, recorded)
 
     def is_unchanged(self, state: PublishedPartition, member: int) -> bool:
-        """Return whether a member is still in its recorded registration, and its process runs.
+        """Return whether a member has the broker epoch in the state node, and its process runs.
 
         A process whose session has expired re-registers. V10 treats a re-registration as a restart.
         """
@@ -569,7 +569,7 @@ class ReplicationChecker(Checker):
 
 
 def _in_the_life_of_its_log(node: SimBroker, claim: ReplicaClaim) -> ReplicaClaim:
-    """Return the claim, changed to the partition incarnation of the broker's log.
+    """Return a claim with the partition incarnation of the broker's log.
 
     A broker without a role for a replica knows no leader epoch, and so no incarnation of the
     partition. Without the incarnation of the log, a replica of a removed partition would count as a

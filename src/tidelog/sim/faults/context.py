@@ -37,7 +37,7 @@ def in_time(condition: Callable[[], bool], look_ms: float = 5.0, looks: int = 30
 
 
 def later_in_time(condition: Callable[[], bool], look_ms: float, looks: int) -> Wait:
-    """Wait for a condition like `in_time`, but begin with an interval before the first check."""
+    """Wait for a condition as `in_time` does, but begin with an interval before the first check."""
     yield look_ms
     return (yield from in_time(condition, look_ms, looks - 1))
 

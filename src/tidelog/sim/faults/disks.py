@@ -284,7 +284,7 @@ def damaged_batches(context: FaultContext) -> bool:
 
 @kind
 def damaged_indexes(context: FaultContext) -> bool:
-    """Flip a bit of an index or producer snapshot of a broker that is down, or truncate it."""
+    """Flip a bit of an index or snapshot file of a broker that is down, or truncate the file."""
     return _damage(context, _INDEXES)
 
 

@@ -18,7 +18,7 @@ from tidelog.sim.sim_cluster import STORE_HOST
 
 
 def _expire_another(context: FaultContext, controller: SimBroker) -> None:
-    """End another broker's session, so that the controller has to read and to write."""
+    """End another broker's session, so that the controller has to read and write store nodes."""
     context.expire(context.draw.choice(context.others(controller)))
 
 
@@ -115,7 +115,7 @@ def _leave_unanswered(context: FaultContext) -> Scenario:
 def _elect_unanswered(context: FaultContext) -> Scenario:
     """Elect a controller that never learns of its election, though its session lives (KAFKA-13407).
 
-    The store's response to the controller's claim is withheld.
+    The store's response to the election request of the next controller is withheld.
     """
     controller = context.controller()
     if controller is None or not context.expire(controller):

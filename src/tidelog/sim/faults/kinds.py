@@ -2,7 +2,8 @@
 
 A kind is a function that injects one fault through its context. The function returns False if it
 found no target, or if the fault budget refused the fault. The name of a kind in the registry is the
-name of its function. The one-line docstring of the function describes the kind of fault to users.
+name of its function. The one-line docstring of a kind's function describes the kind of fault to
+users.
 """
 
 from __future__ import annotations

@@ -113,8 +113,8 @@ def _punctual(context: FaultContext, case: _Case) -> None:
 def leader_returns(context: FaultContext) -> Scenario:
     """Let a leader lose and regain its leadership before a follower reports its truncation.
 
-    The leader knows that the truncating follower is ahead of the other follower. The truncation
-    happens while the follower with fewer records leads.
+    The leader knows that the truncating follower is ahead of the other follower. The follower that
+    is ahead truncates its log while the follower with fewer records leads.
     """
     case = _one_of(context, lambda it: it.leader == it.preferred)
     if case is None:
@@ -190,7 +190,7 @@ def unheard_of_return(context: FaultContext) -> Scenario:
 def two_terms_lost(context: FaultContext) -> Scenario:
     """Let a leader write records under two leader epochs that the next leader never gets.
 
-    Sometimes that leader loses its power after it has truncated the records of the two epochs.
+    Sometimes the leader of the two epochs loses its power after it has truncated their records.
     """
     case = _one_of(context, lambda it: it.leader == it.preferred)
     if case is None:
@@ -210,8 +210,8 @@ def two_terms_lost(context: FaultContext) -> Scenario:
     context.heal(links)
     _punctual(context, case)
     if context.draw.random() < 0.6:
-        # Within this delay, the broker writes its high watermark checkpoint to disk, but not yet
-        # all records.
+        # During the next pause, the broker writes its high watermark checkpoint to disk, but not
+        # yet all records.
         yield context.draw.uniform(40, 500)
         brokers[leader].crash(Loss.ALL_UNSYNCED, "the power fails after a truncation")
     yield context.draw.uniform(500, 2_000)

@@ -43,10 +43,10 @@ def last_replica_standing(context: FaultContext, state: PublishedPartition) -> S
 
 @scenario_of_partition(300, 1_500)
 def every_member_ends(context: FaultContext, state: PublishedPartition) -> Scenario:
-    """End all members of a partition together; the power fails at one of them (E6).
+    """Stop all members of a partition together; the power fails at one of them (E6).
 
     Members whose power does not fail are killed, or only their sessions expire. Sometimes a
-    follower leaves the ISR before the members end.
+    follower leaves the ISR before the members stop.
     """
     cluster = context.cluster
     members = context.draw.sample(state.isr, len(state.isr))
@@ -82,7 +82,8 @@ def older_disk_returns(context: FaultContext, state: PublishedPartition) -> Scen
     """Restore an older copy of a broker's disk, taken after a clean shutdown (E3).
 
     After the disk was copied, the broker runs and is in sync with its newer disk until the
-    restoration. All other brokers are killed first, without data loss.
+    restoration. Before the broker starts with the older copy, all other brokers are killed without
+    data loss.
     """
     cluster = context.cluster
     broker = cluster.brokers[context.draw.choice(state.isr)]
@@ -137,7 +138,7 @@ def left_behind(context: FaultContext, state: PublishedPartition) -> Scenario:
     """Push followers out of the ISR one after the other, and kill every remaining member.
 
     The follower that leaves the ISR first lacks records that were committed without it. The
-    follower that leaves an ISR of two stays a member as an eligible replica (E1). So the scenario
+    follower that leaves an ISR of two stays a member as an eligible replica (E1). The scenario
     kills both the eligible replica and the leader. If unclean election is allowed, the follower
     that left first then leads (V13).
     """
@@ -182,7 +183,7 @@ def _scribbling(
         context.note(f"{path} holds nonsense")
 
     def restore() -> None:
-        """Restore the store node; sometimes replace the controller by one that reads it again."""
+        """Restore the store node; sometimes have a new controller elected, which reads the node."""
         if scribbled:
             path, data = scribbled.pop()
             node = store.tree.get(path)
@@ -220,7 +221,8 @@ def unreadable_topic(context: FaultContext) -> Scenario:
 def unreadable_partition(context: FaultContext) -> Scenario:
     """Write nonsense into a partition's state node, and let a controller read it.
 
-    A new controller or the current controller reads the nonsense. Brokers restart meanwhile.
+    A new controller reads the unreadable node, or the current controller does. Brokers restart
+    meanwhile.
     """
     cluster = context.cluster
     scribble, restore = _scribbling(context, "partition's state node")

@@ -92,8 +92,8 @@ class MoveQueue:
         self._target = target
         #: The content of the store node of the reassignment queue, as last written.
         self.entries: dict[TopicPartition, Replicas] = {}
-        #: By partition: time of its last reassignment request that came through a store node or got
-        #: no response.
+        #: Time of each partition's last reassignment request that came through a store node, or
+        #: that got no response.
         self._asked_ns: dict[TopicPartition, int] = {}
         #: Number of open requests of clients, by partition.
         self._open: Counter[TopicPartition] = Counter()

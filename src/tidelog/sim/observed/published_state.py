@@ -176,8 +176,8 @@ class Published:
     def put_back(self, nodes: Mapping[str, Node], zxid: int) -> None:
         """Adopt a store that was restored from an older copy, which has the same topics.
 
-        States that were published after the copy stay recorded, because no leader epoch may get
-        another leader.
+        States that were published after the copy of the store was made stay recorded, because no
+        leader epoch may get another leader.
         """
         self.zxid = zxid
         self.brokers.clear()
@@ -488,7 +488,7 @@ class Published:
 def _uncontrolled_writer(
     session_id: int, ops: Sequence[Op], sessions: Mapping[int, int]
 ) -> int | None:
-    """Return the broker of a transaction that does not check the controller epoch.
+    """Return the broker whose transaction does not check the controller epoch.
 
     Returns None if the transaction checks the controller epoch, or if no broker has the session.
     """

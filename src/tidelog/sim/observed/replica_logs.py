@@ -90,7 +90,8 @@ class ReplicaLog:
         self.skipped_before = 0
         #: Whether offsets may be missing because compaction removed records.
         self._gaps = gaps
-        #: Leader epoch and number of each record from `start` on; -1 and GONE for missing records.
+        #: Leader epoch and record number at each offset from `start` on; -1 and GONE without a
+        #: record.
         self.epochs: list[int] = []
         self.numbers: list[int] = []
         #: Version of the log, raised by each change other than an append.
@@ -218,7 +219,7 @@ class NodeLogs:
         changed: dict[ReplicaLog, None],
         rebuilt: dict[ReplicaLog, int],
     ) -> None:
-        """Follow a file changed from `position` on; note its log as changed or to be rebuilt."""
+        """Follow a file's change from `position` on; note that its log grew or must be rebuilt."""
         segment = self._segments.get(file)
         if segment is None:
             return
@@ -428,7 +429,7 @@ def _moved_from(directory: Directory) -> tuple[tuple[str, ...], int]:
 
 
 def _is_kept(copy: _Copy, other: _Copy) -> bool:
-    """Return whether a broker keeps the first of two copies of a replica.
+    """Return whether a broker keeps `copy` and not `other`, two copies of a replica.
 
     The broker cannot see a copy in a failed directory. If both copies are visible, the broker keeps
     the copy that replaced the other (D11), or else the copy with the greater last leader epoch and

@@ -30,7 +30,7 @@ _STAYS_MS = (0, 2_000)
 
 
 def play_host(stage: Stage) -> bool:
-    """Let one broker stay away; return whether other brokers lead in time."""
+    """Keep one broker down; return whether other brokers lead in time."""
     _kill_all(stage)
     limit_ns = stage.after_ns(LIVENESS_LIMIT_NS)
     if not stage.wait(partial(_without_leader, stage), limit_ns, "led without a host"):

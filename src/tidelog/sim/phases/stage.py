@@ -21,8 +21,8 @@ from tidelog.sim.sim_cluster import SimCluster
 LIVENESS_LIMIT_NS: Final = 60 * NS_PER_S
 _STEP_NS: Final = 20 * NS_PER_MS
 
-#: A function that runs until a condition no longer holds or a limit is reached. The function
-#: returns whether the wait ended in time and without a violation.
+#: A function that runs until a condition no longer holds or a limit is reached. A `Wait` returns
+#: whether the condition ended in time and without a violation.
 Wait = Callable[[Callable[[], bool], int, str], bool]
 
 
@@ -81,7 +81,8 @@ class Stage:
         """Return a partition led in a slow or full directory though another ISR member is up.
 
         `struck` has the (broker id, disk) of each slow or full directory; `how` is "slow" or
-        "full". Returns an empty text if there is no such partition.
+        "full". Returns an empty text if no slow or full directory has a leader that another ISR
+        member could replace.
         """
         present = self.present
         for name, state in self.partitions():

@@ -4,7 +4,7 @@ Controllers are deposed with writes in flight. The store is slow, or its respons
 profiles, brokers write the cluster's events to their topic.
 
 Brokers shut down in a controlled way, alone or together; processes pause beyond their session
-timeouts. When leaders end, clients ask brokers for the next leaders.
+timeouts. When leaders crash or stop, clients ask brokers for the next leaders.
 
 Leaders write state nodes themselves (A12), because all or some brokers are below protocol level
 2.7. The store loses requests and responses, sessions end, and controllers die after a leader's
@@ -122,8 +122,8 @@ CONTROLLERS: Final = (
         recreates=0.3,
         churn=("brokers_followed",),
     ),
-    # Leaders end, and clients request the next leaders at once (V83). Connections break only when
-    # processes end, so a response may wait only for the next leader.
+    # Leaders crash or stop, and clients request the next leaders at once (V83). Connections break
+    # only when processes end, so a response may wait only for the next leader.
     Profile(
         "leaders_end",
         faults="crash_leader 5, crash_controller 2, crash_any 1, stop 3",

@@ -216,9 +216,10 @@ DISKS: Final = (
         log_dirs=(2, 3),
         scenario="sessions_end_early",
     ),
-    # A disk is full or an ISR too small for one batch, but not for the following batches. At the
-    # same time, leaders of other partitions die with batches that are stored and not acknowledged.
-    # The idempotent producer of all partitions bumps its epoch for a batch out of sequence (V38).
+    # A disk is full or an ISR too small for one batch, but not for the following batches. While
+    # some leaders reject batches, leaders of other partitions die with batches that are stored and
+    # not acknowledged. The idempotent producer of all partitions bumps its epoch for a batch out of
+    # sequence (V38).
     Profile(
         "refused_batches",
         faults="full_disk 5, slow_disk 2, crash_leader 3, slow_link 3, cut_two_ways 1,"

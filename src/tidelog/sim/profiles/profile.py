@@ -40,9 +40,9 @@ class Pace:
 
     #: Share of the kinds of faults that a seed leaves out.
     left_out: float = 0.35
-    #: Range of the mean time between faults; a seed draws one.
+    #: Range of the mean time between faults; each seed draws its mean time from this range.
     interval_ms: tuple[int, int] = (250, 1_100)
-    #: Ranges of the time until a dead broker is started again; a seed draws one.
+    #: Ranges of the time until a dead broker is started again; each seed draws one range.
     down_ms: tuple[tuple[int, int], ...] = ((20, 400), (20, 6_000), (200, 2_500))
 
 
@@ -147,5 +147,5 @@ class Profile:
             object.__setattr__(self, "properties", properties_of(config))
 
 
-#: Makes a profile with a repeated scenario and, besides it, only rare slow links.
+#: Constructor of a profile with a repeated scenario and, as its only faults, rare slow links.
 played: Final = partial(Profile, faults="slow_link 1", pace=Pace(interval_ms=(2_000, 5_000)))

@@ -102,8 +102,8 @@ REPLICAS: Final = (
     played(
         "two_terms_lost",
         pace=Pace(left_out=0.0, interval_ms=(2_000, 5_000)),
-        # With these flush and checkpoint intervals, the truncated records are already on disk when
-        # the power fails, but later writes are not.
+        # Short intervals of flushes and checkpoints let a power loss keep records that were
+        # truncated before, and take later writes.
         config="log.flush.interval.ms=300, replica.high.watermark.checkpoint.interval.ms=40",
         scenario="two_terms_lost",
         has_groups=False,

@@ -14,7 +14,7 @@ COPIED = "copied"
 COMMITTED = "committed"
 ACKNOWLEDGED = "acknowledged"
 OFFSETS = "offsets"
-#: Kinds of facts of which each has its own line in a story.
+#: Kinds of facts that a story never summarizes: each fact has its own line.
 STATE = "state"
 ISR = "isr"
 ROLE = "role"

@@ -318,7 +318,7 @@ def _offsets(first: int, last: int) -> str:
 
 
 def _records(numbers: tuple[int, ...] | list[int]) -> str:
-    """Return records as text: by number, or only their count for coordinators' records."""
+    """Return records as text: client records by number, coordinators' records by their count."""
     if numbers[0] > _CLIENTS_NUMBERS:
         return f"{len(numbers)} record{'s' if len(numbers) > 1 else ''} of groups"
     if len(numbers) == 1:

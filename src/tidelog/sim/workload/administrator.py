@@ -210,7 +210,7 @@ class Churn:
         return True
 
     def unsettled(self, cluster: SimCluster) -> str:
-        """Return acknowledged changes that do not hold yet; empty if there are none."""
+        """Return acknowledged changes that the cluster does not show yet; empty for none."""
         count = len(cluster.published.topics[self.topic].assignment)
         if count < self.partitions:
             return f"{self.topic} has {count} of {self.partitions} partitions acknowledged"

@@ -231,7 +231,7 @@ class Churning:
             each.stopping = True
 
     def unfinished(self) -> str:
-        """Return a kind of churn that still acts or whose changes do not hold; empty for none."""
+        """Return a kind of churn that still acts, or whose effect is missing; empty for none."""
         for each in self.kinds:
             problem = each.unsettled() if each.is_done else "is not done"
             if problem:

@@ -165,7 +165,7 @@ class LeadersFollowed(ChurnKind):
             await self.client.tasks.sleep(_TIMER_MS)
 
     async def _watch(self, leader: Address) -> None:
-        """Keep a connection to the leader until it ends."""
+        """Hold a connection to the leader; return when the connection ends."""
         ports, opened = self.client.ports, []
 
         def open_handler(transport: object) -> _Watched:

@@ -1,8 +1,8 @@
 """Churn of crowds: clients that take all connections, read no responses, or send no UTF-8.
 
 Despite a crowd, the brokers must serve each other and their steady clients: no follower leaves an
-ISR because of a crowd (L1). Unread responses have a bound (L2), and text that is no UTF-8 gets a
-response.
+ISR because of a crowd (L1). Brokers bound unread responses (L2), and respond to text that is no
+UTF-8.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from tidelog.wire.messages.list_offsets import ListOffsetsRequest
 from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tidelog.wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 
-#: Connections that a crowd opens above the limit.
+#: Number of connections that a crowd opens above `max.connections`.
 _ABOVE: Final = 10
-#: Maximum number of connections of a crowd, if the limit is higher.
+#: A crowd opens at most this number of connections and `_ABOVE` more.
 _MOST: Final = 90
 #: Number of clients that read no responses, and of the fetches that each sends at once.
 _READERS: Final = 12

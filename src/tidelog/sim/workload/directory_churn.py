@@ -5,9 +5,9 @@ absent replicas, and to directories that do not exist. While replicas move, the 
 set and changed. After the faults the rates are removed, and every move must end: no broker has a
 future replica any more.
 
-As `tidelog log-dirs drain` does, the operator sets a drain and a cordon in one request, also on
-brokers in trouble, and ends both later. Balancing is enabled and disabled, with limits that change.
-After the faults some directories stay drained, and must be empty in the end.
+As `tidelog log-dirs drain` does, the operator sets a drain and a cordon in one request, even on
+brokers that faults strike, and ends both later. Balancing is enabled and disabled, with limits that
+change. After the faults some directories stay drained, and must be empty in the end.
 """
 
 from __future__ import annotations

@@ -367,8 +367,8 @@ class SimMember(_Speaker):
         version = self._version(connection, apis.JOIN_GROUP)
         metadata = SUBSCRIPTION.encode(ConsumerProtocolSubscription([self.plan.topic]), 1)
         if self._draw.random() < 0.3:
-            # The subscription has other bytes with the same meaning, so the coordinator makes all
-            # members join again.
+            # The member's new subscription has other bytes but the same meaning, so the coordinator
+            # makes all members join again.
             subscription = ConsumerProtocolSubscription([self.plan.topic], self._draw.randbytes(2))
             metadata = SUBSCRIPTION.encode(subscription, 1)
         request = JoinGroupRequest(

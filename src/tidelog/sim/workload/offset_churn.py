@@ -1,8 +1,8 @@
 """Churn of committed offsets: commits, resets and deletions, and deletions of the group.
 
-The group has no members, and the administrator sends one request after the other. Therefore the
-offsets of the last acknowledged request are the group's offsets. If a request was retried or got no
-response, its offsets may also hold, because each attempt may take effect at any later time.
+The group has no members, and the administrator sends one request after the other. The last
+acknowledged request determines the group's offsets. If a request was retried or got no response,
+its offsets may also hold, because each attempt may take effect at any later time.
 
 Groups have offsets of a topic that is deleted and created again (G6). The groups of a recreated
 topic have no members, and one client sends their requests one after the other. Once every broker
@@ -77,7 +77,8 @@ class OffsetLedger:
         self.admin = GroupAdmin(router, Coordinators(router))
         self.group = group
         self.partitions = partitions
-        #: The acknowledged offset of each partition, and other offsets that it may have.
+        #: The acknowledged offset of each partition, and offsets of requests with an unknown
+        #: outcome.
         self.certain = dict.fromkeys(partitions, _NO_OFFSET)
         self._possible: dict[TopicPartition, dict[int, None]] = {each: {} for each in partitions}
         self._kind = kind
@@ -110,7 +111,7 @@ class OffsetLedger:
             self._possible[partition][offset] = None
 
     def _check_gone(self) -> None:
-        """Check a response that the group does not exist: it must have no acknowledged offset."""
+        """Check that a group reported as missing has no acknowledged offset."""
         for partition, certain in self.certain.items():
             if certain != _NO_OFFSET and _NO_OFFSET not in self._possible[partition]:
                 self._kind.client.history.broken_promise(

@@ -30,7 +30,8 @@ from tidelog.wire.messages.produce import (
 from tidelog.wire.registry import PRODUCE
 
 MAX_IN_FLIGHT: Final = 5
-#: Time that the broker may wait for replicas, and further time that the client waits.
+#: Time that the broker may wait for replicas, and further time that the client waits for the
+#: response.
 PRODUCE_TIMEOUT_MS: Final = 1_500
 _ANSWER_MARGIN_MS: Final = 700
 _BACKOFF_MS: Final = (5, 100)
@@ -295,7 +296,7 @@ class PartitionProducer:
             history = self.client.history
             history.sequence_refused(operation, self._broker_id)
             if not history.keeps_promises or operation.numbers[0] in history.expired_open:
-                self._renew()  # Without the lost earlier batches, this batch never fits.
+                self._renew()  # The leader lost earlier batches, so it never accepts this batch.
             return False  # The batch is retried, perhaps at another leader.
         self.client.history.anomaly(f"{error.name} for the oldest open {operation}")
         self._end(waiting, Outcome.UNKNOWN)

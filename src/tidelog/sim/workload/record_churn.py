@@ -3,12 +3,12 @@
 A deletion removes only records below the requested offset; a log that begins above that offset
 breaks a promise. An acknowledged deletion has reached all live replicas, so its low watermark is at
 least the requested offset. After an acknowledged deletion, the log start is never below the low
-watermark, unless the leader's broker dies, or all brokers die that knew the low watermark. As in
+watermark, unless the leader's broker dies, or all brokers that knew the low watermark die. As in
 Kafka, brokers write log starts to disk only from time to time.
 
 Records without a timestamp are as old as their segment. A record without a timestamp may be gone
-when `retention.ms` have passed since a replica first stored it. A log that begins above a younger
-record breaks a promise, which the replication checker checks.
+when `retention.ms` have passed since a replica first stored it. A log that begins above a record
+younger than `retention.ms` breaks a promise; the replication checker checks this.
 
 Consumers read a partition from its beginning, one after the other, while other consumers stay at
 the log ends, where every record was just written. The consumers at the beginning read old records
@@ -101,8 +101,9 @@ class _Deletions(ChurnKind):
         """Return ends of replicas' logs that a deletion may request.
 
         The log of an isolated old leader may end where its successors' logs begin. If a deletion
-        ends there, a follower detects different records only by the start offset of the leader
-        epoch (V67). A random offset hardly ever equals the end of an isolated leader's log.
+        ends where an isolated old leader's log ends, a follower detects different records only by
+        the start offset of the leader epoch (V67). A random offset hardly ever equals the end of an
+        isolated leader's log.
         """
         logs = map(self._log, self.work.cluster.brokers.values())
         found = [log.log_end_offset for log in logs if log is not None]
@@ -128,8 +129,8 @@ class _Deletions(ChurnKind):
     def _known_low_watermark(self) -> int:
         """Return the acknowledged low watermark while the leader knows it, else 0.
 
-        As in Kafka, a broker that dies may forget the low watermark and lead again. If the leader
-        has forgotten the low watermark, it is no longer promised, even if other brokers know it.
+        As in Kafka, a broker that dies may forget the low watermark and lead again. A low watermark
+        that the leader has forgotten is no longer promised, even if other brokers know it.
         """
         cluster = self.work.cluster
         self._knowing |= self._who_knows()

@@ -168,7 +168,8 @@ class PartitionsRemoved(OfTopics):
     async def _until_done(self, what: str, ask: Callable[[], Operation[None]], done: str) -> None:
         """Retry a request until it is done.
 
-        An error with the text `done` means that an attempt without a response succeeded.
+        An error with the text `done` means that an earlier attempt, which got no response,
+        succeeded.
         """
         while True:
             try:

@@ -1,9 +1,10 @@
 """An operator's mistake: the nodes of a topic are removed from the store, and restored later.
 
 While the topic's nodes are missing, its replicas are strays. The operator has strays restored in
-any order, until a leader has every acknowledged record. After the restoration, the module reads
-every earlier acknowledged record again. Other checkers do not check the topic's records, because
-records of a deleted topic may be lost. Brokers die at any step, without loss of data (V25, V35).
+any order, until a leader has every acknowledged record. After the nodes are restored, the module
+reads every earlier acknowledged record again. Other checkers do not check the topic's records,
+because records of a deleted topic may be lost. Brokers die at any step, without loss of data (V25,
+V35).
 """
 
 from __future__ import annotations

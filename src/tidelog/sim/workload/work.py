@@ -33,7 +33,7 @@ class Workload:
     def __init__(
         self, seed: int, cluster: SimCluster, profile: Profile, only: Only, draw: random.Random
     ) -> None:
-        """Begin without clients; `draw` is the run's own stream."""
+        """Begin without clients; `draw` is the run's own random stream."""
         self.seed = seed
         self.cluster = cluster
         self.profile = profile
@@ -51,7 +51,7 @@ class Workload:
 
     @property
     def topic_configs(self) -> dict[str, str]:
-        """Configuration of new topics; a policy may set another value for the brokers."""
+        """Configuration of new topics: `min.insync.replicas` from the policy or the profile."""
         return {_MIN_ISR: self.profile.properties.get(_MIN_ISR, "2")}
 
     def client(self) -> ClientNode:
