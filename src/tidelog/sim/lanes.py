@@ -224,7 +224,7 @@ class SimLane:
 
     def _now_drained(self) -> None:
         draining, self._draining = self._draining, None
-        if draining is not None:  # `close` waits for this, then checks for further operations
+        if draining is not None:  # `close` waits for `draining`, then checks for more operations
             draining.resolve(None)
 
     def _attributed(self, error: OSError) -> StorageError:

@@ -114,7 +114,7 @@ class Scheduler:
         self.trace = trace
         #: Called after every event with the node whose event ran (None: the simulator's).
         self.after_event: Callable[[EventOwner | None], None] | None = None
-        #: Called when a callback of a live node raises.
+        #: Called when a callback of a live node raises an error.
         self.on_unhandled: Callable[[EventOwner | None, str, BaseException], None] = _reraise
         self._heap: list[tuple[int, int, TimedCall]] = []
         self._sequence = 0

@@ -21,7 +21,7 @@ class MutantNotFoundError(TidelogError):
 
 @runtime_checkable
 class Mutant(Protocol):
-    """A replacement of part of the brokers."""
+    """A mutant: a replacement of part of the brokers' code."""
 
     @property
     def profile(self) -> str:

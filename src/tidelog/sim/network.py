@@ -275,7 +275,7 @@ class SimNetwork:
     def heal_everything(self) -> None:
         """Heal every cut, end every delay spike, unclog every link, let every host serve.
 
-        Afterwards no link splits the bytes of a send.
+        After the healing, no link splits the bytes of a send.
         """
         for host in self.hosts.values():
             host.is_serving = True

@@ -157,7 +157,7 @@ class OutcomeWatch:
 
 
 def _quantile(ascending: list[int], share: float) -> float:
-    """Return the smallest value that is not exceeded by `share` of the values; 0 for none."""
+    """Return the quantile `share` of the ascending values; 0 without values."""
     if not ascending:
         return 0.0
     return ascending[min(len(ascending) - 1, int(share * len(ascending)))]

@@ -110,7 +110,7 @@ class ConnectionNetwork(Protocol):
 
 
 class Link:
-    """One direction between two hosts."""
+    """A link: one direction between two hosts."""
 
     __slots__ = ("clogged", "cut", "extra_ns", "splits", "spread_ns", "stalled")
 

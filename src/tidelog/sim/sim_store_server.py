@@ -121,7 +121,7 @@ class StorePipe(Generic[M]):
         self._sent = 0
 
     def send(self, message: M, delay_ms: float) -> None:
-        """Deliver `message` after at most `delay_ms`, unless the pipe is closed before."""
+        """Deliver `message` after at most `delay_ms`, unless the pipe is closed first."""
         self._sent += 1
         number = self._sent
         self._queue.append((number, message))

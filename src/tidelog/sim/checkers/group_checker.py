@@ -90,12 +90,12 @@ class GroupChecker(Checker):
     """Checker of the responses that members report, by coordinator and partition.
 
     A term is one load of a partition by one broker. Responses about a generation must agree within
-    one term. An earlier coordinator may have responded about generations that it never wrote to the
-    log.
+    one term of the coordinator. An earlier coordinator may have responded about generations that it
+    never wrote to the log.
     """
 
     def __init__(self, run: CheckedRun, partitions: int) -> None:
-        """Begin without any group; `partitions` are those of `__consumer_offsets`."""
+        """Begin without groups; `partitions` is the partition count of `__consumer_offsets`."""
         super().__init__(run)
         self.acknowledged_commits = 0
         #: Number of loads of a partition by a new coordinator.
@@ -131,7 +131,7 @@ class GroupChecker(Checker):
         return self._terms.get((node_id, self.partition_of(group)), -1)
 
     def loaded(self, node_id: int, partition: int) -> None:
-        """Record that a broker has loaded a partition."""
+        """Record that a broker has loaded a partition of `__consumer_offsets`."""
         self._last_term += 1
         self._terms[(node_id, partition)] = self._last_term
         if self._last_coordinator.get(partition, node_id) != node_id:
@@ -139,7 +139,7 @@ class GroupChecker(Checker):
         self._last_coordinator[partition] = node_id
 
     def unloaded(self, node_id: int, partition: int) -> None:
-        """Record that a broker no longer coordinates a partition."""
+        """Record that a broker no longer coordinates the groups of a partition."""
         self._terms.pop((node_id, partition), None)
 
     def died(self, node_id: int) -> None:

@@ -37,8 +37,8 @@ _LOOK_NS: Final = 20 * NS_PER_MS
 #: If more than this time in ns passes between two checks, the times measured for dead followers
 #: start again.
 _GAP_NS: Final = 200 * NS_PER_MS
-#: Value for a dead follower whose connection is still open at the leader, because the leader has
-#: not noticed the death.
+#: Time of a connection's end that stands for an open connection: the leader has not noticed the
+#: death of the follower.
 NEVER_HEARD: Final = -1
 #: Maximum virtual time until a leader knows a published state.
 LIMIT_NS: Final = 5_000_000_000

@@ -407,7 +407,7 @@ class ReplicationChecker(Checker):
     ) -> None:
         """Check that the records below the high watermark are the committed records.
 
-        A leader's high watermark may also commit new records.
+        A new high watermark of a leader commits further records.
         """
         if log is None or claim.high_watermark <= first:
             return

@@ -81,7 +81,7 @@ def _raise_epoch(context: FaultContext) -> Scenario:
 
 @scenario_of_rounds(200, 1_500)
 def unlucky_elections(context: FaultContext) -> Scenario:
-    """Depose controllers with writes in flight, or elect controllers that do not learn of it.
+    """Depose controllers with writes in flight, or elect controllers without their knowledge.
 
     A controller is deposed by a successor, or only by a raised controller epoch.
     """

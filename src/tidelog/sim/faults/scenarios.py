@@ -68,8 +68,8 @@ def every_member_ends(context: FaultContext, state: PublishedPartition) -> Scena
             context.expire(broker)
     loser.crash(Loss.ALL_UNSYNCED, "the power fails while all others end")
     for _ in range(context.draw.choice((0, 1, 2))):
-        # After another expiry, the broker's proof (E7) is about an epoch in which the broker was
-        # never in sync.
+        # If the broker's session expires once more, the broker's proof of an intact log (E7) names
+        # a broker epoch in which the broker was never in sync.
         yield context.draw.uniform(100, 1_000)
         context.expire(loser)
     yield context.draw.uniform(500, 3_000)

@@ -95,7 +95,7 @@ class MoveQueue:
         #: Time of each partition's last reassignment request that came through a store node, or
         #: that got no response.
         self._asked_ns: dict[TopicPartition, int] = {}
-        #: Number of open requests of clients, by partition.
+        #: Number of open reassignment requests of clients, by partition.
         self._open: Counter[TopicPartition] = Counter()
         #: Partitions by the store node that requests their reassignment; a controller may execute
         #: the request at any later time.

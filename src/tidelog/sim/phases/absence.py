@@ -1,6 +1,6 @@
 """Phases in which a host or a log directory stays away, and other replicas lead (D4, E6).
 
-After the faults all brokers are killed at once, and one of them stays away. Within a minute, every
+After the faults all brokers are killed at once, and one broker stays down. Within a minute, every
 partition with as many live members as its effective min.insync.replicas has a leader. Only the
 phase of an absent host notices a controller that waits forever for a dead member.
 

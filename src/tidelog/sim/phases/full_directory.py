@@ -30,7 +30,7 @@ _SERVES_NS: Final = 15 * NS_PER_S
 _READS: Final = 100
 #: Share of the seeds that fill a directory of each broker.
 _EVERYWHERE: Final = 0.5
-#: Range of the time in ms for which the directories stay full after the conditions hold.
+#: Range of the time in ms for which the directories stay full after the phase's conditions hold.
 _STAYS_MS: Final = (0, 2_000)
 
 

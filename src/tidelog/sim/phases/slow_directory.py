@@ -5,7 +5,7 @@ directory of one broker, or each directory of all brokers. Once the brokers have
 directories, the phase checks four conditions. If one broker alone is slow, it leads no partition in
 a slow directory while another member of the ISR is up. Among brokers that are all slow, leadership
 moves at most once to each broker. A broker whose directories are all slow gives up none of them.
-Quick directories count as fast again, even without work.
+The brokers count quick directories as fast again, even directories without work.
 
 After this phase, the final phase checks that producers and replicas continue.
 """
@@ -30,7 +30,7 @@ from tidelog.sim.sim_cluster import SimCluster
 _FOUND_NS: Final = 8 * NS_PER_S
 #: Time limit in ns until replicas outside the slow directories lead.
 _LED_NS: Final = 15 * NS_PER_S
-#: Range of the time in ms for which the directories stay slow after the conditions hold.
+#: Range of the time in ms for which the directories stay slow after the phase's conditions hold.
 _STAYS_MS: Final = (0, 8_000)
 #: Time within which quick directories count as fast again: six of the windows in which brokers
 #: measure and probe directories.
@@ -121,7 +121,7 @@ def _led(stage: Stage, slowed: list[_Pair]) -> str:
 
 
 def _administrators_elect(workload: ClientWorkload) -> bool:
-    """Return whether requests of administrators change leaders, too."""
+    """Return whether the run has churn of administrators that changes leaders."""
     churning = workload.churning
     return churning is not None and any(each.name in _ELECTING for each in churning.kinds)
 

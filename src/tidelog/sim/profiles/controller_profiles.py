@@ -8,8 +8,8 @@ timeouts. When leaders crash or stop, clients ask brokers for the next leaders.
 
 Leaders write state nodes themselves (A12), because all or some brokers are below protocol level
 2.7. The store loses requests and responses, sessions end, and controllers die after a leader's
-write, before they remove the leader's notification of it. All invariants hold as in other profiles;
-in addition every broker must learn of every ISR.
+write, before they remove the leader's notification of the write. All invariants hold as in other
+profiles; in addition every broker must learn of every ISR.
 """
 
 from __future__ import annotations

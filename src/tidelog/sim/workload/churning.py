@@ -73,7 +73,7 @@ class ChurnKind(ABC):
         """Make one change, or a few that belong together."""
 
     async def finish(self) -> None:  # noqa: B027  # few kinds leave anything behind
-        """Undo changes with which the final phase would fail; by default nothing."""
+        """Undo changes that would make the final phase fail; by default nothing."""
 
     def unsettled(self) -> str:
         """Return a condition that does not hold yet after the churn is done; empty for none.

@@ -242,7 +242,7 @@ def _wake(woken: asyncio.Future[None]) -> None:
 
 @churn_of_profiles
 class BrokersFollowed(ChurnKind):
-    """A client that knows only the brokers of the last Metadata response, never an empty list."""
+    """A client that knows only the brokers of the last Metadata response, which must list some."""
 
     # Source: librdkafka, rd_kafka_parse_Metadata and rd_kafka_broker_decommission (since 2.10).
 

@@ -5,8 +5,9 @@ deletes all nodes of the topic and recreates it. Between valid edits, the editor
 content: no JSON, truncated JSON, gaps, brokers that do not exist, other replicas, an invalid state.
 The controller must treat a valid edit like a request. The controller must ignore an invalid edit,
 and no acknowledged record may be lost; the editor repairs the node after a while. A controller
-elected during an invalid edit has read the invalid node before the repair. Like an administrator,
-the editor then has another controller elected, which reads the repaired node.
+elected during an invalid edit has read the invalid node before the repair. After the repair, the
+editor has another controller elected, as an administrator does, so that a controller reads the
+repaired node.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from tidelog.sim.workload.partition_producers import PartitionProducer
 from tidelog.sim.workload.work import Workload
 
 _MAX_PARTITIONS: Final = 4
-#: A broker that does not exist.
+#: Id of a broker that does not exist.
 _NOBODY: Final = 99
 #: Time after which an edit without an effect is written again, as an operator would.
 _PATIENCE_MS: Final = 3_000

@@ -64,7 +64,7 @@ _ANSWER_MS: Final = 2_500
 _JOIN_ANSWER_MS: Final = 2 * REBALANCE_TIMEOUT_MS
 _BACKOFF_MS: Final = (20, 250)
 _HEARTBEAT_MS: Final = 200
-#: API versions from which a group request has another form.
+#: API versions at which the form of a group request changes.
 _COORDINATOR_KEYS_VERSION: Final = 4
 _LEAVING_MEMBERS_VERSION: Final = 3
 _FETCHED_GROUPS_VERSION: Final = 8
@@ -267,7 +267,7 @@ class _Speaker:
 
 
 class Committer(_Speaker):
-    """A committer of a group that has no members."""
+    """A client that commits offsets of a group without members."""
 
     async def run(self) -> None:
         """Commit one offset after the other until stopped."""
@@ -285,7 +285,7 @@ class Committer(_Speaker):
 
 
 class SimMember(_Speaker):
-    """One member with all its memberships."""
+    """One client over all its memberships of one group."""
 
     def __init__(
         self,

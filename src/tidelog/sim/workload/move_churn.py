@@ -172,7 +172,7 @@ class MovesRedirected(PartitionsMoved):
         return False
 
     async def _first_in_sync(self, partition: TopicPartition) -> int:
-        """Return the first added replica that is in sync; -1 if the move ends before."""
+        """Return the first added replica that is in sync; -1 if the move ends first."""
         published = self.work.cluster.published
         for _ in range(_LOOKS):
             move = published.topics[partition.topic].moving.get(partition.partition)

@@ -247,7 +247,7 @@ class UntimedRecords(ChurnKind):
 
 @churn_of_profiles
 class RecordsReread(ChurnKind):
-    """New consumers of partitions that exist all the time, from the beginning to the end."""
+    """New consumers that read partitions of permanent topics from the beginning to the end."""
 
     pause_ms = 50, 500
 

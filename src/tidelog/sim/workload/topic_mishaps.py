@@ -94,7 +94,7 @@ class TopicsMislaid(OfTopics):
         return found
 
     async def _bring_back(self, nodes: dict[str, tuple[bytes, int]]) -> None:
-        """Restore the topic's nodes, with higher versions because these are partition epochs."""
+        """Restore the topic's nodes, with higher versions because versions are partition epochs."""
         store = self.work.cluster.store
         while not store.is_available:
             await self.pause(20, 100)
