@@ -49,9 +49,9 @@ class FaultBudget:
         published.on_state.append(self._note_members)
 
     def _note_members(self, before: PublishedPartition | None, state: PublishedPartition) -> None:
-        """Note members that lost data and leave, until the partition has enough members again.
+        """Note former members that have lost data, until the partition has enough members again.
 
-        A member that leaves with a damaged log truncates it soon (V68).
+        A former member with a damaged log soon truncates the log (V68).
         """
         if len(state.members) >= self._published.effective_minimum(state.key):
             self._gone.pop(state.key, None)

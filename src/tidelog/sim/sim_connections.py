@@ -323,7 +323,7 @@ class ConnectionEnd:
         is_accepted: bool = False,
         has_budget: bool = False,
     ) -> None:
-        """`has_budget`: whether a large frame may wait for memory after its beginning was read."""
+        """`has_budget`: whether a large frame waits for memory after its beginning was read."""
         self._network = network
         #: Whether this side accepted the connection.
         self.is_accepted = is_accepted

@@ -96,7 +96,8 @@ class SimTransport(FrameTransport):
         """Open the handler of a connection that is established."""
         self._network = network
         self._end_point = end
-        #: Frames of the last read event with frames, and whether the handler keeps these frames.
+        #: Frames of the last read event that had frames, and whether the handler keeps these
+        #: frames.
         self._frames: list[memoryview] = []
         self._is_kept = False
 

@@ -167,7 +167,7 @@ class ControlledShutdownChecker(Checker):
                 )
 
     def may_stop(self, broker_id: int) -> None:
-        """Record that a broker learned that no partition remains, and is about to stop."""
+        """Record a broker that is about to stop, because it learned that no partition remains."""
         published = self._published
         if broker_id in published.brokers:
             self._gone[broker_id] = published.brokers[broker_id], published.controller_epoch

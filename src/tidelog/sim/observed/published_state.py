@@ -261,7 +261,7 @@ class Published:
                 yield TopicPartition(topic.name, number), key, self.partitions.get(key)
 
     def is_over(self, key: LogKey) -> bool:
-        """Return whether records may be lost, as the partition or topic is or will be deleted."""
+        """Return whether a partition's records may be lost, because it is or will be deleted."""
         return key in self.removed or self.promises_nothing(key.topic_id)
 
     def promises_nothing(self, topic_id: TopicId) -> bool:

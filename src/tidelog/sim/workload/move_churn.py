@@ -32,7 +32,7 @@ _BY_NODE: Final = 0.2
 _BACK: Final = 0.15
 _ALL_BACK: Final = 0.08
 _OTHER_FACTOR: Final = 0.15
-#: Number of checks for the first in-sync new replica of a move.
+#: Number of checks whether a new replica of a move is in sync.
 _LOOKS: Final = 300
 _LOOK_MS: Final = 5
 #: Throttled rates in bytes a second; 0 stops replicas outside the ISR until the rate changes.

@@ -182,7 +182,7 @@ class PartitionProducer:
                 return
 
     def _check_order(self, refused: UnsettledBatch, waiting: UnsettledBatch) -> None:
-        """Report an acknowledged batch after a batch that the same broker rejected (V38)."""
+        """Report a batch that a broker acknowledged after it rejected an earlier batch (V38)."""
         first, second = refused.operation, waiting.operation
         history = self.client.history
         remade = history.was_remade_since(first.topic, first.begin_ns)
