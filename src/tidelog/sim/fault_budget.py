@@ -65,12 +65,12 @@ class FaultBudget:
                 self._gone.setdefault(state.key, {})[member] = None
 
     def judge_crash(self, incarnation: Incarnation, wanted: Loss) -> Loss | None:
-        """Return the loss that a crash may cause; None if the node may not crash.
+        """Return the loss that a crash may cause; None if the node must not crash.
 
         The node may lose data if, in each of its partitions, another member is steady, or fewer
         members than the effective min.insync.replicas have lost data. A steady member is up, has
         every committed record, and has not restarted since the broker epoch that the state node
-        records. The last steady member may not crash while too many other members have lost data.
+        records. The last steady member must not crash while too many other members have lost data.
         """
         broker = self._brokers.get(incarnation.node_id)
         if broker is None or not self.is_kept:
@@ -136,7 +136,7 @@ class FaultBudget:
         return len(lost) + gone < minimum
 
     def is_spared(self, node_id: int) -> bool:
-        """Return whether a broker is the last steady member of an ISR that must not lose data."""
+        """Return whether a broker must stay up to save the committed records of a partition."""
         return any(
             self._steady_members(state) == [node_id]
             for state in self._living_states()
@@ -144,7 +144,7 @@ class FaultBudget:
         )
 
     def _steady_members(self, state: PublishedPartition) -> list[int]:
-        """Return the members of an ISR that are steady.
+        """Return the steady members of an ISR.
 
         A steady member is up and not shutting down, and its disk is sound. A steady member has
         every committed record, and has not restarted since the broker epoch that the state node

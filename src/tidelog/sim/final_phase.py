@@ -84,7 +84,7 @@ class FinalPhase:
     # Churn
 
     def _end_churn(self) -> bool:
-        """Wait until all churn has ended and its acknowledged changes hold."""
+        """Wait until all churn has ended and the cluster shows its acknowledged changes."""
         cluster, churn, churning = self._cluster, self._workload.churn, self._workload.churning
 
         def unaltered() -> str:

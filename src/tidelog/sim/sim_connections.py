@@ -549,7 +549,7 @@ class ConnectionEnd:
             self._on_writable()
 
     def process_died(self, *, power_lost: bool) -> None:
-        """Reset the connection; part of the bytes in flight may not arrive.
+        """Reset the connection; part of the bytes in flight may be lost.
 
         The kernel of a killed process resets the connection at once. After a power loss, the peer
         learns of the reset later.

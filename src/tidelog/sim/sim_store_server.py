@@ -293,7 +293,7 @@ class SimStoreServer:
     def expire(self, session_id: int) -> bool:
         """Expire a session now.
 
-        Return False if the session is over already or may not expire, or the store is unavailable.
+        Return False if the session is over already or must not expire, or the store is unavailable.
         """
         session = self._sessions.get(session_id)
         if session is None or not self.is_available or not self.may_expire(session_id):

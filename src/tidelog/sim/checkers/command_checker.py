@@ -6,7 +6,7 @@ replicas (V22). A broker that stayed registered has also deleted a replica befor
 removes the replica from the assignment (V52). In the end, brokers hold only assigned replicas. A
 broker that was down during a deletion finds its stray replica when it is back (V45).
 
-The controller responds to a broker that shuts down with the remaining partitions (V43). After the
+When a broker shuts down, the controller's response lists the remaining partitions (V43). After the
 controller's response, the stopping broker leads only the remaining partitions, and partitions
 without another live member in the ISR. The stopping broker is in no ISR of a partition that another
 broker leads. If no partition remains, the stopping broker is elected leader of no partition and

@@ -3,7 +3,7 @@
 Each kind of churn is a class, registered here under its name in snake case. A kind of churn acts
 until it is stopped, and counts acknowledged operations. `sim.client_workload` starts the kinds of
 churn that a seed draws. After the faults, `sim.final_phase` waits until all kinds of churn are done
-and their changes hold.
+and the cluster shows their changes.
 """
 
 from __future__ import annotations

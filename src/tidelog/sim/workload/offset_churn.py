@@ -2,12 +2,12 @@
 
 The group has no members, and the administrator sends one request after the other. The last
 acknowledged request determines the group's offsets. If a request was retried or got no response,
-its offsets may also hold, because each attempt may take effect at any later time.
+the group may also have its offsets, because each attempt may take effect at any later time.
 
 Groups have offsets of a topic that is deleted and created again (G6). The groups of a recreated
 topic have no members, and one client sends their requests one after the other. Once every broker
-shows the new topic, no group may read it from an offset of the former topic. A commit holds if it
-was acknowledged after every broker showed the new topic. A commit that was retried, or got no
+shows the new topic, no group may read it from an offset of the former topic. A commit is promised
+if it was acknowledged after every broker showed the new topic. A commit that was retried, or got no
 response, may take effect at any later time.
 """
 
