@@ -31,7 +31,7 @@ class ActivityVerdict(Enum):
 
 
 class Activity:
-    """Progress of the controller task, which calls `moved` and `rests`; `tick` comes regularly."""
+    """Progress of the controller task, which calls `moved` and `rests`; a timer calls `tick`."""
 
     __slots__ = ("_is_resting", "_ticks")
 

@@ -14,14 +14,14 @@ from tidelog.core.types import TopicPartition
 
 
 class Agenda:
-    """The entries by kind, in order of arrival."""
+    """The partitions and reassignments to check, each kind in order of arrival."""
 
     __slots__ = ("departures", "has_requests", "partitions", "reassignments")
 
     def __init__(self) -> None:
         #: Partitions that may need another leader or ISR (V11).
         self.partitions: dict[TopicPartition, None] = {}
-        #: Reassignments that may be complete, or cancelled (V50).
+        #: Reassignments that may now be complete, or whose cancel may now end (V50).
         self.reassignments: dict[TopicPartition, None] = {}
         #: Reassignments whose removed replicas may still have to be deleted (V52).
         self.departures: dict[TopicPartition, None] = {}

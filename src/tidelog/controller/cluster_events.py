@@ -1,10 +1,10 @@
 """Cluster events: what happened in the cluster, reported for later readers (V80).
 
-This module derives from facts which events to report, and their keys; docs/reference/events.md
-describes each kind. An event is reported only after it happened and is durable. The controller that
-wrote a state change reports the change, once its write is done. An event's key identifies the
-event, so that a reader recognises an event that arrives twice. The module knows nothing of topics,
-batches or brokers' connections.
+This module decides which events to report, and makes the key of each; docs/reference/events.md
+describes each kind of event. An event is reported only after it happened and is durable. The
+controller that wrote a state change reports the change, once its write is done. An event's key
+identifies the event, so that a reader recognises an event that arrives twice. The module knows
+nothing of topics, batches or brokers' connections.
 """
 
 from __future__ import annotations
@@ -93,10 +93,10 @@ class StateChange(NamedTuple):
 def of_state(
     change: StateChange, brokers: Brokers, preferred: int, controller_epoch: int
 ) -> ClusterEvent | None:
-    """Return the leader change or the ISR change of a state change, None if neither changed.
+    """Return the event of a new leader or of a new ISR; None if leader and ISR are unchanged.
 
-    A new leader epoch of the same leader with the same ISR is a leader change, too: the leader's
-    term is a new one. `preferred` is the first replica of the assignment.
+    A new leader epoch of the same leader with the same ISR is reported as a leader change, too.
+    `preferred` is the first replica of the assignment.
     """
     topic_partition, topic_id, before, after, asked_by_leader, shrinks = change
     fields: dict[str, Any] = {

@@ -39,7 +39,8 @@ class CommandBuilder:
         self._shown: dict[ShownKey, UpdateMetadataPartitionState] = {}
         self._full: list[int] = []
         self._brokers_changed = False
-        #: Roles that create no replica, which are the same for all replicas of a partition.
+        #: By partition, the role that creates no replica; all replicas of the partition get the
+        #: same role.
         self._roles: dict[TopicPartition, BrokerRole] = {}
         #: Replicas of each partition that has roles in a full command.
         self._placed: dict[TopicPartition, Sequence[int]] = {}
@@ -57,8 +58,9 @@ class CommandBuilder:
         """Send all live replicas of a partition their roles.
 
         If the partition has no state or is to be deleted, no roles are sent, because a role sent
-        after the deletion would create the replica again (V22, V71). The brokers of `new_replicas`
-        create their replicas, although the other replicas exist (D3).
+        after the deletion would create the replica again (V22, V71). Only the brokers of
+        `new_replicas` may create their replicas, because the partition's other replicas exist
+        already (D3).
         """
         if not self._has_roles(topic_partition):
             return
@@ -165,10 +167,11 @@ class CommandBuilder:
         topic_partition: TopicPartition,
         shown: dict[ShownKey, UpdateMetadataPartitionState],
     ) -> None:
-        """Add metadata of a partition with an unreadable state, where brokers need the metadata.
+        """Add metadata of a partition whose state node cannot be read, to full commands.
 
-        A full command shows that a partition with an unreadable state exists. Partial commands omit
-        a partition with an unreadable state, until its topic is deleted.
+        By the metadata in a full command, a broker learns that a partition with an unreadable state
+        exists. Partial commands omit a partition with an unreadable state, until its topic is
+        deleted.
         """
         deleting = self._image.is_deleting(topic_partition.topic)
         if topic_partition not in self._image.unreadable_states or (
@@ -260,8 +263,8 @@ class CommandBuilder:
                     continue
                 role = known.get(topic_partition)
                 roles[topic_partition] = role or self._role(topic_partition, False)
-            # A replica without a role in a full command is to be deleted, or its partition has no
-            # roles. If a replica without a role reappears, it is a stray (V45).
+            # A full command has no role for a replica that the broker is to delete, or whose
+            # partition gets no roles. If a replica without a role reappears, it is a stray (V45).
         roles.update(self._unreadable())
         commands.roles = roles
         commands.shown = everything

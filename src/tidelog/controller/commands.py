@@ -137,7 +137,7 @@ class Commands:
     _own_shown: dict[ShownKey, UpdateMetadataPartitionState] | None = None
 
     def merge(self, later: Commands) -> None:
-        """Add commands that were decided later; none of the earlier commands has been sent."""
+        """Add commands that were decided later; this object's own commands have not been sent."""
         self.brokers = later.brokers
         self.brokers_changed = self.brokers_changed or later.brokers_changed
         self.partition_count = later.partition_count
@@ -184,7 +184,7 @@ class Commands:
         return waiting > 3 * self.partition_count + limits.MAX_SUPERSEDED_STATES
 
     def drop_shown(self) -> None:
-        """Drop the waiting metadata; the caller must send all of it again."""
+        """Drop the metadata to send; the caller must then queue the metadata of all partitions."""
         self.shown, self.shows_all, self._own_shown = {}, False, None
 
     def requests(self, sender: Sender, broker_epoch: int) -> list[Outgoing]:

@@ -68,7 +68,7 @@ class Controller:
         self._events: list[Event] = []
         self._deciding: Decision | None = None
         self._agenda = Agenda()
-        # State that lasts from one decision to the next, by concern.
+        # Each of these objects keeps the state of one concern from one decision to the next.
         self._registrations = Registrations()
         self._deletions = deletion.Deletions()
         self._additions = addition.Additions()
@@ -198,7 +198,7 @@ class Controller:
     def _decide(
         self, draft: Draft, events: Sequence[Event], refused: refusals.RefusedRequests
     ) -> None:
-        """Decide the work of the agenda, then the requests; each part builds on earlier parts."""
+        """Check the agenda's partitions, then serve requests; later steps see earlier results."""
         self._shutdowns.look_at_next(draft, self._agenda)
         refused.write(draft)
         removal.write_due(draft)
@@ -336,7 +336,7 @@ class Controller:
     def key(self) -> tuple[object, ...]:
         """Return the model checker's key of the controller: equal keys mean equal next decisions.
 
-        The key ignores queued events and tickets.
+        The returned key leaves out queued events and the numbers (tickets) of requests.
         """
         return (
             self.image.key(),

@@ -22,7 +22,7 @@ class Decision:
     """All consequences of a batch of events, before any of them is carried out."""
 
     writes: list[Write] = field(default_factory=list)
-    #: Answers that wait for the writes.
+    #: Answers to requests, to be sent once the writes are done.
     answers: list[Answer[Any]] = field(default_factory=list)
     orders: list[Order] = field(default_factory=list)
     notices: Notices = field(default_factory=Notices)
@@ -30,9 +30,9 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """The effects of a decision that is durable."""
+    """Commands, answers and notices to send after a decision's writes are durable."""
 
-    #: Commands by broker id, for the registration of the broker that is in the image.
+    #: Commands by broker id; a command is for that registration of the broker which the image has.
     commands: dict[int, Commands]
     #: The answers to requests: the number (ticket) of each request, and the message.
     answers: list[tuple[int, Any]]

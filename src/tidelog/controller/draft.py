@@ -29,9 +29,10 @@ class Draft:
         self.decision = Decision()
         self.image = image
         self.settings = settings
-        #: Index of the write that publishes a partition's state.
+        #: By partition, the index of the write that publishes its state.
         self._written: dict[TopicPartition, int] = {}
-        #: `reassigned` are topics whose nodes this decision writes for reassignments.
+        #: `resized` and `reassigned` are topics whose nodes this decision writes: to change the
+        #: number of partitions, or for reassignments.
         self.resized: dict[str, None] = {}
         self.reassigned: dict[str, None] = {}
         #: Topics that this decision queues for deletion.
@@ -60,7 +61,7 @@ class Draft:
         return index
 
     def replace_state(self, index: int, state: PartitionState, is_new: bool) -> None:
-        """Replace the state in a write of this decision; no AlterPartition waits for the write."""
+        """Replace the state in the write `index`, for which no AlterPartition request waits."""
         write = self.decision.writes[index]
         assert isinstance(write, WritePartitionState) and not write.asked_by_leader
         self.decision.writes[index] = replace(write, state=state, is_new=write.is_new or is_new)

@@ -29,7 +29,7 @@ DEATH: Final = "death"
 
 @dataclass(slots=True)
 class TurnTimes:
-    """Times at which one turn of the controller reached each of its phases."""
+    """Times at which the controller, in one turn, noticed, read, decided and wrote."""
 
     noticed_ms: int
     read_ms: int = 0
@@ -75,7 +75,7 @@ class Failovers:
 
     @property
     def unled(self) -> int:
-        """Number of partitions whose published leader does not lead yet, as far as is known."""
+        """Number of partitions whose published leader has not acknowledged that it leads."""
         return len(self._unled)
 
     def commanded(

@@ -6,7 +6,7 @@ decision is made and while commands are built. Partitions are indexed by the bro
 are assigned, so that the cost of an event grows with the partitions that it affects. Topics whose
 nodes cannot be read are known by name only: the controller leaves them unchanged and names them as
 "keep" in full commands (V35). The controller also leaves a partition unchanged if its state node
-cannot be read, and the image has no state of the partition.
+cannot be read; the image then has no state of the partition.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class Image:
         self.unreadable_states: dict[TopicPartition, str] = {}
         self.deletions: dict[str, Deletion] = {}
         self.removals: dict[str, Removal] = {}
-        #: Last states of partitions that a topic no longer has; None for a partition that it never
-        #: had. Only partitions that were looked up in the store are in `former`.
+        #: Last states of partitions that a topic no longer has; None for a partition that the topic
+        #: never had. Only partitions that were looked up in the store are in `former`.
         self.former: dict[TopicPartition, PartitionState | None] = {}
         #: The last allocated producer id; None until its node was read, or if the node cannot be
         #: read.

@@ -22,8 +22,8 @@ Brokers = Mapping[int, BrokerInfo]
 def restarted_members(state: PartitionState, brokers: Brokers) -> tuple[int, ...]:
     """Return ISR members that have restarted since they were in sync, cleanly or not.
 
-    If no broker epoch is recorded for a member, a registration counts as a restart if its
-    transaction is later than that of the node's last modification.
+    If no broker epoch is recorded for a member, the member has restarted if its broker registered
+    after the state node was last modified.
     """
     restarted: tuple[int, ...] = ()
     for member, recorded in zip(state.isr, eligible_replicas.isr_epochs(state), strict=True):
@@ -51,14 +51,14 @@ def is_leader_restarted(state: PartitionState, brokers: Brokers) -> bool:
 
 
 def lost_nothing(broker: BrokerInfo, recorded_epoch: int) -> bool:
-    """Return whether the recorded incarnation provably left its log unchanged.
+    """Return whether a broker provably lost no record since its incarnation `recorded_epoch`.
 
-    The process of the recorded incarnation shut down cleanly (E3), or still runs under another
-    registration (E7). A broker may prove that several incarnations left its log unchanged, because
-    no controller need have recorded each of them. A broker epoch that the broker does not name
-    belongs to an incarnation with another disk, even if the epoch lies between two named epochs. If
-    the present disk is a restored backup, it may lack records that an incarnation without proof
-    had.
+    The process of the incarnation `recorded_epoch` shut down cleanly (E3), or still runs under
+    another registration (E7). A broker names the epochs of several earlier incarnations, because
+    perhaps no controller recorded the latest of them. An epoch that the broker does not name may
+    belong to an incarnation with another disk, even if the epoch lies between two named epochs. If
+    the present disk was restored from a backup, it may lack records of an incarnation that the
+    broker does not name.
     """
     if recorded_epoch == NO_BROKER_EPOCH:
         return False
@@ -71,7 +71,8 @@ def lost_nothing(broker: BrokerInfo, recorded_epoch: int) -> bool:
 def bounced_members(state: PartitionState, brokers: Brokers) -> tuple[int, ...]:
     """Return ISR members that restarted without proof that they lost nothing.
 
-    The log of a member without proof may have lost records (V10).
+    If a member restarted without proof that it lost nothing, its log may lack committed records
+    (V10).
     """
     restarted = restarted_members(state, brokers)
     if not restarted:

@@ -50,12 +50,12 @@ def shrinks(
     offline: Collection[int] = (),
     reported: Mapping[int, ShrinkCause] | None = None,
 ) -> Shrinks:
-    """Return the cause for which each replica leaves the ISR with this change.
+    """Return why each replica that is not in the ISR of `after` leaves the ISR of `before`.
 
-    `ended` maps each broker whose registration ended to whether a controlled shutdown ended it.
-    `absent` are live brokers that reported the replica missing or offline. `offline` are the
-    brokers of `absent` whose log directory has failed. `reported` are the causes that the leader
-    sent. The result omits replicas that are no longer assigned.
+    `ended` are the brokers whose registration ended; the value says whether by a controlled
+    shutdown. `absent` are live brokers that reported the replica missing or offline. `offline` are
+    the brokers of `absent` whose log directory has failed. `reported` are the causes that the
+    leader sent. The result omits replicas that are no longer assigned.
     """
     if before is None:
         return ()

@@ -23,11 +23,11 @@ def first_state(
 ) -> PartitionState | None:
     """Return the first state of a partition (V20).
 
-    The first live replica leads, and all live replicas are the ISR. Leaving replicas are left out,
-    unless all live replicas are leaving. Returns None while no replica is alive. `former` is the
-    content of the state node of a removed partition with the same number. The epochs of the new
-    partition continue above those of `former`, so that no epoch of the former incarnation counts
-    (V71).
+    The first live replica leads, and all live replicas are the ISR. Replicas of brokers that are
+    shutting down are not in the first ISR, unless all live replicas are. Returns None while no
+    replica is alive. `former` is the content of the state node of a removed partition with the same
+    number. The epochs of the new partition continue above those of `former`, so that no epoch of
+    the former incarnation counts (V71).
     """
     registered = tuple(replica for replica in replicas if replica in brokers)
     live = tuple(replica for replica in registered if not brokers[replica].is_leaving) or registered

@@ -39,7 +39,7 @@ class Overdue:
         return now_ms - self._since_ms
 
     def answered(self, now_ms: int, *, more: bool) -> int | None:
-        """Record that the broker acknowledged its commands; with `more`, other commands wait.
+        """Record that the broker acknowledged commands; `more` means that further commands wait.
 
         Returns the delay in ms if the broker was overdue, else None.
         """

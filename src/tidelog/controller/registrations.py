@@ -98,13 +98,13 @@ def _forget_answers_of(broker_id: int, image: Image) -> None:
 
 @dataclass(frozen=True, slots=True)
 class BrokerChanges:
-    """Differences between two views of the registrations; ids ascending."""
+    """Differences between two views of the registrations, with broker ids in ascending order."""
 
     #: Brokers registered now, under an id that was not registered before or had another epoch.
     arrived: tuple[int, ...]
     #: Brokers that are no longer registered.
     gone: tuple[int, ...]
-    #: Brokers with the same registration but other content, such as a changed endpoint.
+    #: Brokers whose registration node changed without a restart, for example its endpoints.
     updated: tuple[int, ...]
 
     def __bool__(self) -> bool:
@@ -114,7 +114,7 @@ class BrokerChanges:
 def broker_changes(before: Brokers, after: Brokers) -> BrokerChanges:
     """Return the differences between two readings of the registrations.
 
-    A broker whose epoch differs has bounced, and counts as arrived.
+    A broker whose broker epoch has changed has bounced, and counts as arrived.
     """
     arrived, updated = [], []
     for broker_id in sorted(after):
@@ -133,8 +133,8 @@ class Registrations:
     __slots__ = ("has_read",)
 
     def __init__(self) -> None:
-        #: Whether a first reading was applied; the brokers of the first reading do not count as
-        #: arrivals.
+        #: Whether the controller has read the registrations in this term; brokers of the first
+        #: reading do not count as arrivals.
         self.has_read = False
 
     def read(self, event: BrokersRead, draft: Draft, agenda: Agenda) -> BrokerChanges:

@@ -79,8 +79,8 @@ class ReplicaAnswered(Change):
         if all(found is Presence.HERE for found in answers.values()):
             del image.presences[self.topic_partition]
         if is_here and _reported_no_log(image, self.topic_partition, self.broker_id):
-            # The replica returned, for example as a restored stray: its broker is asked for the log
-            # end again (E6).
+            # The replica returned, for example as a restored stray, so the recovery asks its broker
+            # for the log end again (E6).
             del image.recoveries[self.topic_partition].logs[self.broker_id]
 
 
@@ -92,7 +92,7 @@ class ReplicasStopped(Change):
     topic_partitions: Sequence[TopicPartition]
 
     def apply(self, image: Image) -> None:
-        """Stop waiting for the broker's acknowledgement of the event's replicas."""
+        """Record that the broker no longer has to acknowledge the deletion of these replicas."""
         for topic_partition in self.topic_partitions:
             image.leaving.get(topic_partition, {}).pop(self.broker_id, None)
             for ending in (

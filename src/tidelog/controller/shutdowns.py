@@ -2,10 +2,10 @@
 
 This module decides whether to accept a request, in which order to check the broker's partitions,
 and which leaderships remain. The leaderships are transferred first, in batches of one decision
-each; removals from ISRs follow. The result for each partition follows from published state and the
-live brokers, among which the leaving broker is marked (`elections`). A controlled shutdown reads
-nothing from the store. The module knows nothing of the broker's own retries, and forgets a broker
-when its registration ends.
+each; removals from ISRs follow. `elections` decides each partition from published state and the
+live brokers, among which the leaving broker is marked. A controlled shutdown reads nothing from the
+store. The module knows nothing of the broker's own retries, and forgets a broker when its
+registration ends.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ class Shutdown:
     broker_id: int
     #: Numbers (tickets) of the requests to answer; several if the broker repeated its request.
     tickets: list[int] = field(default_factory=list)
-    #: Partitions whose leadership is to be transferred; the broker leaves the ISRs of `followed`
-    #: after that.
+    #: Partitions whose leadership is to be transferred; after that, the broker leaves the ISRs of
+    #: the partitions in `followed`.
     led: dict[TopicPartition, None] = field(default_factory=dict)
     followed: dict[TopicPartition, None] = field(default_factory=dict)
 
@@ -102,10 +102,11 @@ class Shutdown:
 
 @dataclass(frozen=True, slots=True)
 class ShutdownBatch:
-    """Partitions of a leaving broker that one decision checks."""
+    """The partitions of a leaving broker that one decision of the controller checks."""
 
     partitions: Sequence[TopicPartition]
-    #: Whether the broker follows these partitions, and is commanded to stop following them.
+    #: Whether the broker is a follower of these partitions, and must stop following; otherwise it
+    #: leads them.
     are_followed: bool
 
 
@@ -139,7 +140,7 @@ class Shutdowns:
         look_at(shutdown, image, image.hosted_by(broker_id))
 
     def registrations_over(self, brokers: Iterable[int], draft: Draft) -> None:
-        """End the shutdowns of these registrations, which have ended."""
+        """Forget the controlled shutdowns of registrations that have ended."""
         for broker_id in brokers:
             shutdown = self._under_way.pop(broker_id, None)
             for ticket in () if shutdown is None else shutdown.tickets:
@@ -232,9 +233,9 @@ def look_at(shutdown: Shutdown, image: Image, topic_partitions: Iterable[TopicPa
 
 
 def next_batch(shutdown: Shutdown) -> ShutdownBatch:
-    """Remove and return the partitions of the next decision.
+    """Remove and return the partitions of a shutdown that the next decision checks.
 
-    A batch never mixes leaderships and followed partitions.
+    The leaving broker leads all partitions of a batch, or follows all of them.
     """
     are_followed = not shutdown.led
     source = shutdown.followed if are_followed else shutdown.led
@@ -245,7 +246,7 @@ def next_batch(shutdown: Shutdown) -> ShutdownBatch:
 
 
 def remaining(image: Image, broker_id: int) -> list[TopicPartition]:
-    """Return partitions that the broker leads and could still transfer if it waited.
+    """Return partitions whose leadership the broker could still transfer if it waited.
 
     In each returned partition another replica is alive and not leaving, but has yet to catch up.
     """

@@ -63,7 +63,7 @@ class StateUnreadable(Change):
 
 @dataclass(frozen=True, slots=True)
 class ReplicasRemade(Change):
-    """Brokers are commanded to create the partition: reports of missing replicas are void (D3)."""
+    """Brokers are to create a partition's replicas: reports that they are missing are void (D3)."""
 
     topic_partition: TopicPartition
 
@@ -81,7 +81,7 @@ class WritePartitionState(Write):
     expected_epoch: int
     #: Whether brokers may create the replica, because this decision creates the partition (D3).
     is_new: bool = False
-    #: Whether the leader proposed the change, and gets the result in its response.
+    #: Whether the leader proposed the change, so that the AlterPartition response has the result.
     asked_by_leader: bool = False
     #: Replicas that a reassignment adds to an existing partition; only their brokers may create a
     #: replica.

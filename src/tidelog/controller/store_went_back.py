@@ -27,7 +27,7 @@ class StoreFoundOlder:
 
 @dataclass(frozen=True, slots=True)
 class WentBackKnown(Change):
-    """The node `/brokers/store_went_back`; None if the node is missing, or was accepted."""
+    """The node `/brokers/store_went_back`; None if absent or ended by `store accept`."""
 
     found: StoreWentBack | None
 

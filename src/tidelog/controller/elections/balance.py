@@ -57,7 +57,7 @@ class Balance:
         self._brokers: dict[int, _Registration] = {}
 
     def __bool__(self) -> bool:
-        """Return whether another step may find leaderships to return."""
+        """Return whether leaderships still have to return to preferred replicas."""
         return bool(self._waiting)
 
     def look(self, image: Image, percentage: int) -> None:
@@ -120,7 +120,7 @@ class Balance:
         self._slow[broker_id] = (image.brokers[broker_id].broker_epoch, SLOW_LOOKS)
 
     def is_slow(self, broker_id: int, image: Image) -> bool:
-        """Return whether the broker's present incarnation reported slow reads lately."""
+        """Return whether the broker's present incarnation has recently reported slow reads."""
         broker = image.brokers.get(broker_id)
         found = self._slow.get(broker_id)
         return broker is not None and found is not None and found[0] == broker.broker_epoch
@@ -154,7 +154,7 @@ class Balance:
         return bool(self._slow or self._unfit)
 
     def held_back(self) -> tuple[int, ...]:
-        """Return the brokers that still had to catch up at the last step."""
+        """Return brokers that got no leaderships at the last step, as they had to catch up."""
         return tuple(
             sorted(broker_id for broker_id, seen in self._brokers.items() if not seen.may_lead)
         )

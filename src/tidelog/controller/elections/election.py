@@ -1,15 +1,16 @@
 """The next published state of one partition: leader, ISR, eligible replicas (V11-V14, E1-E6, D3).
 
 An election is level-triggered: the decision follows from the published state and its circumstances
-alone. Every controller therefore decides the same, and deciding twice changes nothing. `None` means
-that no change is due. A member is proven if it provably has every committed record, and bounced if
-it restarted without that proof. While a proven member is alive, bounced members leave the ISR
-before any election (V10), and so do members whose broker lost the replica (D3). An ISR member that
-provably has every committed record is elected, else such an eligible replica (E2). While no live
-member provably has every committed record, all members stay, and recovery by proof decides (E6). A
-leader that restarted gets a new leader epoch, also after a clean shutdown. A broker that is leaving
-is no candidate, and leaves every ISR in which a live broker stays. If no live broker would stay, a
-leaving leader leads until it stops (V43).
+alone. Every controller therefore decides alike, and a repeated decision changes nothing. A result
+of `None` means that the state needs no change. A member is proven if it provably has every
+committed record, and bounced if it restarted without that proof. While a member that provably has
+every committed record is alive, bounced members leave the ISR before any election (V10), as do
+members whose broker lost the replica (D3). An ISR member that provably has every committed record
+is elected, else an eligible replica with this proof (E2). While no live member provably has every
+committed record, all members stay, and recovery by proof decides (E6). A leader that restarted gets
+a new leader epoch, also after a clean shutdown. A broker that is leaving is no candidate, and
+leaves every ISR in which a live broker stays. If no live broker would stay, a leaving leader leads
+until it stops (V43).
 """
 
 from __future__ import annotations
@@ -163,7 +164,7 @@ def elect_instead(
 ) -> Election | None:
     """Elect another ISR member that is not in `slow` (F11); None if no other member can lead.
 
-    The former leader stays in the ISR. If a member has bounced, the result is None, and `elect`
+    The replaced leader stays in the ISR. If a member has bounced, the result is None, and `elect`
     decides.
     """
     live = [member for member in state.isr if around.can_lead(member)]
@@ -182,8 +183,8 @@ def elect_without(
     If the damaged replica led, a live member of the ISR is elected, a member of `slow` only if
     there is no other. If another replica leads, it stays leader under the next leader epoch, from
     which the damaged replica's broker learns of the removal. The broker truncates the damaged log,
-    so the damaged replica is not eligible either. Without a leader, or with a bounced member, the
-    result is None, and `elect` decides.
+    so the damaged replica does not become an eligible leader replica. Without a leader, or with a
+    bounced member, the result is None, and `elect` decides.
     """
     if state.leader == NO_LEADER or incarnations.bounced_members(state, around.brokers):
         return None
@@ -224,8 +225,9 @@ def _leader(current: int, replicas: Sequence[int], candidates: Container[int]) -
 def _elect_uncleanly(state: PartitionState, around: Circumstances) -> Election | None:
     """Elect a live assigned replica with ISR = itself, RECOVERING (V13).
 
-    Members of the ISR and eligible replicas are preferred, and so is a replica with a log. No other
-    replica is eligible after the election: records that only other replicas have are lost.
+    The unclean election prefers members of the ISR and eligible replicas, and replicas that have a
+    log. No other replica is eligible after the election: records that only other replicas have are
+    lost.
     """
     members = eligible_replicas.members(state)
     live = [
@@ -278,10 +280,10 @@ def _published(
 def _epoch_above_all(state: PartitionState, around: Circumstances) -> int:
     """Return a new leader's epoch, above all epochs assigned before a restore of the store (E8).
 
-    The epoch of `state` has already skipped numbers, because the store was restored. A log with a
+    Because the store was restored, the leader epoch of `state` already skips numbers. A log with a
     later epoch than `state` comes from an earlier restore of the same backup, which skipped more
-    epochs. Leaders elected after an earlier restore of the backup may have had epochs of which no
-    log has a record.
+    epochs. For a log with a later epoch, the returned epoch skips numbers, because leaders after an
+    earlier restore of the backup may have had epochs of which no log has a record.
     """
     logs = {} if around.recovery is None else around.recovery.logs
     latest = max((log.leader_epoch for log in logs.values()), default=NO_EPOCH)

@@ -1,8 +1,8 @@
 """Elections for partitions whose circumstances changed, and ElectLeaders (V11, V13, D3).
 
 Elections are level-triggered: the decision follows from the image alone. So a conflict in the
-store, a new controller and a repeated event need no code of their own (V15, V41). ElectLeaders
-requests use the code of automatic elections.
+store, a new controller and a repeated event need no code of their own (V15, V41). The same code
+elects leaders automatically and for ElectLeaders requests.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class UncleanRead(Event):
 
 @dataclass(frozen=True, slots=True)
 class MinimumRead(Event):
-    """New values of min.insync.replicas; `topics` and `cluster` are as in `UncleanRead`."""
+    """New values of min.insync.replicas, of topics and of the cluster (as in `UncleanRead`)."""
 
     topics: Mapping[str, int | None]
     cluster: int | None = None
@@ -199,10 +199,10 @@ def _begin(
 def _ask_for_replicas(
     topic_partition: TopicPartition, replicas: Iterable[int], draft: Draft
 ) -> bool:
-    """Ask brokers whether they have a replica of a fresh partition (D3).
+    """Ask brokers for replicas of a partition that may never have been created (D3).
 
-    Returns False if any broker reported its replica: then brokers without a replica may leave the
-    ISR.
+    Returns False if any broker has reported that it has its replica: brokers without a replica may
+    then leave the ISR.
     """
     presence = draft.image.presence(topic_partition)
     if any(found is not Presence.LOST for found in presence.values()):

@@ -2,7 +2,7 @@
 
 Each decision returns a bounded number of leaderships to their preferred replicas.
 `/admin/preferred_replica_election` is removed when all its entries are decided. `balance` finds the
-automatic elections.
+partitions for automatic elections.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class PreferredElectionRead(Event):
 
 @dataclass(frozen=True, slots=True)
 class RebalanceDue(Event):
-    """The periodic check for brokers whose preferred leaderships are elsewhere is due (V46)."""
+    """The periodic check for partitions that preferred replicas should lead is due (V46)."""
 
     #: leader.imbalance.per.broker.percentage
     percentage: int
@@ -61,7 +61,7 @@ class PreferredElections:
         self._is_requested = False
 
     def __bool__(self) -> bool:
-        """Return whether a leadership is to return, or a request's node is to be removed."""
+        """Return whether leaderships have yet to return, or the node of a request to be removed."""
         return bool(self._waiting) or self._is_requested
 
     def read(self, event: PreferredElectionRead) -> None:

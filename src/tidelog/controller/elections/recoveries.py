@@ -42,7 +42,7 @@ class LogEndsReported(Event):
 
 
 class RecoveryBegun(NamedTuple):
-    """A recovery begins, and its wait is to be timed.
+    """A recovery by proof begins: the caller times its wait for unregistered members.
 
     The serial number distinguishes a recovery from a later recovery of the same partition. The
     leader epoch cannot distinguish recoveries: a reassignment raises the epoch while the recovery

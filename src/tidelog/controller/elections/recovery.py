@@ -1,10 +1,10 @@
 """Recovery by proof: which member leads while no live member is proven to have its whole log (E6).
 
-Every committed record was on all members. The promise of acks=all allows that at most k - 1 members
-have lost unsynced data (k: the effective minimum). Of any k (effective minimum) members, at least
-one has therefore kept all its records. Of two logs, the log with the greater pair (last leader
-epoch, end offset) has every committed record of the other log. So the greatest log of k (effective
-minimum) members has every committed record. The controller awaits all members for
+When a record was committed, it was on all members. The promise of acks=all allows that at most k -
+1 members have lost unsynced data (k: the effective minimum). Of any k (effective minimum) members,
+at least one has therefore kept all its records. Of two logs, the log with the greater pair (last
+leader epoch, end offset) has every committed record of the other log. So the greatest log of k
+(effective minimum) members has every committed record. The controller awaits all members for
 leader.recovery.wait.ms, and then asks the registered members for their log ends. If the store lost
 its latest writes, all n replicas are members, and n - k + 1 replicas must be registered (k: the
 effective minimum; E8).
@@ -32,14 +32,14 @@ class RecoveryPlan:
     quorum: int
     #: The member that may lead now; NO_LEADER while that member is not known.
     leader: int = NO_LEADER
-    #: Members that must first report their log ends.
+    #: Members that must report their log ends before a member may lead.
     asked: tuple[int, ...] = ()
     #: Whether the recovery is under way, because enough members are registered.
     is_under_way: bool = False
 
 
 def plan(state: PartitionState, around: Circumstances) -> RecoveryPlan:
-    """Return the next step of a recovery, as no live member provably has all records."""
+    """Return the next step of a recovery, when no live member provably has all records."""
     recovery = around.recovery or Recovery()
     brokers = around.brokers
     members = tuple(

@@ -1,8 +1,8 @@
 """Waits of partitions without a leader, for observers outside the controller (E4, E6).
 
-The wait follows from the partition's state and its circumstances, as the election does. No decision
-depends on the wait. The image keeps the wait that was last sent to the brokers, so that each change
-is sent once.
+The members to wait for follow from the partition's state and its circumstances, like the result of
+an election. No decision depends on the wait. The image keeps the wait that was last sent to the
+brokers, so that each change is sent once.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class WaitKnown(Change):
     wait: LeaderWait
 
     def apply(self, image: Image) -> None:
-        """Keep the reason for the wait, unless the partition has a leader again or is gone."""
+        """Record why the partition waits, unless it has a leader again or is gone."""
         state = image.states.get(self.topic_partition)
         if state is not None and state.leader == NO_LEADER:
             image.waits[self.topic_partition] = self.wait

@@ -2,9 +2,9 @@
 
 `plan` takes one topic of a CreatePartitions request (KIP-195), or of the requests below
 `/admin/partitions_add`. `plan` returns the topic's new node and the first states of the added
-partitions. Existing partitions stay unchanged. A partition whose number was removed before begins
-above the epochs of its former incarnation (V71). Refusals are KafkaErrors whose message names an
-acceptable request.
+partitions. Existing partitions stay unchanged. If a partition with the same number was removed
+earlier, the epochs of the new partition are above those of the removed partition (V71). Refusals
+are KafkaErrors whose message names an acceptable request.
 """
 
 from __future__ import annotations
@@ -292,9 +292,9 @@ def _gap(name: str, count: int, wanted: Mapping[int, Sequence[int]]) -> str:
 
 
 def unknown_numbers(counts: Mapping[str, int], image: Image) -> list[TopicPartition]:
-    """Return topics' missing partitions, up to `counts`, with unknown former incarnations.
+    """Return partitions to add, up to `counts` per topic, with unknown former incarnations.
 
-    The list has at most as many partitions of a topic as one request may add.
+    The result has at most as many partitions of a topic as one request may add.
     """
     found = []
     for name, count in counts.items():
@@ -373,7 +373,7 @@ def changeable(name: str, image: Image) -> Topic:
 
 
 def _check_count(wanted: CreatePartitionsTopic, topic: Topic) -> int:
-    """Return how many partitions to add. Raises KafkaError if that number is invalid."""
+    """Return how many partitions to add. Raises KafkaError if the requested count is invalid."""
     now = len(topic.assignments)
     if wanted.count == now:
         raise KafkaError(

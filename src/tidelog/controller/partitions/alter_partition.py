@@ -142,7 +142,7 @@ def _find(asked: HeldExpansion, draft: Draft) -> TopicPartition | None:
 def _brokers_that_may_join(
     topic_partition: TopicPartition, state: PartitionState, image: Image
 ) -> Brokers:
-    """Return the live brokers, except replicas that a reassignment keeps from the ISR (R10).
+    """Return the live brokers, except brokers that a reassignment keeps out of the ISR (R10).
 
     A tidelog leader never proposes a replica that a reassignment keeps from the ISR. A Kafka leader
     may propose a replica against rule R10, which Kafka does not know.
@@ -231,11 +231,11 @@ def _alter(
 def _minimum(asked: HeldExpansion, replicas: Sequence[int], own: int) -> int:
     """Return the greater of the leader's effective minimum and the controller's `own` (E1).
 
-    The leader's and the controller's minimum differ while brokers adopt a new `min.insync.replicas`
-    one by one. The leader commits records by the `min.insync.replicas` that it knows. If the
-    controller used a smaller minimum than the leader, it would drop eligible replicas that have
-    every committed record. If the controller's minimum is greater, the leader commits nothing until
-    `elr` is cleared.
+    The leader and the controller use different minimums while brokers adopt a new
+    `min.insync.replicas` one by one. The leader commits records by the `min.insync.replicas` that
+    it knows. If the controller used a smaller minimum than the leader, it would drop eligible
+    replicas that have every committed record. If the controller's minimum is greater, the leader
+    commits nothing until `elr` is cleared.
     """
     return max(own, min(asked.data.minimum, len(replicas)))
 

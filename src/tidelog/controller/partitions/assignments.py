@@ -40,7 +40,7 @@ def check_partition_count(partitions: int, room: int) -> None:
 
 
 def check_replicas(partition: int, replicas: Sequence[int], expected: int) -> None:
-    """Raise KafkaError unless a partition can have these replicas, `expected` in number."""
+    """Raise KafkaError unless a partition with `expected` replicas can have these replicas."""
     fault = None
     if not replicas:
         fault = "has no replicas"

@@ -173,10 +173,10 @@ def _is_eligible(member: int, epoch: int, state: PartitionState, brokers: Broker
         return epoch == broker.broker_epoch
     if member in state.isr:
         return member not in incarnations.bounced_members(state, brokers)
-    # The broker registered before the present state was written. A leader, also Kafka's, proposes a
-    # follower without an epoch only in response to a fetch that came after it knew the present
-    # state. The fetch that the leader counted therefore came from the follower's present
-    # incarnation.
+    # The returned comparison shows whether the broker registered before the present state was
+    # written. A leader, also Kafka's, proposes a follower without an epoch only in response to a
+    # fetch that came after it knew the present state. The fetch that the leader counted therefore
+    # came from the follower's present incarnation.
     return broker.broker_epoch <= state.mzxid
 
 

@@ -42,7 +42,8 @@ def isr_changes_read(event: IsrChangesRead, draft: Draft, agenda: Agenda) -> Non
     for topic_partition, found in event.found.items():
         topic = draft.image.topics.get(topic_partition.topic)
         if topic is None or topic_partition.partition not in topic.assignments:
-            # The partition is gone, or is new: a new topic is read together with all its states.
+            # The image does not have the partition: either it is gone, or a reading of its new
+            # topic will bring its state.
             continue
         if isinstance(found, str):
             _unreadable(topic_partition, found, draft)

@@ -3,10 +3,10 @@
 The result is the same for the same seed. Leaders are assigned to the brokers in a ring. Each
 further replica goes to a broker whose rack has the fewest replicas of this partition so far. If
 several brokers qualify by rack, the broker with the fewest replicas of the topic is chosen. In a
-tie, the first of the tied brokers after the leader in the ring is chosen. Each time the leaders
-have gone round the ring, the search for followers starts one place further, so that the same
-brokers do not always share partitions. A broker without a rack is its own rack. Partitions added to
-a topic continue after its last partition, and its existing replicas count as load (V70).
+tie, the first of the tied brokers after the leader in the ring is chosen. Each time every broker of
+the ring has become leader once more, the search for followers starts one place further, so that the
+same brokers do not always share partitions. A broker without a rack is its own rack. Partitions
+added to a topic continue after its last partition, and its existing replicas count as load (V70).
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _next_place(ring: Sequence[BrokerInfo], before: Mapping[int, Sequence[int]],
 def _replicas(
     leader: BrokerInfo, order: Sequence[BrokerInfo], replication_factor: int, load: dict[int, int]
 ) -> tuple[int, ...]:
-    """Return the leader with followers chosen from `order`; count the replicas in `load`."""
+    """Return a partition's leader and its followers from `order`; count its replicas in `load`."""
     chosen = [leader]
     in_rack = {_rack(leader): 1}
     free = sorted(order, key=lambda broker: load[broker.broker_id])
@@ -101,7 +101,7 @@ def _rack(broker: BrokerInfo) -> tuple[int, str]:
 
 
 def _alternate_racks(brokers: Sequence[BrokerInfo]) -> list[BrokerInfo]:
-    """Return the brokers in an order that separates neighbours by rack as far as possible."""
+    """Return the brokers ordered so that neighbours are in different racks as far as possible."""
     racks: dict[tuple[int, str], list[BrokerInfo]] = {}
     for broker in sorted(brokers, key=lambda info: (_rack(info), info.broker_id)):
         racks.setdefault(_rack(broker), []).append(broker)

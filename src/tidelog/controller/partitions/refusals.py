@@ -44,7 +44,7 @@ class RefusedRequests:
         self._reasons: dict[tuple[TopicPartition, bool], str] = {}
 
     def unreadable(self, event: RequestsUnreadable) -> None:
-        """Collect the requests whose nodes cannot be parsed."""
+        """Collect the stored requests whose nodes cannot be parsed, to reject them."""
         for topic_partition in event.topic_partitions:
             reason = "its node holds no valid request"
             self._reasons[topic_partition, event.is_removal] = reason

@@ -89,14 +89,14 @@ class RemovalsRequested(Change):
 
 @dataclass(frozen=True, slots=True)
 class RemovalsAdded(Change):
-    """More requests to remove partitions; with `by_edit`, the topic's node lacks the partitions."""
+    """Further requests to remove partitions; `by_edit` if an edit of the topic's node made them."""
 
     name: str
     wanted: Mapping[int, bool]
     by_edit: bool = False
 
     def apply(self, image: Image) -> None:
-        """Add these requests to the requests that the image has."""
+        """Add these removal requests to the removal requests in the image."""
         removal = image.removals.setdefault(self.name, Removal())
         removal.requested.update(self.wanted)
         if self.by_edit:
@@ -253,7 +253,7 @@ def drain_read(event: DrainRead, image: Image) -> None:
 def write_due(draft: Draft) -> None:
     """Write the due steps of partitions under removal.
 
-    A tombstone in its state node ends a partition. A topic's node is rewritten without the
+    A partition ends when its state node holds a tombstone. A topic's node is rewritten without the
     partitions of which no live broker has a replica.
     """
     image, controller_epoch = draft.image, draft.settings.controller_epoch

@@ -75,8 +75,8 @@ def look_at_cancel(reassignments: ReassignmentsDraft) -> bool:
     """Turn all reassignments back; return whether the cancel must be checked again.
 
     The cancel is checked again if this decision turns any reassignment back or changes it
-    otherwise. The last check reports the reassignments that cannot go back, and removes the cancel
-    node.
+    otherwise. The last check reports the reassignments that cannot be rolled back, and removes the
+    cancel node.
     """
     draft = reassignments.draft
     image = draft.image

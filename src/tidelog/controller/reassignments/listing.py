@@ -1,9 +1,9 @@
 """The list of reassignments under way and queued, on request (KIP-455, R8, R11, R12).
 
 Kafka's clients see the reassignments under way. Tagged fields of tidelog add the original replicas,
-throttles and identities of the reassignments. Further tagged fields have the queue, with the reason
-why each entry waits, and the freeze. The response also reports to `health` that the metadata store
-lost its latest writes (E8).
+throttles and identities of the reassignments. Further tagged fields of the response list the queue,
+with the reason why each entry waits, and say whether reassignments are frozen. The response also
+reports to `health` that the metadata store lost its latest writes (E8).
 """
 
 from __future__ import annotations

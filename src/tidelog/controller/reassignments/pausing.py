@@ -78,8 +78,9 @@ def _may_pause(topic_partition: TopicPartition, move: Move, image: Image) -> boo
 def settle(settlement: Settlement) -> None:
     """Command the added brokers to pause, or to continue, as was decided.
 
-    A replica that leaves the ISR stops copying if its reassignment pauses, or no longer needs the
-    replica (R10). The leader proposed the removal from the ISR, so the leader gets no command.
+    A replica that leaves the ISR stops copying if its reassignment pauses, or if its reassignment
+    no longer needs the replica (R10). The leader proposed the removal from the ISR, so the leader
+    gets no command.
     """
     image = settlement.image
     for paused in settlement.notices.of(MovePaused):

@@ -1,11 +1,12 @@
 """Reassignments in a decision: their begin, their steps and their end (V50, V52).
 
-A reassignment begins with two writes. The first write makes the topic's node name all replicas. The
-second write publishes the state under the next leader epoch, by which the replicas learn of the
-reassignment. A reassignment ends with a state that has only the target. Once the state has only the
-target, the removed replicas are stopped and deleted, and the topic's node is written last. Each
-step follows from published state, so the next controller continues at the step where this
-controller stopped. A decision writes each partition and each topic's node at most once.
+A reassignment begins with two writes. The first write of a reassignment makes the topic's node name
+all replicas. The second write of a reassignment publishes the state under the next leader epoch, by
+which the replicas learn of the reassignment. A reassignment ends with a state that has only the
+target. Once the state has only the target, the removed replicas are stopped and deleted, and the
+topic's node is written last. Each step follows from published state, so the next controller
+continues at the step where this controller stopped. A decision writes each partition and each
+topic's node at most once.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class AssignmentsWritten(Change):
     topic: Topic
 
     def apply(self, image: Image) -> None:
-        """Adopt the assignment; the states of partitions stay."""
+        """Adopt the topic's new assignment; the states of its partitions stay."""
         image.assign(self.topic)
 
 
@@ -309,7 +310,7 @@ class ReassignmentsDraft:
     def _without_unwanted(
         self, topic_partition: TopicPartition, full: tuple[int, ...], move: Move
     ) -> PartitionState | None:
-        """Return the state without in-sync replicas that no target wants, or None (R10)."""
+        """Return the state without in-sync replicas outside all targets; None if all stay (R10)."""
         image = self._image
         return transitions.without_unwanted(
             image.states[topic_partition],
@@ -359,7 +360,8 @@ class ReassignmentsDraft:
             node.ids += sum(len(m.adding) + len(m.removing) + len(m.original) for m in under_way)
         if begun is not None:
             lists = node.lists + 4
-            # The topic's node names an added replica twice: as added and as assigned.
+            # The topic's node names an added replica twice: among the added replicas, and in the
+            # assignment.
             ids = node.ids + 2 * len(begun.adding) + len(begun.removing) + len(begun.original)
             assignments.check_size(lists, ids, max(self._image.brokers, default=0))
             node.lists, node.ids = lists, ids
@@ -371,7 +373,7 @@ class ReassignmentsDraft:
 
 
 def settle(settlement: Settlement) -> None:
-    """Command brokers to delete replicas that a reassignment removes, once the target is reached.
+    """Command brokers to delete the replicas that a reassignment removes, if its target is reached.
 
     A replica on a dead broker becomes a stray when the broker returns (V52, V45).
     """
@@ -386,7 +388,8 @@ def settle(settlement: Settlement) -> None:
         if brokers:
             order = DeleteReassignedReplicas(topic_partition, brokers, leader_epoch)
             settlement.orders.append(order)
-            # No decision is due before the commanded brokers acknowledge the deletion, or are gone.
+            # The reassignment needs no decision before the commanded brokers acknowledge the
+            # deletion, or are gone.
             agenda.reassignments.pop(topic_partition, None)
         else:
             agenda.reassignments[topic_partition] = None

@@ -67,7 +67,7 @@ def limits_read(
 
 
 class Slots:
-    """Free slots for reassignments, beside the reassignments under way."""
+    """Free slots: how many more reassignments may begin, in the cluster and on each broker."""
 
     def __init__(self, image: Image, settings: ControllerSettings) -> None:
         self._per_broker = settings.concurrent_reassignments_per_broker
@@ -79,7 +79,8 @@ class Slots:
     def lack(self, brokers: Iterable[int], held: Collection[int] | None = None) -> str:
         """Return which limit leaves no room for a reassignment between these brokers, or "".
 
-        `held` are the brokers of a reassignment under way that the new reassignment replaces.
+        `held` are the brokers of the reassignment under way that the new reassignment replaces,
+        None if it replaces none.
         """
         if self._free + (held is not None) <= 0:
             return "as many partitions are being moved as may be at a time"
@@ -92,7 +93,7 @@ class Slots:
         return ""
 
     def take(self, brokers: Iterable[int]) -> None:
-        """Count a reassignment against the limits of the cluster and of each of these brokers."""
+        """Take a slot of the cluster, and a slot of each of these brokers, for a reassignment."""
         self._free -= 1
         self._used.update(brokers)
 
@@ -102,7 +103,7 @@ class Slots:
 
 
 def _used_by(topic_partition: TopicPartition, image: Image) -> set[int]:
-    """Return the brokers whose limits count a reassignment, or the queue entry that replaces it."""
+    """Return the brokers on which a reassignment, or the entry that replaces it, takes a slot."""
     move = image.move(topic_partition)
     assert move is not None
     used = {*move.adding, *move.removing}
@@ -145,7 +146,8 @@ class Queue:
     ) -> bool:
         """Return whether an entry stays in the queue. Raises KafkaError for an impossible entry.
 
-        `first` collects the entries whose partitions have a reassignment that is rolled back.
+        `first` collects the partitions whose reassignment is rolled back for the entry, which moves
+        to the front of the queue.
         """
         topic_partition, target = entry.topic_partition, entry.replicas
         image = self._image
@@ -174,7 +176,7 @@ class Queue:
         return True
 
     def _takes_throttle(self, entry: ReassignmentEntry) -> bool:
-        """Give a reassignment its entry's throttle; return whether the entry stays queued."""
+        """Give a reassignment the throttle of its queue entry; return whether the entry stays."""
         topic_partition, move = entry.topic_partition, self._image.move(entry.topic_partition)
         if move is None or entry.throttle in (0, move.throttle):
             return False

@@ -138,7 +138,7 @@ class ReassignmentRequests:
         """Return the target of a cancel; None if the cancel only drops entries of store nodes.
 
         The client cancels reassignments to the `ended` targets, or any reassignment if `ended` is
-        empty. A reassignment to a target that `ended` does not name continues.
+        empty. Reassignments to other targets than the `ended` targets continue.
         """
         image, waiting = self._image, self._stored.waiting(topic_partition)
         move, known = image.move(topic_partition), waiting

@@ -5,7 +5,8 @@ over, so that a later controller continues the reassignment. A newer request by 
 the entries of its partition: they are removed before the reassignment begins. A request node is
 rejected while `/admin/reassign_partitions` has an entry of its partition (R20). The controller
 handles request nodes before `/admin/reassign_partitions`, one request node in each step. While
-reassignments are frozen, entries wait. While all reassignments are cancelled, entries are dropped.
+reassignments are frozen, entries of `/admin/reassign_partitions` wait. While all reassignments are
+being cancelled, entries of `/admin/reassign_partitions` are dropped.
 """
 
 from __future__ import annotations
@@ -51,12 +52,13 @@ class Newer:
     target: tuple[int, ...]
     #: Throttle of the newest request; older requests that remain adopt the throttle.
     throttle: int | None = None
-    #: Targets of the older requests to remove; if empty, older requests with any other target are
-    #: removed. A cancel ends only reassignments that its client knew.
+    #: Targets of the older requests to remove; if empty, all older requests are removed whose
+    #: target differs from `target`. A client's cancel ends only reassignments to targets that the
+    #: client knew.
     ended: Collection[tuple[int, ...]] = ()
 
     def left(self, entry: ReassignmentEntry) -> ReassignmentEntry | None:
-        """Return the entry with its present throttle; None if the entry is removed."""
+        """Return an older entry as this request leaves it; None if this request removes it."""
         if self.goes(entry.replicas):
             return None
         if entry.replicas != self.target or self.throttle is None:
@@ -73,7 +75,7 @@ Wanted = Mapping[TopicPartition, Newer]
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentRefused:
-    """Notice of a node's entry that cannot be carried out."""
+    """Notice: a reassignment that a node of the store requests cannot be carried out."""
 
     topic_partition: TopicPartition
     reason: str
@@ -81,7 +83,7 @@ class ReassignmentRefused:
 
 
 class Entries:
-    """The remaining entries of a node, once this decision is written."""
+    """The entries that remain in a reassignment node after the writes of this decision."""
 
     def __init__(
         self,
@@ -89,7 +91,7 @@ class Entries:
         found: RequestedReassignments | None,
         write: Callable[[Mapping[TopicPartition, ReassignmentEntry], int], Write],
     ) -> None:
-        """Start with the entries of a node; `write(entries, version)` makes a write of the node."""
+        """Start with the entries `found` in a node; `write(entries, version)` replaces them."""
         self._draft = draft
         self._found = found
         self._write = write
@@ -102,7 +104,7 @@ class Entries:
         entries: Mapping[TopicPartition, ReassignmentEntry],
         first: Mapping[TopicPartition, None] | None = None,
     ) -> None:
-        """Keep only `entries` of the remaining entries, with their new content; drop an empty node.
+        """Write the node with `entries` only, which may have changed; remove an empty node.
 
         Entries for partitions in `first` move to the front.
         """
@@ -118,7 +120,7 @@ class Entries:
             self._draft.decision.writes[self.index] = write
 
     def overrule(self, wanted: Wanted) -> None:
-        """Remove entries with an overruled target; give entries that remain the newest throttle."""
+        """Remove entries with an overruled target; set the newest throttle in the other entries."""
         kept = {}
         for topic_partition, entry in self.left.items():
             newer = wanted.get(topic_partition)
@@ -145,7 +147,7 @@ class StoredRequests:
         self._accepted: dict[TopicPartition, None] = {}
 
     def close(self) -> None:
-        """Mark the writes that remove the last accepted request of a topic."""
+        """Set `is_last` in each write that removes a topic's last accepted request."""
         kept = {each.topic for each in self._accepted}
         kept.update(each.topic for each in self._image.accepted if each not in self._forgotten)
         last = {topic_partition.topic: topic_partition for topic_partition in self._forgotten}
@@ -168,9 +170,9 @@ class StoredRequests:
         return found
 
     def overrule(self, wanted: Wanted, *, spare_queue: bool = False) -> int | None:
-        """Remove entries of these partitions from the nodes, unless their target is the same (R20).
+        """Remove entries of the partitions in `wanted`, unless an entry has the same target (R20).
 
-        Returns the index of a write that removes entries, None if no entry was removed.
+        Returns the index of one of the writes that remove entries, None if no entry was removed.
         """
         before = len(self._draft.decision.writes)
         self._node.overrule(wanted)
@@ -193,7 +195,7 @@ class StoredRequests:
     def look_at_requests(self) -> None:
         """Accept or reject each partition of the oldest request node (R12).
 
-        While all reassignments are cancelled, every request node is rejected at once (R2).
+        While all reassignments are being cancelled, every request node is rejected at once (R2).
         """
         image = self._image
         if image.cancels_all:
@@ -241,7 +243,7 @@ class StoredRequests:
         image = self._image
         return image.move(topic_partition) is None and image.assigned(topic_partition) == target
 
-    # steps for accepted requests, and for the node `/admin/reassign_partitions`
+    # Steps of reassignments that accepted requests or `/admin/reassign_partitions` ask for.
 
     def look_at_accepted(self) -> None:
         """Begin the reassignments of accepted requests; forget requests that are over (R12)."""
@@ -276,7 +278,8 @@ class StoredRequests:
             if left is not None:
                 kept[topic_partition] = left
         if size_of(kept) > limits.MAX_NODE_BYTES:
-            # The original replicas can be left out, because the topics' nodes record them.
+            # The written entries can omit the original replicas, because the topics' nodes record
+            # them.
             kept = {each: entry._replace(original=()) for each, entry in kept.items()}
         self._node.keep(kept)
 
@@ -306,8 +309,8 @@ class StoredRequests:
         minimum = self._draft.minimum(topic_partition)
         targets.check_minimum(topic_partition, target, minimum, image)
         if route is Route.NODE:
-            # An accepted request has already overruled older queue entries; an entry that is queued
-            # now is newer.
+            # An entry of `/admin/reassign_partitions` overrules queue entries now. An accepted
+            # request overruled older queue entries when it was accepted.
             self._precede(entry)
         self._reassignments.begin(topic_partition, target, entry.throttle or None)
         begun = self._reassignments.begun(topic_partition)

@@ -61,7 +61,8 @@ def check_minimum(
 ) -> None:
     """Raise KafkaError if a partition under reassignment may not get another target yet (R10).
 
-    The original replicas must be at least `minimum`, the partition's effective minimum now.
+    The number of original replicas must be at least `minimum`, the partition's effective minimum
+    now.
     """
     move = image.move(topic_partition)
     if move is None or not move.original or target == move.original:

@@ -8,10 +8,10 @@ be removed can rejoin the ISR under any controller (V52). A write that begins a 
 target removes replicas from the ISR that only an earlier target added (R10).
 
 A cancel turns a reassignment back to its original replicas (R3). A cancel copies no replica, so it
-ends at once, after ISR and leader are among the original replicas. A cancel waits only if ending it
-would leave fewer copies of committed records than both min.insync.replicas and the present number
-of copies. All transitions follow from published state. This module knows nothing of other
-partitions, of requests or of commands.
+ends as soon as ISR and leader are among the original replicas. A cancel waits only while the
+original replicas have fewer copies of committed records than both min.insync.replicas and the
+present number of copies. All transitions follow from published state. This module knows nothing of
+other partitions, of requests or of commands.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def without_unwanted(
 ) -> PartitionState | None:
     """Return the state without in-sync replicas that only an earlier target added (R10).
 
-    `minimum` is the effective minimum: this many other replicas stay in sync. The leader stays.
-    Returns None if no replica may leave, or an election is due first.
+    At least `minimum` replicas, the effective minimum, stay in the ISR. The leader stays. Returns
+    None if no replica may leave, or an election is due first.
     """
     if state.leader == NO_LEADER or incarnations.bounced_members(state, brokers):
         return None
@@ -82,7 +82,8 @@ def without_unwanted(
         under_next_epoch(state, controller_epoch),
         isr=isr,
         isr_epochs=tuple([epochs[member] for member in isr]),
-        # At least `minimum` members remain in the ISR, so no replica is eligible (E1).
+        # At least `minimum` members remain in the ISR, so the list of eligible leader replicas is
+        # empty (E1).
         elr=(),
         elr_epochs=(),
     )
@@ -94,7 +95,7 @@ def _present(isr: Replicas, brokers: Brokers) -> dict[int, int]:
 
 
 def under_next_epoch(state: PartitionState, controller_epoch: int) -> PartitionState:
-    """Return the same state under the next leader epoch.
+    """Return the same state under the next leader epoch and the next partition epoch.
 
     The new leader epoch makes every replica adopt a changed assignment (V33).
     """
@@ -117,10 +118,10 @@ def rolled_back(
 ) -> PartitionState | None:
     """Return the state that ends a cancelled move: ISR and leader among the originals (R3, V52).
 
-    `minimum` is the effective minimum of the original replicas. Returns None while the original
-    replicas have fewer live in-sync replicas than the lesser of `minimum` and the number of live
-    in-sync replicas. Returns None while the original replicas would have fewer of the copies that a
-    recovery by proof needs (E1, E6). Returns None if an election is due first.
+    `minimum` is the effective minimum of the original replicas. Returns None while fewer original
+    replicas are live and in sync than the lesser of `minimum` and the number of all live in-sync
+    replicas. Returns None while the rollback would reduce the copies that a recovery by proof needs
+    (E1, E6). Returns None if an election is due first.
     """
     if state.leader == NO_LEADER or incarnations.bounced_members(state, brokers):
         return None
@@ -180,8 +181,8 @@ def completed(
         isr=tuple(member for member in state.isr if member in target),
         controller_epoch=controller_epoch,
         partition_epoch=state.partition_epoch + 1,
-        # The caller has excluded bounced members: every member kept its log, so its present broker
-        # epoch is recorded.
+        # The caller has excluded bounced members: every member kept its log, so the state records
+        # each member's present broker epoch.
         isr_epochs=tuple(brokers[member].broker_epoch for member in state.isr if member in target),
         # The whole target is in the ISR, so no other replica is eligible (E1).
         elr=(),

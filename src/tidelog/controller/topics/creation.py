@@ -95,7 +95,7 @@ class CreateTopic(Write):
 
 
 class TakenNames:
-    """Names of topics that exist or are being created, including names that collide in metrics."""
+    """Names that a new topic may not have: names of topics, and names that collide in metrics."""
 
     def __init__(self, image: Image) -> None:
         self._deletions = image.deletions
@@ -273,7 +273,7 @@ def _placed(
 
 
 def _explicit_assignment(wanted: CreatableTopic, room: int) -> dict[int, tuple[int, ...]]:
-    """Return the replicas that a request chose (V21). Raises KafkaError if the choice is invalid.
+    """Return the replicas that a request chose (V21); raise KafkaError for an invalid choice.
 
     A broker has at most one replica of each partition (V5).
     """

@@ -78,7 +78,7 @@ class DeletionRequested(Change):
 
 @dataclass(frozen=True, slots=True)
 class DeletionCommanded(Change):
-    """Brokers were commanded to delete a topic, and have not yet acknowledged `replicas`."""
+    """Brokers were commanded to delete a topic; `replicas` are not yet acknowledged as deleted."""
 
     name: str
     replicas: Mapping[int, tuple[TopicPartition, ...]]
@@ -106,7 +106,7 @@ class DeleteTopicReplicas(Order):
     rank: ClassVar[Rank] = Rank.TOPIC_DELETION
 
     def give(self, builder: CommandBuilder) -> None:
-        """Add the metadata of the deleted partitions, and the StopReplicas, to the commands."""
+        """Add the StopReplicas, and the metadata of the deleted partitions, to the commands."""
         for topic_partition in self.topic_partitions:
             builder.send_metadata(topic_partition)
         for broker_id, held in self.replicas.items():
@@ -130,7 +130,7 @@ class QueueDeletion(Write):
 
 @dataclass(frozen=True, slots=True)
 class RemoveTopic(Write):
-    """Remove a deleted topic's subtree and configuration, and its request last.
+    """Remove a deleted topic's nodes, its configuration, and last the request to delete it.
 
     `topic` is None if its node could not be read.
     """
@@ -183,7 +183,7 @@ class DeleteTopicsAnswer:
         self.waiting.clear()
 
     def message(self) -> DeleteTopicsResponse:
-        """Return the response with the results so far."""
+        """Return the DeleteTopics response with the results that are known so far."""
         return DeleteTopicsResponse(
             responses=[
                 DeletableTopicResult(

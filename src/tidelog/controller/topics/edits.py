@@ -25,7 +25,7 @@ from tidelog.core.types import PartitionState, TopicPartition, topic_id_to_text
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
-    """A topic as the controller adopts it from its node, with further changes and a report."""
+    """A topic as adopted from its node, other changes of the image, and a report for the log."""
 
     found: TopicFound
     changes: tuple[FormerFound | RemovalsAdded, ...] = ()
@@ -82,9 +82,10 @@ def is_another(known: Topic, found: TopicFound, image: Image) -> bool:
 def fault(found: TopicFound) -> str:
     """Return why the nodes of a topic that is new to this controller are faulty, or "".
 
-    To a new controller, every topic is new. Only an edit by hand leaves the ISR outside the topic's
-    node, because a controller that moves or removes replicas keeps every ISR member in the node. If
-    a controller adopted a faulty node, brokers would set data aside that is still in use.
+    A new controller checks every topic, because it knows none. Only an edit by hand leaves the ISR
+    outside the topic's node, because a controller that moves or removes replicas keeps every ISR
+    member in the node. If a controller adopted a faulty node, brokers would set data aside that is
+    still in use.
     """
     numbers = sorted(found.topic.assignments)
     if not numbers or numbers != list(range(len(numbers))):

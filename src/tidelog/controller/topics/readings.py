@@ -1,9 +1,9 @@
 """Readings of topics' nodes and states: changes of the image, and what brokers are sent (V25).
 
 What was read enters the image at once, because it is a fact. The controller checks every partition
-of a topic that was read. Of a node that another writer changed, the controller adopts what `edits`
-allows. If a topic may be new to brokers although no write of the topic is due, brokers get full
-commands (V35).
+of a topic that was read. If another writer changed a topic's node, the controller adopts only the
+changes that `edits` allows. If a topic may be new to brokers but no write of its states is due,
+brokers get full commands (V35).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tidelog.core.types import PartitionState, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class TopicsRead(Event):
-    """Names of all topics, and the nodes of the topics that the image does not hold."""
+    """Names of all topics in the store, with the nodes of topics that the image lacks."""
 
     names: Sequence[str]
     found: Sequence[TopicFound | TopicUnreadable]
@@ -78,8 +78,8 @@ def _topic_read(found: TopicFound, draft: Draft, agenda: Agenda) -> None:
         draft.send_everything(image.brokers)
     _report_unreadable(taken, draft)
     image.apply(taken)
-    # The topic is applied before `changes`, because this drops the former incarnations of its
-    # partitions.
+    # The topic is applied before `changes`, because to apply a topic drops the former incarnations
+    # of its partitions.
     for change in changes:
         image.apply(change)
     topic = taken.topic
@@ -107,8 +107,8 @@ def _without_strangers(found: TopicFound, draft: Draft) -> TopicFound:
 def _vanished(name: str, draft: Draft) -> None:
     """Drop a topic whose node another writer has removed (V25).
 
-    Brokers get full commands without the topic at once, so that its replicas become strays. If a
-    deletion of the topic is under way, the brokers delete the topic's replicas instead.
+    Brokers get full commands that omit the topic, so that its replicas become strays. If a deletion
+    of the topic is under way, the brokers delete the topic's replicas instead.
     """
     image = draft.image
     deletion = image.deletions.get(name)
