@@ -55,8 +55,8 @@ def _is_store(value: str) -> bool:
 class BrokerKeys:
     """The values of all keys of a broker, each checked separately.
 
-    The name of an attribute for a time ends in the unit. Sizes are in bytes. -1 means no limit for
-    the keys for which Kafka allows it.
+    The name of an attribute that holds a time ends in the unit, such as `_ms`. Sizes are in bytes.
+    -1 means no limit for the keys for which Kafka allows it.
     """
 
     broker_id: int = integer(

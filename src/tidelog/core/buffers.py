@@ -2,7 +2,7 @@
 
 Zeroing a new `bytearray` and faulting in its pages costs about 290 µs per MiB. To read a MiB from
 the page cache takes half as long as to allocate it. A pool remembers the buffers that it made and
-reuses a buffer once no other code refers to the buffer. Callers never return buffers explicitly.
+reuses a buffer once no other code refers to the buffer. Callers never give buffers back explicitly.
 Each view of a buffer holds a reference to the buffer. So the reference count of a buffer shows
 whether a response or frame still uses it.
 """
@@ -49,7 +49,7 @@ class BufferPool:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of the remembered buffers, in use or not."""
+        """Total size of the buffers that the pool remembers, in use or not."""
         return sum(map(len, tuple(self._buffers)))
 
     def release(self) -> None:

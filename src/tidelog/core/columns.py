@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-#: A column of a table. A string is a heading that also names the attribute of the rows (with `_`
-#: for blanks). A pair has a heading, and an attribute's name or a function of a row. A triple has a
-#: heading, an attribute's name, and the function that shows the attribute's value. Rows that are
-#: mappings have keys instead of attributes.
+#: A column of a table. A column given as a string is a heading that also names the attribute of the
+#: rows (with `_` for blanks). A column given as a pair has a heading, and an attribute's name or a
+#: function of a row. A column given as a triple has a heading, an attribute's name, and the
+#: function that formats the attribute's value. If a row is a mapping, an attribute's name is a key
+#: of the mapping.
 Column = (
     str | tuple[str, str] | tuple[str, str, Callable[[Any], Any]] | tuple[str, Callable[[Any], Any]]
 )

@@ -6,7 +6,7 @@ or refused if ignoring the key would be dangerous. This module reads no file (`c
 reads text) and looks up no host name.
 
 Rules: F9 (`replica.fetch.wait.max.ms` must be less than `replica.lag.time.max.ms`; the session
-timeout should be), D1 (`log.dirs` is a list), V17 (`controller.propagation.linger.ms`).
+timeout should be less, too), D1 (`log.dirs` is a list), V17 (`controller.propagation.linger.ms`).
 """
 
 from __future__ import annotations

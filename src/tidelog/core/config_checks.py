@@ -13,7 +13,7 @@ from tidelog.core.errors import ConfigError
 
 
 def check_together(config: BrokerKeys, warnings: list[str]) -> None:
-    """Check a whole configuration; add to `warnings`. Raises ConfigError for a contradiction."""
+    """Check a whole configuration; append to `warnings`. Raises ConfigError for a contradiction."""
     log_dir_keys.check_cordoned(config.cordoned_log_dirs, config.log_dirs)
     log_dir_keys.check_draining(config.draining_log_dirs, config.log_dirs)
     lag_ms, wait_ms = config.replica_lag_time_max_ms, config.replica_fetch_wait_max_ms

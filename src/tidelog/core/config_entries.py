@@ -2,10 +2,10 @@
 
 Synonyms are the possible sources of a value, most specific first; the first synonym that is set
 gives the value (KIP-226). A key in a coarser time unit (`log.retention.hours`) is a synonym of the
-key in the finer unit (`log.retention.ms`), with a value in its own unit. As in Kafka, keys in
-coarser units are listed only after a key in the finer unit that is set. So a key in the finer unit
-has no synonyms if only a key in a coarser unit is set. A key that Kafka does not know is listed
-without its value, because the value may be a secret. Source: ConfigHelper,
+key in the finer unit (`log.retention.ms`), with a value in its own unit. As in Kafka, synonyms in
+coarser units are listed only if the key in the finer unit is set. So a key in the finer unit has no
+synonyms if only a key in a coarser unit is set. A key that Kafka does not know is listed without
+its value, because the value may be a secret. Source: ConfigHelper,
 DynamicBrokerConfig.brokerConfigSynonyms.
 """
 
@@ -153,7 +153,7 @@ def cluster_entries(dynamic: DynamicConfigs) -> list[ConfigEntry]:
 
 
 def chosen(entries: Iterable[ConfigEntry], keys: Sequence[str] | None) -> list[ConfigEntry]:
-    """Return the requested entries in the requested order; without `keys` all, as in Kafka."""
+    """Return the entries of `keys`, in this order; all entries if `keys` is empty, as in Kafka."""
     if not keys:
         return list(entries)
     by_name = {entry.name: entry for entry in entries}

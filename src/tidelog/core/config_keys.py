@@ -137,7 +137,7 @@ def integer(
     synonyms: tuple[str, ...] = (),
     also: int | None = None,
 ) -> Any:
-    """Return a key declaration of Kafka's type INT: 32 bits, within a range, or equal to `also`."""
+    """Return a key declaration of Kafka's type INT: 32 bits, within a range or equal to `also`."""
     if (at_least, at_most) in ((-(2**31), INT32_MAX), (-(2**63), INT64_MAX)):
         expected = "an integer"
     elif at_most in (INT32_MAX, INT64_MAX):
@@ -350,6 +350,6 @@ def text(
 
 
 def comma_list(value: str) -> list[str]:
-    """Return the non-empty elements of a comma list, without surrounding blanks."""
+    """Return the non-empty elements of a comma-separated list, without surrounding blanks."""
     elements = (element.strip(_BLANKS) for element in trim(value).split(","))
     return [element for element in elements if element]

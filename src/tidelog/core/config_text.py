@@ -118,8 +118,8 @@ def _unescape(text: str) -> str:
 def parse_toml(text: str) -> dict[str, str]:
     """Read TOML with Kafka's keys; `"log.dirs" = [...]`, `log.dirs = [...]` and tables are equal.
 
-    Lists become comma lists, booleans `true` and `false`. Raises ConfigError for invalid TOML and
-    for values that have no text form (dates, tables in lists).
+    A TOML list becomes a comma-separated list, a boolean `true` or `false`. Raises ConfigError for
+    invalid TOML and for values that have no text form (dates, tables in lists).
     """
     import tomllib  # `tomllib` takes 500 KiB, and only brokers with a TOML file need it
 

@@ -1,8 +1,9 @@
 """The interface between a broker and the coordinator of one partition of an internal topic.
 
 A shard makes decisions and does no I/O; consumer groups are one kind of shard (`tidelog.group`).
-`broker.coordinators` does the I/O for every kind of shard in the same way. State that the next
-coordinator needs changes only when its record is committed, by the same code as in a reload.
+`broker.coordinators` does the I/O for every kind of shard in the same way. A shard changes durable
+state only when the record of the change is committed, with the same code that replays the record
+after a failover.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ class CoordinatorShard(Protocol):
 
     `broker.coordinators` carries out the effects of a call in order. Each request (`ticket`) gets
     exactly one `Reply`, from the call of `ask` or from a later call. Each timer name has at most
-    one timer, which must not fire early by the clock of `now`.
+    one timer, which must not fire before its deadline by the clock of `now`.
 
     `broker.coordinators` writes a `CoordinatorAppend` with acks=all, only in its leader epoch, in
     the order of effects. Each append has exactly one outcome, `committed` or `failed`, reported by

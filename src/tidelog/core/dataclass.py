@@ -4,8 +4,8 @@ The project declares about a thousand dataclasses, of which a process uses few. 
 generates source text for each method, and compiles it, when a class is declared. To generate the
 methods of all classes takes a third of the CPU time in which a broker or a command starts. A class
 declared with this module has the fields, slots and methods of a plain dataclass, but each method is
-generated when something first looks it up. The generated method is that of `dataclasses`. Type
-checkers see `dataclasses.dataclass` itself.
+generated when something first looks it up. The generated method is the one that `dataclasses` would
+generate. Type checkers see `dataclasses.dataclass` itself.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any, Final
 
-#: Methods that are generated late, with the option of `dataclasses` that requests each.
+#: Methods that are generated at their first use, each with the option of `dataclasses` that
+#: requests it.
 _LATE: Final = {"__init__": "init", "__repr__": "repr", "__eq__": "eq"}
 
-#: The `__init__` methods that no call of `generate` and no use has generated.
+#: The `__init__` methods that are not generated yet, neither by `generate` nor by a first use.
 _PENDING: Final[list[_LateMethod]] = []
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ class _LateMethod:
             options["eq"] = True
         fields = [(each.name, each.type, each) for each in dataclasses.fields(made)]
         post_init = getattr(made, "__post_init__", None)
-        # `dataclasses` would make a docstring of the signature.
+        # Without `__doc__`, `dataclasses` would generate a docstring from the signature.
         namespace: dict[str, object] = {"__doc__": made.__doc__ or made.__name__}
         if post_init is not None:
             namespace["__post_init__"] = post_init
@@ -115,7 +116,7 @@ class _LateMethod:
 
 
 def _freeze(made: Any, own: Any) -> None:
-    """Have instances refuse assignments; copies and pickles still set their fields."""
+    """Make instances reject assignments to fields; copying and unpickling still set fields."""
 
     def set_attribute(self: Any, name: str, value: object) -> None:
         if type(self) is made or name in made.__dataclass_fields__:

@@ -36,7 +36,8 @@ class _Directory:
     def __init__(self, now_ms: int) -> None:
         self.count = 0
         self.size_bytes = 0
-        #: When the last read ended; before any read has ended, when the first pending read began.
+        #: Time at which the last read ended; if no read has ended, the time at which the first
+        #: pending read began.
         self.progress_ms = now_ms
 
 

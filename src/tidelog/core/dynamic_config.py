@@ -27,8 +27,8 @@ from tidelog.core.throttle_keys import FOREIGN_RATES
 from tidelog.core.topic_config import TopicConfig, broker_keys, validate_topic_configs
 from tidelog.core.unsupported import why
 
-#: The dynamic broker keys that are not defaults of topics: Kafka's that this broker supports, and
-#: tidelog's own.
+#: The dynamic broker keys that are not defaults of topics: supported keys of Kafka, and tidelog's
+#: own keys.
 _DYNAMIC = (
     "cluster.events.enable",
     "cordoned.log.dirs",
@@ -146,7 +146,7 @@ class Reloaded(NamedTuple):
     """A broker's static configuration after its sources were read again."""
 
     static: BrokerConfig
-    #: Keys whose values changed, also if only a default changed.
+    #: Keys whose values changed, even if only the default of a key changed.
     changed: tuple[str, ...]
     #: Keys whose text changed and that take effect only at the broker's next start.
     need_restart: tuple[str, ...]
@@ -243,7 +243,7 @@ def _check_request(alterations: Sequence[Alteration]) -> None:
 
 
 def replacing(current: Mapping[str, str], wanted: Sequence[Alteration]) -> list[Alteration]:
-    """Return AlterConfigs as operations, which delete all keys that it does not name (KIP-133)."""
+    """Return an AlterConfigs request as operations; keys that it omits are deleted (KIP-133)."""
     named = dict.fromkeys(alteration.name for alteration in wanted)
     gone = [Alteration(name, ConfigOperation.DELETE, None) for name in current if name not in named]
     return [*wanted, *gone]

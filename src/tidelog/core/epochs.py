@@ -1,8 +1,8 @@
 """The leader epochs of one log, with their start offsets (KIP-101, KIP-279).
 
-`log` persists the entries of epochs, and `replication` decides by them. Entries rise strictly in
-epoch and in start offset. An epoch ends where the next epoch starts; the last epoch ends at the log
-end.
+The package `log` persists the entries, and the package `replication` decides by the entries where
+logs are truncated. Entries rise strictly in epoch and in start offset. An epoch ends where the next
+epoch starts; the last epoch ends at the log end.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ class LeaderEpochs:
         """Return the largest epoch <= `requested_epoch` and its end offset, or (-1, -1) if unknown.
 
         The latest epoch ends at `log_end_offset`. A requested epoch after the latest epoch is
-        unknown. A requested epoch before the first epoch ends where the first epoch begins (Kafka's
-        LeaderEpochFileCache.endOffsetFor).
+        unknown. For an epoch before the first epoch, the end offset is the start of the first epoch
+        (Kafka's LeaderEpochFileCache.endOffsetFor).
         """
         if requested_epoch == NO_EPOCH or not self._epochs:
             return EpochEnd(NO_EPOCH, UNDEFINED_OFFSET)

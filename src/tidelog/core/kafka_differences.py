@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-#: Configurations with which Kafka starts and that tidelog refuses: name of the difference ->
-#: sentence.
+#: Configurations with which Kafka starts and that tidelog refuses: short name -> description.
 REFUSED: Final[dict[str, str]] = {
     "protocols": "a listener with a protocol other than PLAINTEXT",
     "features": "`authorizer.class.name`, `process.roles` and `config.providers` with a value",
@@ -76,8 +75,7 @@ READ_ONLY_HERE: Final = (
     "num.replica.fetchers",
 )
 
-#: Configurations that tidelog reads with other values than Kafka: name of the difference ->
-#: sentence.
+#: Configurations that tidelog reads with other values than Kafka: short name -> description.
 READ_OTHERWISE: Final[dict[str, str]] = {
     "encoding": (
         "A file in UTF-8 is read as UTF-8, and a mark at its beginning is skipped; Kafka reads"
@@ -89,8 +87,7 @@ READ_OTHERWISE: Final[dict[str, str]] = {
     ),
 }
 
-#: Configurations with which tidelog starts and that Kafka refuses: name of the difference ->
-#: sentence.
+#: Configurations with which tidelog starts and that Kafka refuses: short name -> description.
 TAKEN: Final[dict[str, str]] = {
     "empty texts": (
         "empty values of `listener.security.protocol.map`, `advertised.listeners`,"

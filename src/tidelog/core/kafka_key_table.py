@@ -266,7 +266,8 @@ class KafkaKey(NamedTuple):
     default: str | None
     #: The bounds of a number, empty for no bound; or the allowed values of a text.
     range: str = ""
-    #: `cluster`, `broker` or `listener`; empty for a key that needs a restart.
+    #: How the key may change while brokers run: `cluster`, `broker` or `listener`; empty if only a
+    #: restart changes it.
     changes: str = ""
     is_internal: bool = False
 

@@ -139,7 +139,8 @@ UNSUPPORTED_KEYS: frozenset[str] = frozenset(
 #: The prefix of keys for the security of one listener.
 LISTENER_KEY_PREFIX = "listener.name."
 
-#: Key -> the only values that the broker does not refuse, and advice for other values.
+#: By key, the only values with which the broker starts, and the advice in the error for other
+#: values.
 REFUSED_KEYS: dict[str, tuple[tuple[str, ...], str]] = {
     "authorizer.class.name": (
         ("",),

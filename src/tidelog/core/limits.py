@@ -41,9 +41,9 @@ MAX_CONNECTIONS = 4096
 #: Requests of one connection without a response, above which the broker stops reading from the
 #: connection (Kafka mutes it at one).
 MAX_IN_FLIGHT_PER_CONNECTION = 256
-#: How long a request may wait to begin while its broker has no current state of the cluster. A
-#: request's wait is shorter than clients' request timeouts, so that clients get an error in time to
-#: try another broker.
+#: How long a request may wait to begin while its broker has no current state of the cluster. The
+#: limit is below clients' request timeouts, so that clients get an error in time to try another
+#: broker.
 MAX_REQUEST_HOLD_MS = 10_000
 #: Queued response bytes of one connection, above which the broker reads no further request from it.
 #: So a client that reads slowly delays only itself.
@@ -51,8 +51,9 @@ MAX_SEND_QUEUE_BYTES = 16 * MIB
 #: Metadata and FindCoordinator responses that may wait for the election of leaders, about 1 KiB
 #: each. At the limit, the broker sends further responses at once, without leaders.
 MAX_HELD_ANSWERS = 1_000
-#: Partitions in the responses that wait for the election of leaders. The loop may make all the
-#: waiting responses in one turn, which takes some 5 µs for each partition.
+#: Partitions in all Metadata and FindCoordinator responses that wait for the election of leaders.
+#: The loop may make all the waiting responses in one turn, which takes some 5 µs for each
+#: partition.
 MAX_HELD_PARTITIONS = 20_000
 #: `queued.max.response.bytes`: unread response bytes of all connections of clients, and as many of
 #: all connections of brokers. A fetch is granted at most 16 MiB of the budget, so that many readers
@@ -96,11 +97,11 @@ MAX_PARTITIONS_PER_REQUEST = 10_000
 #: Preferred replicas that one decision elects; a longer decision would delay elections of
 #: partitions without a leader.
 MAX_PREFERRED_ELECTIONS_PER_DECISION = 500
-#: Leaderships that one automatic step returns to preferred replicas, one second before the next
-#: step. For each leadership that returns, clients refresh metadata and reconnect.
+#: Leaderships that one automatic step returns to preferred replicas; the next step follows a second
+#: later. For each leadership that returns, clients refresh metadata and reconnect.
 MAX_AUTOMATIC_ELECTIONS_PER_STEP = 200
 #: Partitions whose leadership one decision transfers away from a broker in controlled shutdown. The
-#: controller sends the commands of one decision while it writes the states of the next.
+#: controller sends the commands of one decision while it writes the states of the next decision.
 MAX_HAND_OVERS_PER_DECISION = 500
 #: Queued states of deleted topics' partitions for a broker that does not respond, about 300 bytes
 #: each. If more than `MAX_SUPERSEDED_STATES` states are queued, the controller replaces the
@@ -108,15 +109,14 @@ MAX_HAND_OVERS_PER_DECISION = 500
 MAX_SUPERSEDED_STATES = 10_000
 #: Logs whose ends one GetReplicaLogInfo response reports, as in Kafka.
 MAX_LOG_ENDS_PER_REQUEST = 1_000
-#: Partitions in one DescribeReplicas response, about 200 bytes for each replica. Kafka has the same
-#: default for the partitions of a DescribeTopicPartitions response.
+#: Partitions in one DescribeReplicas response, about 200 bytes for each replica. The limit equals
+#: Kafka's default for the partitions of a DescribeTopicPartitions response.
 MAX_DESCRIBED_PARTITIONS = 2_000
 #: Events queued for `__cluster_events`, about 600 bytes each. The events of a failover of 10,000
 #: partitions fit into the queue; events beyond the limit are dropped and counted.
 MAX_CLUSTER_EVENTS_QUEUED = 20_000
-#: New leaderships of one broker for which the broker times the takeover at once, about 700 bytes
-#: each. Above `MAX_TAKEOVERS_WATCHED` new leaderships, the broker times an even sample of the
-#: takeovers.
+#: New leaderships whose takeovers a broker measures at the same time, about 700 bytes each. Above
+#: `MAX_TAKEOVERS_WATCHED` new leaderships, the broker times an even sample of the takeovers.
 MAX_TAKEOVERS_WATCHED = 1_000
 #: Log directories that clients chose for replicas that the broker does not host yet, about 200
 #: bytes each. Above `MAX_PREFERRED_LOG_DIRS` choices, the broker forgets the oldest choices and
@@ -132,17 +132,19 @@ MAX_REFUSED_PRODUCERS_PER_PARTITION = 10_000
 #: seconds.
 MAX_PARTITIONS_WITH_EARLY_BATCHES = 1_000
 #: How long a broker expects a producer to resend a batch that was refused with a retriable error.
-#: Clients resend within a second or two. A producer that has not resent a refused batch within
-#: `REFUSED_BATCH_AWAITED_MS` has given up the batch and the batches in flight behind it.
+#: Clients resend a refused batch within a second or two. A producer that has not resent a refused
+#: batch within `REFUSED_BATCH_AWAITED_MS` has given up the batch and the batches in flight behind
+#: it.
 REFUSED_BATCH_AWAITED_MS = 30_000
-#: How long a batch that is in the log but was refused blocks later batches of its producer, if
-#: another leader may have acknowledged it. Batches that were in flight with the refused batch
-#: arrive within `STORED_BATCH_AWAITED_MS`.
+#: Time for which a batch that is in the log, although it was refused, blocks later batches of its
+#: producer, because another leader may have acknowledged it. Batches that were in flight with the
+#: refused batch arrive within `STORED_BATCH_AWAITED_MS`.
 STORED_BATCH_AWAITED_MS = 3_000
-#: How long a new leader that gets a producer's later batch first waits for earlier batches that the
-#: former leader refused. Clients resend refused batches within a second or two.
+#: Time for which a new leader waits for batches that the former leader refused, if the producer's
+#: later batches arrive before them. Clients resend refused batches within a second or two.
 SKIPPED_BATCHES_AWAITED_MS = 10_000
-#: Batches remembered per producer. Kafka's producers have 5 in flight, so the last 5 may be resent.
+#: Batches remembered per producer. Kafka's producers have 5 batches in flight, so each of a
+#: producer's last 5 batches may be resent.
 PRODUCER_BATCHES_REMEMBERED = 5
 #: Producer ids in one block (KIP-730).
 PRODUCER_ID_BLOCK_SIZE = 1000
@@ -159,11 +161,11 @@ MAX_TRANSACTION_OPS = 1000
 MAX_TRANSACTION_BYTES = 1_040_000
 #: Groups that one partition of `__consumer_offsets` coordinates, about 2 KiB each.
 MAX_GROUPS_PER_PARTITION = 20_000
-#: Members of all groups of one partition of `__consumer_offsets`, including member ids without a
-#: join: about 1 KiB each, and metadata.
+#: Members of all groups that one partition of `__consumer_offsets` coordinates, including member
+#: ids that have not joined: about 1 KiB each, and metadata.
 MAX_GROUP_MEMBERS_PER_PARTITION = 50_000
-#: Partitions whose committed offset one group keeps, about 300 bytes each; clusters have fewer
-#: partitions.
+#: Partitions whose committed offset one group keeps, about 300 bytes each; few clusters have so
+#: many partitions.
 MAX_OFFSETS_PER_GROUP = 200_000
 #: Longest group id, group instance id, and client id within a member id, because records and
 #: responses repeat them. Kafka bounds ids only by the 32,767 bytes of a string.

@@ -22,11 +22,12 @@ from tidelog.core.dataclass import dataclass
 class MetricKind(StrEnum):
     """Kinds of metrics (Prometheus' types)."""
 
-    #: A number that only grows, from 0 at the start of the broker.
+    #: A counter's number only grows, from 0 at the start of the broker.
     COUNTER = "counter"
-    #: A number that may rise and fall.
+    #: A gauge's number may rise and fall.
     GAUGE = "gauge"
-    #: The number of observations in each bucket of sizes, and the sum of all observations.
+    #: A histogram has the number of observations in each bucket of sizes, and the sum of all
+    #: observations.
     HISTOGRAM = "histogram"
 
 
@@ -70,7 +71,7 @@ BOUNDS_MS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_
 
 @dataclass(slots=True)
 class Sample:
-    """The number of a metric for one combination of label values.
+    """The value of a metric for one combination of label values.
 
     A histogram's `value` is the sum of its observations, and `buckets` counts the observations in
     each bucket.
@@ -125,7 +126,7 @@ class Metrics:
         return found
 
     def value(self, metric: Metric, *labels: object) -> int:
-        """Return the number for these label values, or 0 if there is no sample."""
+        """Return the metric's value for these label values, or 0 if there is no sample."""
         found = self._samples.get((metric, labels))
         return 0 if found is None else found.value
 

@@ -3,8 +3,8 @@
 Operations are counted where they run (`core.ports.Lane`), because only there the measured time is
 that of the disk. A measurement by the caller would include the wait for other operations and for
 the loop. Only writes and reads are counted. Writes are appends and other short operations, for
-which clients and followers wait. Reads are reads from the device. Syncs, deletions and recovery are
-not counted, because their time depends on their size.
+which clients and followers wait. Only reads from the device count as reads, not reads from the page
+cache. Syncs, deletions and recovery are not counted, because their time depends on their size.
 
 Counting an operation costs a comparison and an addition. Each kind of count has one writer at a
 time: writes run on the loop or on one thread, and reads on another thread.

@@ -128,8 +128,8 @@ class Work(Enum):
     #: An operation that runs on the loop while the directory is fast, else on the directory's
     #: thread, in order of submission.
     FAST = "fast"
-    #: An operation that never waits for the disk: it runs on the loop at once, before operations
-    #: that wait for the thread.
+    #: An operation that never waits for the disk: it runs on the loop at once, even while earlier
+    #: operations wait for the thread.
     NOWAIT = "nowait"
     #: An operation that always runs on the directory's thread, such as fsync, delete and recovery.
     SLOW = "slow"
@@ -174,7 +174,7 @@ class Lane(Protocol):
         """Fail every unfinished and every later operation with `error`; called on the loop.
 
         The broker abandons the file operations of a device that hangs. An operation that has not
-        begun when the broker abandons its queue never begins. The operation under way may still
+        begun when the broker abandons its queue never begins. An operation that has begun may still
         take effect, like an operation of a dead process.
         """
 
@@ -193,7 +193,7 @@ class StreamHandler(Protocol):
         """Return non-empty room for the next bytes; a `sizehint` of -1 means an unknown size."""
 
     def buffer_updated(self, nbytes: int, /) -> None:
-        """Handle `nbytes` at the start of the buffer's room, which may end within a frame."""
+        """Handle `nbytes` new bytes in the buffer, which may end in the middle of a frame."""
 
     def stream_lost(self, reason: str) -> None:
         """Handle the end of reading; called exactly once, also after the stream was closed."""

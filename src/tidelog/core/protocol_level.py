@@ -43,8 +43,8 @@ class RequestVersions(NamedTuple):
 def level_of(text: str) -> str:
     """Return the full name of a level; raise ValueError if the text names no supported level.
 
-    A release means its last level, and the third part of a release is ignored, as in Kafka
-    (MetadataVersion.fromVersionString). Empty text means the newest level.
+    The name of a release (3.9.1) stands for the last level of the release, and its third number is
+    ignored, as in Kafka (MetadataVersion.fromVersionString). Empty text means the newest level.
     """
     if not text:
         return NEWEST
@@ -75,10 +75,11 @@ def is_direct(text: str) -> bool:
 def request_versions(text: str) -> RequestVersions:
     """Return the request versions that a broker of this level sends.
 
-    The versions are those of Kafka's MetadataVersion and ControllerChannelManager in 3.9. Fetch,
-    LeaderAndIsr and UpdateMetadata have a lowest version at every level. Fetch 15 carries the
-    follower's broker epoch. LeaderAndIsr 6 carries topic ids, the type of a command and the leader
-    recovery state. UpdateMetadata 8 carries topic ids and the type of a command.
+    The versions are those of Kafka's MetadataVersion and ControllerChannelManager in 3.9. Whatever
+    the level, Fetch is sent in version 15 or later, LeaderAndIsr in 6 or later, UpdateMetadata in 8
+    or later. Fetch 15 carries the follower's broker epoch. LeaderAndIsr 6 carries topic ids, the
+    type of a command and the leader recovery state. UpdateMetadata 8 carries topic ids and the type
+    of a command.
     """
     if _is_at_least(text, "3.9-IV0"):
         fetch = 17

@@ -1,11 +1,11 @@
 """The memory budget for requests of all connections: `queued.max.request.bytes`.
 
 A connection reserves the whole size of a request above `SMALL_REQUEST_BYTES` when it has read the
-request's beginning. The reservation lasts until the response. If the budget has no room, the broker
-stops reading from the connection; connections get room in order of arrival. So no two requests can
-wait for each other's memory, and even the largest request gets room. Requests other than Produce
-have their own budget of the size of the largest request. So producers cannot delay the controller's
-commands, followers' fetches, or consumer groups.
+request's beginning. The reservation lasts until the response. If the budget has no room for a
+request, the broker stops reading from its connection; connections get room in order of arrival. So
+no two requests can wait for each other's memory, and even the largest request gets room. Requests
+other than Produce have their own budget of the size of the largest request. So producers cannot
+delay the controller's commands, followers' fetches, or consumer groups.
 
 A client may announce a request and send it slowly, or never. While other connections wait for room,
 the broker closes a connection whose half-received request stalls. A request stalls if no byte
@@ -35,8 +35,8 @@ MIN_PROGRESS_BYTES: Final = MIB
 PROGRESS_MS: Final = 10_000
 #: Number of periods of `PROGRESS_MS` within which a request must be complete while others wait.
 MAX_PERIODS: Final = 6
-#: Time without a byte after which a request has stalled; a peer that is sending shows bytes within
-#: a round trip.
+#: Time without a byte after which a request has stalled; a peer that still sends delivers bytes
+#: within a round trip.
 STALLED_MS: Final = 5_000
 _CHECK_MS: Final = 1_000
 #: Least time between two log lines about waiting requests.
@@ -103,7 +103,7 @@ class ReceiveBudget:
     def share(
         self, peer: str, on_room: Callable[[], None], close: Callable[[str], None]
     ) -> BudgetShare:
-        """Return the share of a new connection.
+        """Return the object with which a new connection reserves room in the budget.
 
         The budget calls `on_room` when a request that had to wait gets room. The budget calls
         `close` with a reason to end the connection.

@@ -35,7 +35,8 @@ MAX_TURN_BYTES: Final = 16 * MIB
 _GRANTED_PART: Final = 8
 #: Pending reads from the disks hold at most half of the budget.
 _READS_PART: Final = 2
-#: Least grant while there is free room: the consumers' default of `max.partition.fetch.bytes`.
+#: Least number of bytes granted to a fetch while there is free room: the consumers' default of
+#: `max.partition.fetch.bytes`.
 LEAST_GRANT_BYTES: Final = MIB
 #: Bytes that a fetch may read if the budget is full, as many as the kernel buffers for a
 #: connection.
@@ -51,7 +52,8 @@ UNCOUNTED_BYTES: Final = 4 * KIB
 SHORT_IN_FLIGHT: Final = 5
 #: Expired fetches that respond without records in one turn of the loop; each costs up to 0.1 ms.
 _DUE_AT_ONCE: Final = 100
-#: Time without a byte read after which the broker may close a connection to free memory for others.
+#: If a peer reads no byte for this time, the broker may close its connection to free memory for
+#: others.
 STALLED_MS: Final = 10_000
 #: Bytes that the fetches of one turn of the loop may read before the budget checks
 #: `MAX_TURN_BYTES`.
@@ -165,7 +167,7 @@ class ResponseRoom:
         self._waiting.pop(fetch, None)
 
     def take(self, size_bytes: int) -> None:
-        """Count the bytes of a pending disk read; a negative number ends the counting."""
+        """Add the bytes of a pending disk read to the used bytes; a negative number subtracts."""
         self.used_bytes += size_bytes
         self._changed()
 
@@ -307,7 +309,7 @@ class ResponseShare:
         return self._abort is not None
 
     def hold(self, size_bytes: int, has_progress: bool) -> None:
-        """Set the bytes that the connection holds; `has_progress` means that the peer read some."""
+        """Set the unread bytes of the connection; `has_progress`: the peer has read some bytes."""
         if self._abort is None:
             return
         if has_progress or not self.size_bytes:
@@ -315,7 +317,7 @@ class ResponseShare:
         self.room.changed(self, size_bytes)
 
     def move(self, room: ResponseRoom) -> None:
-        """Move the connection's bytes to another budget."""
+        """Count the connection's unread bytes in another budget from now on."""
         size_bytes = self.size_bytes
         self.room.changed(self, 0)
         self.room = room
@@ -347,8 +349,9 @@ class ResponseBudget:
         self.brokers = ResponseRoom("brokers", max_bytes, clock, log, directories)
 
     def share(self, peer: str, abort: Callable[[str], None]) -> ResponseShare:
-        """Return a new connection's share of the clients' budget, which brokers leave later.
+        """Return a new connection's share of the clients' budget.
 
-        `peer` is the `host:port` of the peer. `abort` closes the connection and drops queued bytes.
+        If the peer is a broker, its share moves to the budget of brokers later. `peer` is the
+        `host:port` of the peer. `abort` closes the connection and drops queued bytes.
         """
         return ResponseShare(peer, abort, self.clients, self._clock)

@@ -2,8 +2,8 @@
 
 A search in the simulator must reach every rare state of this module. `tidelog sim run` lists the
 missed states, and `make soak` fails on missed states. Code marks a state where something rare
-happens, never on the path of an ordinary record. A real broker also counts how often it reaches
-each rare state.
+happens, never on the path of an ordinary record. A broker in production also counts how often it
+reaches each rare state.
 """
 
 from __future__ import annotations

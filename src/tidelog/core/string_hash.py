@@ -23,5 +23,5 @@ def java_string_hash(text: str) -> int:
 
 
 def coordinating_partition(name: str, partitions: int) -> int:
-    """Return the partition of an internal topic that coordinates `name` (G2)."""
+    """Return the partition whose leader coordinates the group or transactional id `name` (G2)."""
     return (java_string_hash(name) & 0x7FFF_FFFF) % partitions

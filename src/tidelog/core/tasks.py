@@ -61,8 +61,8 @@ class Tasks:
 
         On timeout, the awaited task or future is cancelled, unless it is already done. If a
         cancelled coroutine raises an error instead of ending, the error is reported as a failure of
-        `what`. An operating error of the cancelled coroutine is not reported, because the outcome
-        of a timeout is unknown anyway.
+        `what`. If the cancelled coroutine raises an operating error, the error is dropped, because
+        after a timeout the outcome is unknown anyway.
         """
         inner = (
             awaitable
@@ -137,7 +137,7 @@ class Tasks:
 
 
 def shield(task: asyncio.Task[T]) -> asyncio.Future[T]:
-    """Return a future with the outcome of a task; its cancellation leaves the task running."""
+    """Return a future with the outcome of a task; to cancel the future does not cancel the task."""
     outer: asyncio.Future[T] = task.get_loop().create_future()
 
     def inner_done(inner: asyncio.Task[T]) -> None:

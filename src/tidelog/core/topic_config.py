@@ -114,7 +114,8 @@ class TopicConfig:
         "while they are outside the ISR."
     )
 
-    # Keys of tiered storage: Kafka refuses them too, without tiered storage or with ZooKeeper.
+    # Keys of tiered storage, which Kafka also refuses if tiered storage is off or the cluster uses
+    # ZooKeeper.
     remote_storage_enable: bool = only(False, "Records stay on the brokers' disks.", "false")
     remote_log_copy_disable: bool = only(False, "There are no remote records.", "false")
     remote_log_delete_on_disable: bool = only(False, "There are no remote records.", "false")
@@ -140,8 +141,8 @@ class TopicConfig:
     ) -> tuple[TopicConfig, tuple[str, ...]]:
         """Return a topic's configuration from stored settings, and the errors of unusable settings.
 
-        Another program may have written the settings. For an unusable setting, the default stays in
-        force.
+        A program other than a broker may have written the stored settings. For an unusable setting,
+        the default stays in force.
         """
         values = _defaults_of(broker)
         problems: list[str] = []

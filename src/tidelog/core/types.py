@@ -89,17 +89,16 @@ def topic_id_from_text(text: str) -> TopicId:
     return raw
 
 
-#: Maximum number of registrations before the last one for which a broker proves that it lost
-#: nothing.
+#: Maximum number of broker epochs in `CleanEpochs.earlier`.
 MAX_EARLIER_EPOCHS: Final = 64
 
 
 class CleanEpochs(NamedTuple):
     """Broker epochs of registrations since which a broker has provably lost no record (E3, E7).
 
-    `last` is the broker epoch of the last registration, or -1. `earlier` are the epochs of the
-    registrations before the last one, the newest last. Each incarnation with a listed epoch shut
-    down cleanly, or only its session ended. A state node may still record an `earlier` epoch, if no
+    `last` is the broker epoch of the last registration, or -1. `earlier` are the broker epochs of
+    earlier registrations, the newest last. After each listed registration the broker shut down
+    cleanly, or lost only its session. A state node may still record an `earlier` epoch, if no
     controller recorded the later registrations. The epochs are listed one by one, because an epoch
     between two of them may belong to an incarnation with another disk.
     """
@@ -108,7 +107,7 @@ class CleanEpochs(NamedTuple):
     earlier: tuple[int, ...] = ()
 
     def followed_by(self, broker_epoch: int) -> CleanEpochs:
-        """Return these epochs, extended by the epoch of the registration that followed."""
+        """Return these epochs and, as the last, the epoch of the next registration."""
         if self.last == NO_BROKER_EPOCH:
             return CleanEpochs(broker_epoch)
         return CleanEpochs(broker_epoch, (*self.earlier, self.last)[-MAX_EARLIER_EPOCHS:])
@@ -123,7 +122,7 @@ class BrokerInfo:
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
     #: Broker epoch of the broker's previous registration, if the broker provably lost nothing since
-    #: then; else -1. Proof is a clean shutdown, or that the process lives on (E3, E7).
+    #: then; else -1. The proof is a clean shutdown (E3), or that the same process still runs (E7).
     previous_broker_epoch: int = NO_BROKER_EPOCH
     #: Broker epochs of the registrations before the previous one, since which the broker provably
     #: lost nothing.
