@@ -4,9 +4,9 @@ As in Kafka (SimpleRate), the rate is the bytes of the last `replication.quota.w
 over the time since the oldest window began, at least the length of one window. A window begins with
 its first bytes. The bytes of one large read may exceed the limit for longer than all windows last.
 Kafka forgets the bytes of expired windows, so that large reads exceed a low limit for ever. tidelog
-carries the throttled bytes above the limit over to later windows. So over any time, throttled bytes
-stay within the limit, plus one read and the bytes that the limit allows during the windows. Times
-are monotonic milliseconds and arguments; no clock is read.
+carries the throttled bytes above the limit over to later windows. So in any period the throttled
+bytes exceed the limit by at most one read and the bytes that the limit allows during all windows.
+Times are monotonic milliseconds and arguments; no clock is read.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _MS_PER_S: Final = 1_000
 class _Window:
     begun_ms: int
     count: int = 0
-    #: The part of `count` that belongs to replicas outside the ISR.
+    #: The part of the `count` bytes that was sent or received by replicas outside the ISR.
     held_count: int = 0
 
 
 class ByteRate:
-    """The bytes of the leader's or the follower's side of the throttle.
+    """Byte rate of one side of the throttle (the leader's or the follower's).
 
     A limit is in bytes a second; None means no limit.
     """
@@ -46,7 +46,7 @@ class ByteRate:
         self._carried = 0
 
     def limited(self, limit: int | None, now_ms: int) -> None:
-        """Measure by a new limit from now on; carry no bytes of earlier windows over."""
+        """Apply a new limit from now on; no bytes of earlier windows are carried over."""
         if limit != self._limit:
             self._limit, self._limit_set_ms, self._carried = limit, now_ms, 0
 
@@ -79,7 +79,7 @@ class ByteRate:
         return total * _MS_PER_S > self._limit * elapsed_ms
 
     def recovers_in_ms(self, now_ms: int) -> int:
-        """Return after how many ms the limit is not exceeded any more, if no bytes come.
+        """Return after how many ms the rate falls to the limit, if no more bytes are counted.
 
         The returned time is at least 1 ms, and at most the length of all windows. A limit of 0
         stays exceeded: the method then returns the time until the next check.

@@ -23,8 +23,9 @@ EPOCH_DURING_DELETE = -2
 #: Leader epoch of a StopReplica from an old controller, which sends no epoch to compare.
 NO_STOP_EPOCH = -1
 
-#: Number of correlation ids, which start again after the highest id. If two correlation ids differ
-#: by more than half of `_CORRELATION_IDS`, the lower id is the later id.
+#: Number of different correlation ids; after the highest id, correlation ids start again from the
+#: lowest. If two correlation ids differ by more than half of `_CORRELATION_IDS`, the lower id is
+#: the later id.
 _CORRELATION_IDS = 1 << 31
 
 #: If strays are more than `STRAYS_PERCENT` of a broker's replicas, and at least `STRAYS_AT_LEAST`,
@@ -37,7 +38,7 @@ class OfflineReplica(NamedTuple):
     """A replica whose log directory has failed in this process (D4)."""
 
     topic_id: TopicId
-    #: Leader epoch of the last command obeyed, -1 without any.
+    #: Leader epoch of the last command that the replica's broker obeyed, -1 if it obeyed none.
     leader_epoch: int
 
 
@@ -68,9 +69,9 @@ def request_error(
 ) -> ErrorCode:
     """Return the error that rejects a whole command, NONE if the command is obeyed (V30).
 
-    `own_broker_epoch` is the epoch of the latest registration, even if it has ended: then the
-    broker obeys only a newer epoch. An epoch above this broker's own belongs to the next
-    registration, of which the controller may learn before this broker.
+    `own_broker_epoch` is the epoch of the latest registration. If the latest registration has
+    ended, the broker obeys only commands for a newer epoch. An epoch above this broker's own
+    belongs to the next registration, of which the controller may learn before this broker.
     """
     if controller_epoch < known_controller_epoch:
         return ErrorCode.STALE_CONTROLLER_EPOCH
@@ -152,7 +153,7 @@ def placement(
 
 
 def can_be_replaced(broker_id: int, isr: Collection[int]) -> bool:
-    """Return whether a damaged replica can leave the ISR as one of several members (V68).
+    """Return whether a damaged replica can leave the ISR, because the ISR has other members (V68).
 
     A replica outside the ISR truncates its damaged log. The only member of an ISR keeps its damaged
     log.
@@ -179,12 +180,12 @@ def is_nameless_leftover(
     leader: int,
     isr: Iterable[int],
 ) -> bool:
-    """Return whether a replica may belong to an earlier topic of the name and must make room (V23).
+    """Return whether a replica without topic id may be of an earlier topic and must go (V23).
 
-    A replica without a topic id lost the id in a crash. A replica with records that the command
-    names in the ISR belongs to the commanded topic. The commanded ISR also names the replicas of a
-    new topic, which are empty. The topic of a replica outside the ISR is unknown, because the
-    leader epochs of two topics look alike.
+    A replica without a topic id lost the id in a crash. If a replica has records, and the command
+    names it in the ISR, the replica belongs to the commanded topic. The commanded ISR also names
+    the replicas of a new topic, which are empty. A replica outside the ISR may be of either topic,
+    because leader epochs do not show to which topic a log belongs.
     """
     if own_topic_id != ZERO_TOPIC_ID:
         return False
@@ -201,13 +202,13 @@ def is_of_former_life(
     first_leader_epoch: int,
     is_new: bool,
 ) -> bool:
-    """Return whether a replica is of a removed partition whose number is in use again (V71).
+    """Return whether a replica is of an earlier, removed partition with the same number (V71).
 
     Both incarnations of the partition have the same topic id, but all leader epochs of the present
     incarnation are above those of the former incarnation. `own_leader_epoch` is the epoch of the
     last command obeyed, `latest_log_epoch` the epoch of the last record; -1 means that there is
-    none. If `own_leader_epoch` and `latest_log_epoch` are -1, the log has no records, and makes
-    room only if the command creates the replica.
+    none. If `own_leader_epoch` and `latest_log_epoch` are -1, the log has no records, and belongs
+    to the removed partition only if the command creates the replica.
     """
     known = max(own_leader_epoch, latest_log_epoch)
     if known >= 0:

@@ -2,10 +2,10 @@
 
 Below `inter.broker.protocol.version` 2.7 no controller judges the ISR changes of leaders. The
 leader reads the state node, decides here, and writes on the condition that the node's version is
-unchanged (V6). A node with a newer version settles the change, whichever writer wrote the node (A8,
-A9). The leader computes the eligible replicas with the controller's own function (E5). The leader
-keeps the recorded broker epoch of a member that stays, so that any controller still detects a
-bounce of that member (V10). This module does not know the store, or which brokers are shutting
+unchanged (V6). If the node has a newer version, the change is over, whichever writer wrote the node
+(A8, A9). The leader computes the eligible replicas with the controller's own function (E5). The
+leader keeps the recorded broker epoch of a member that stays, so that any controller still detects
+a bounce of that member (V10). This module does not know the store, or which brokers are shutting
 down.
 """
 
@@ -26,8 +26,8 @@ from tidelog.replication.isr import IsrChange
 class Verdict:
     """The leader's decision on an ISR change, given the content of the state node.
 
-    `state` is the valid state, or the state to write (`is_new`). Without a state, `error` is the
-    argument for `LeaderReplica.change_refused`.
+    `state` is the valid state, or the state to write (`is_new`). If there is no valid state,
+    `error` says why the change is refused (`LeaderReplica.change_refused`).
     """
 
     error: ErrorCode = ErrorCode.NONE
@@ -52,10 +52,12 @@ def judge(
     if state is None:
         return Verdict(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if state.leader_epoch != change.leader_epoch or state.leader != leader:
-        # The node shows another leadership, so the controller's command settles the change.
+        # The node names another leader or leader epoch, so this leader waits for the controller's
+        # command.
         return Verdict(ErrorCode.FENCED_LEADER_EPOCH)
     if state.partition_epoch < change.partition_epoch:
-        # The node belongs to another topic than the topic that this leader knows (V23).
+        # The topic was recreated: the state node is that of another topic id than the leader's
+        # (V23).
         return Verdict(ErrorCode.UNKNOWN_TOPIC_ID)
     if state.partition_epoch > change.partition_epoch or holds_already(change, state):
         return Verdict(state=state)

@@ -1,9 +1,9 @@
 """The next step of a future replica to become a copy of the present replica of its broker (D11).
 
-The future replica follows the present replica as a follower does its leader. Histories are compared
-by leader epoch (V32): the future replica truncates what the present replica has truncated. If the
-present log begins above the end of the future log, the future replica starts over (V67). The future
-replica copies up to the log end, not the high watermark, because the copy replaces the whole
+The future replica copies the present replica as a follower copies its leader. Histories are
+compared by leader epoch (V32): the future replica truncates what the present replica has truncated.
+If the present log begins above the end of the future log, the future replica starts over (V67). The
+future replica copies up to the log end, not the high watermark, because the copy replaces the whole
 original. This module knows logs by their offsets and epoch histories only. Source:
 ReplicaAlterLogDirsThread.
 """

@@ -3,8 +3,8 @@
 Effects are small slotted values without behaviour. The broker runs the effects (`leader_effects` in
 `tidelog.broker.replicas.hosting`, `followed_partition` in `fetching`), and the model checker
 interprets them. Effects of appends and of follower fetches carry no values, because the broker
-reads the values from the replica. All replicas share the effects without values, so that no append
-or fetch allocates an object.
+reads the values from the replica. Effects without values are constants that all replicas share, so
+no append or fetch allocates an object.
 """
 
 from __future__ import annotations
@@ -59,31 +59,31 @@ class RetryAlterPartition:
 
 @dataclass(slots=True)
 class Append:
-    """An append of the response's records to the follower's log, after which `appended` is due."""
+    """An append of fetched records to the follower's log; the broker then calls `appended`."""
 
 
 @dataclass(slots=True)
 class Flush:
-    """A flush of records whose first flush failed, after which `appended` is due (V66)."""
+    """A flush of records whose first flush failed; the broker then calls `appended` (V66)."""
 
 
 @dataclass(slots=True)
 class TruncateTo:
-    """A truncation of the follower's log to `offset`, after which `truncated` is due (V32)."""
+    """A truncation of the follower's log to `offset`; the broker then calls `truncated` (V32)."""
 
     offset: int
 
 
 @dataclass(slots=True)
 class TruncateFullyAndStartAt:
-    """A drop of the follower's whole log, to restart at `offset`; `truncated` is due next (V67)."""
+    """A restart of the follower's log, empty, at `offset`; the broker then calls `truncated`."""
 
     offset: int
 
 
 @dataclass(slots=True)
 class AskLogStart:
-    """A request for the leader's log start, after which `leader_log_starts_at` is due (V67)."""
+    """A request for the leader's log start, which the broker passes to `leader_log_starts_at`."""
 
 
 @dataclass(slots=True)

@@ -1,12 +1,12 @@
 """A following replica: its fetch position, and the effect of a response on its log (V32, V33, V67).
 
 One object is one follower term: one leader epoch of one leader. The follower obeys a response only
-if the response belongs to its current position. A response to a fetch sent before an epoch change,
-a truncation or an append is dropped. Histories are reconciled by leader epoch, with the first
-responses of a term and whenever the leader finds a divergence. The follower truncates its log only
-after a response of the current leader; a replica outside the ISR also truncates a damaged log
-before its first fetch (V68). The follower does not know the network or the log's contents; the
-broker runs the effects and reports back.
+if the response belongs to its current position. The follower drops a response to a fetch that it
+sent before an epoch change, a truncation or an append. Histories are reconciled by leader epoch,
+with the first responses of a term and whenever the leader finds a divergence. The follower
+truncates its log only after a response of the current leader; a replica outside the ISR also
+truncates a damaged log before its first fetch (V68). The follower does not know the network or the
+log's contents; the broker runs the effects and reports back.
 """
 
 from __future__ import annotations
@@ -155,9 +155,9 @@ class FollowerReplica:
         A failed effect may have changed the log, and a fetch from the old position would then fail
         for ever. If the log is longer than the fetch position, a flush of the last records failed:
         they are flushed before the position follows the log. If the log is shorter than the fetch
-        position, the log was truncated in part and is a prefix of the former log: the position
-        follows the log at once. The follower now truncates a damaged end of the log that it could
-        not truncate earlier (V68).
+        position, a truncation was done in part: the rest is a prefix of the former log, and the
+        position moves to the log end at once. The follower now truncates a damaged end of the log
+        that it could not truncate earlier (V68).
         """
         if self.is_busy:
             return NOTHING
@@ -208,7 +208,7 @@ class FollowerReplica:
 
     def _start_over_at(self, offset: int) -> Effects:
         self.is_busy = True
-        # The high watermark falls with the log, because it must not exceed the log end.
+        # The high watermark is lowered with the log end, which it must not exceed.
         self.high_watermark = min(offset, self.high_watermark)
         return (TruncateFullyAndStartAt(offset),)
 

@@ -26,9 +26,9 @@ from tidelog.replication.shrinks import IsrShrink
 #: Errors after which the controller has not made the change, and no other controller will make it.
 NOT_MADE = (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED)
 #: Errors after which the change may have been made, this leader is not current, or the controller
-#: cannot read the topic. The leader waits for the controller's next command for the partition, and
-#: still counts the change (A3). If the controller's next command shows no newer state, the leader
-#: requests the change again.
+#: cannot read the topic. After an error of `WAIT_FOR_COMMAND`, the leader waits for the
+#: controller's next command for the partition, and still counts the change (A3). If the
+#: controller's next command shows no newer state, the leader requests the change again.
 WAIT_FOR_COMMAND = (
     ErrorCode.FENCED_LEADER_EPOCH,
     ErrorCode.INVALID_REQUEST,
@@ -40,15 +40,16 @@ WAIT_FOR_COMMAND = (
 
 
 class Awaits(Enum):
-    """The event that settles the newest change in flight."""
+    """The event that will show the outcome of the newest change in flight."""
 
     #: No change is in flight.
     NOTHING = "nothing"
     #: The response to the change's request; until then the leader sends no other request for the
     #: partition.
     RESPONSE = "response"
-    #: The repetition of the request, because the last request got no response that settles the
-    #: change (A2). The leader may request a newer change instead of repeating the request (A8).
+    #: The repetition of the request, because the last request got no response that shows the
+    #: change's outcome (A2). The leader may request a newer change instead of repeating the request
+    #: (A8).
     REPETITION = "repetition"
     #: The controller's next command for the partition (A3).
     COMMAND = "command"
@@ -64,8 +65,8 @@ class IsrChange:
     #: The partition epoch on which the change builds.
     partition_epoch: int
     leader_recovery_state: int = RECOVERED
-    #: Why confirmed members leave; the causes are part of the request, not of the change's
-    #: identity.
+    #: Causes for which confirmed members leave, for the request; two changes that differ only in
+    #: causes are equal.
     shrinks: tuple[IsrShrink, ...] = field(default=(), compare=False)
 
 
@@ -146,13 +147,13 @@ def sent(state: IsrState, change: IsrChange) -> IsrState:
 
 
 def unanswered(state: IsrState) -> IsrState:
-    """Record that no response will settle the newest change's request (A2)."""
+    """Record that no response will show the outcome of the newest change (A2)."""
     assert state.awaits is Awaits.RESPONSE, "only a request can stay without a response (A2)"
     return replace(state, awaits=Awaits.REPETITION)
 
 
 def left_to_command(state: IsrState, change: IsrChange) -> IsrState:
-    """Record an error for `change`, after which only a command can settle the change (A3).
+    """Record an error for `change`: now only a command can show the change's outcome (A3).
 
     An error for a change that is superseded, or about to be, says nothing about the newer change.
     """
@@ -164,8 +165,8 @@ def left_to_command(state: IsrState, change: IsrChange) -> IsrState:
 def command_repeated(state: IsrState) -> IsrState:
     """Record that the awaited command has the partition epoch that is already known (A3).
 
-    A repeated command settles no change: the controller may still accept a request that is under
-    way (A8).
+    A repeated command shows the outcome of no change: the controller may still accept a request
+    that is under way (A8).
     """
     assert state.awaits is Awaits.COMMAND, "only a change can be left to a command (A3)"
     return replace(state, awaits=Awaits.REPETITION)
@@ -185,7 +186,7 @@ def not_made(state: IsrState, change: IsrChange) -> IsrState:
 def committed(isr: Iterable[int], partition_epoch: int) -> IsrState:
     """Return the state that the controller confirmed.
 
-    Changes pending on an older partition epoch are void (A9).
+    All changes in flight on an older partition epoch are dropped (A9).
     """
     return IsrState(tuple(isr), partition_epoch)
 
@@ -193,8 +194,8 @@ def committed(isr: Iterable[int], partition_epoch: int) -> IsrState:
 def confirmed_as_known(state: IsrState, change: IsrChange, isr: Iterable[int]) -> IsrState:
     """Return the state after a response that the controller's state already equals `change` (A4).
 
-    The response settles only `change`: earlier changes on the same epoch may still be accepted
-    (A8).
+    The response shows the outcome of `change` only: earlier changes on the same epoch may still be
+    accepted (A8).
     """
     return not_made(replace(state, committed=tuple(isr), queued=None), change)
 

@@ -22,7 +22,7 @@ class Progress(NamedTuple):
 
 
 def progress_of(follower: FollowerProgress, leader_end_offset: int, now_ms: int) -> Progress:
-    """Return the progress of a follower by the leader's monotonic clock."""
+    """Return how far a follower is behind now; `now_ms` is the leader's monotonic clock."""
     since_fetch_ms = _since(follower.last_fetch_ms, now_ms)
     if follower.log_end_offset < 0:
         # The follower has not fetched in this leadership, so its progress is unknown; a member of

@@ -42,7 +42,7 @@ REFUSED_JOIN_BACKOFF_MS = 500
 def epoch_error(own_epoch: int, asked_epoch: int) -> ErrorCode:
     """Return the error of a request that names `asked_epoch`, NONE if it may be served (V37).
 
-    An epoch of -1 means that the request names no epoch.
+    A request with epoch -1 names no leader epoch, and may be served.
     """
     if asked_epoch in (own_epoch, NO_EPOCH):
         return ErrorCode.NONE
@@ -132,8 +132,8 @@ class LeaderReplica:
         #: until the controller has cleared the eligible replicas, whatever `min.insync.replicas`
         #: the leader knows (E1).
         self.has_eligible = has_eligible
-        #: Whether replicas count for the high watermark with synced offsets (V69). `synced_offset`
-        #: is the leader's own synced offset.
+        #: Whether the high watermark counts replicas by synced offsets instead of log ends (V69).
+        #: `synced_offset` is the leader's own synced offset.
         self.flush_before_ack = flush_before_ack
         self.synced_offset = synced_offset
         #: Whether a follower that waits for this leader's reads stays in the ISR (F5).
@@ -300,9 +300,9 @@ class LeaderReplica:
         """Apply a command of this same leader epoch; a repeated command resets nothing (V31, A9).
 
         A change that waits for a command is requested again after a command with the partition
-        epoch on which the change builds. A command with the known partition epoch settles no
-        change, and the controller need not send another command (A3). The caller has checked that
-        the command is current (V30).
+        epoch on which the change builds. A command with the known partition epoch does not show
+        whether a change was made, and the controller may send no further command (A3). The caller
+        has checked that the command is current (V30).
         """
         if partition_epoch == self.isr.partition_epoch and self.isr.awaits is Awaits.COMMAND:
             # The controller has not made the change, and publishes no newer state without a new
@@ -321,12 +321,12 @@ class LeaderReplica:
     def change_sent(self, change: IsrChange) -> None:
         """Record that the change is sent to the controller, which may now accept it.
 
-        The change is the queued change, or the repetition of the newest change.
+        `change` is the queued change, or the newest change, which is requested again.
         """
         self.isr = isr_rules.sent(self.isr, change)
 
     def change_unanswered(self, change: IsrChange, now_ms: int, held_ms: int = 0) -> Effects:
-        """Record that the request for `change` got no response that settles the change (A2, A8).
+        """Record that the request for `change` got no response that shows its outcome (A2, A8).
 
         The change still counts. The leader examines every replica, as a newer change may now
         supersede `change`. Unless `change` is superseded, the leader requests it again, after
@@ -359,7 +359,7 @@ class LeaderReplica:
         A response for another leadership, or older than the known state, is ignored. If a response
         has the partition epoch that the leader already has, the proposed state is valid, and
         `change` is no longer in flight. A response with the known partition epoch ends no other
-        change in flight (A8), and is ignored if `change` had ended before.
+        change in flight (A8), and is ignored if `change` is no longer in flight.
         """
         if leader_epoch != self.leader_epoch or partition_epoch < self.isr.partition_epoch:
             return NOTHING
@@ -415,8 +415,8 @@ class LeaderReplica:
     def pending_reads_changed(self, is_enabled: bool) -> None:
         """Apply a new value of `follower.fetch.pending.reads.insync.enable` (F5).
 
-        With the key enabled, reads for later fetches keep followers in the ISR; with the key
-        disabled, no read does.
+        If the key is enabled, pending reads for later fetches keep followers in the ISR; if the key
+        is disabled, no pending read does.
         """
         self.counts_pending_reads = is_enabled
         if not is_enabled:
@@ -426,9 +426,10 @@ class LeaderReplica:
     def continues(self, former: LeaderReplica, now_ms: int) -> None:
         """Keep what this broker knew of its reads in its former leadership (F7, F11).
 
-        Another broker may have led between the two leaderships, and followers may have truncated
-        their logs. Pending reads prove nothing about a follower's log and only keep a member in the
-        ISR. The high watermark waits for the log end of every member in any case (F8).
+        Another broker may have led between this broker's former and present leadership, and
+        followers may have truncated their logs. Pending reads prove nothing about a follower's log
+        and only keep a member in the ISR. The high watermark waits for the log end of every member
+        in any case (F8).
         """
         self.reads_under_way = former.reads_under_way
         for follower in self._others:
@@ -463,18 +464,18 @@ class LeaderReplica:
 
     @property
     def awaits_eligible(self) -> bool:
-        """Whether acks=all records are accepted but not committed, as eligible replicas exist (E1).
+        """Whether eligible replicas keep accepted acks=all records from being committed (E1).
 
-        The controller knows a greater min.insync.replicas than this leader, or has not cleared the
-        eligible replicas yet.
+        Eligible replicas may exist beside a large ISR if the controller uses a greater
+        min.insync.replicas than this leader, or has not cleared them yet.
         """
         return self.has_eligible and not self.is_below_minimum
 
     def low_watermark(self, log_start_offset: int) -> int:
         """Return the lowest log start offset of all live replicas.
 
-        `log_start_offset` is the leader's own. Returns -1 while a live follower has not reported
-        its log start. No replica that may lead has a record below the low watermark, so
+        `log_start_offset` is the leader's own log start. Returns -1 while a live follower has not
+        reported its log start. No replica that may lead has a record below the low watermark, so
         DeleteRecords waits for the low watermark (KIP-107).
         """
         low = log_start_offset
@@ -518,7 +519,7 @@ class LeaderReplica:
     def _go_on(self, now_ms: int, held_ms: int = 0) -> Effects:
         """Examine every replica; repeat the request for a change unless the change is superseded.
 
-        The leader repeats the request only after `held_ms`.
+        The leader repeats the request for the change only after `held_ms`.
         """
         effects = self.examine(now_ms)
         again = isr_rules.repetition(self.isr)
@@ -529,7 +530,7 @@ class LeaderReplica:
 
         A follower that `change` would have added is not proposed for `REFUSED_JOIN_BACKOFF_MS`, and
         the rest of `change` is proposed again. If `change` would have added no follower, the leader
-        would propose the same change again, so it waits for the next examination.
+        would propose the same change again, so the leader waits for the next examination.
         """
         self.isr = isr_rules.not_made(self.isr, change)
         self._mark()
@@ -571,11 +572,11 @@ class LeaderReplica:
         )
 
     def _propose(self, target: tuple[int, ...], now_ms: int) -> Effects:
-        """Queue a change to `target`, unless `target` is already wanted or a request waits (A8).
+        """Queue an ISR change to `target`, unless it is already wanted or a request is open (A8).
 
-        A change back to the confirmed ISR is not sent: a queued change is withdrawn, and a change
-        whose outcome is open must be settled first. To a request for the confirmed ISR, the
-        controller would respond with success (A4), which settles no other change.
+        A change back to the confirmed ISR is not sent: a queued change is withdrawn, and the
+        outcome of a change in flight must be known first. To a request for the confirmed ISR, the
+        controller would respond with success (A4), which shows the outcome of no other change.
         """
         state = self.isr
         if not isr_rules.may_propose(state):
@@ -623,7 +624,7 @@ class LeaderReplica:
     def _follow(
         self, replicas: tuple[int, ...], is_eligible: Callable[[int], bool], now_ms: int
     ) -> None:
-        """Keep progress of the replicas, and of ISR members that the assignment does not name.
+        """Keep the progress of assigned replicas, and of ISR members outside the assignment.
 
         A member without progress so far gets a grace period (V31).
         """

@@ -4,8 +4,8 @@ A follower cannot catch up faster than its leader reads. With
 `follower.fetch.pending.reads.insync.enable` a follower stays in the ISR while the leader reads for
 its fetch, and is caught up when that read is done. One object holds the reads of one fetch session.
 A response leaves when all reads of its fetch are done, so a slow read delays every partition of the
-session. A pending read ends when the disk has read, or vanishes with the follower's connection. A
-pending read does not keep the follower in the ISR if its fetch is older than
+session. A pending read ends when the disk has delivered the records, or when the follower's
+connection closes. A pending read does not keep the follower in the ISR if its fetch is older than
 `replica.socket.timeout.ms` or has another broker epoch than the follower now. This module knows no
 partition, log or ISR; times are monotonic milliseconds of the leader's own clock. Source: KIP-501.
 """
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from tidelog.core.types import NO_BROKER_EPOCH
 
-#: A time longer ago than any lag limit.
+#: A time that is further in the past than any lag limit; it means "never".
 NEVER_MS = -(1 << 62)
 #: Fetch number of every fetch that needs no read from the disk.
 NO_READ = 0
@@ -44,10 +44,10 @@ class PendingReads:
     )
 
     def __init__(self, max_age_ms: int) -> None:
-        """Start without reads; the follower gives up a fetch that is older than `max_age_ms`."""
+        """Start without reads; `max_age_ms` is the age at which the follower gives up a fetch."""
         self.max_age_ms = max_age_ms
-        #: Whether reads of this fetch session may keep the follower in sync, as pending reads are
-        #: enabled.
+        #: Whether pending reads of this fetch session may keep the follower in sync (the
+        #: configuration enables it).
         self.is_watched = False
         #: Reads by the number of their fetch; a follower has at most two fetches in flight.
         self._under_way: dict[int, PendingRead] = {}
@@ -77,20 +77,20 @@ class PendingReads:
     def drop(self, number: int) -> None:
         """Forget fetch `number`, whose read no longer proves anything (F7).
 
-        The connection of the fetch is closed, or its session continued without the fetch.
+        The connection of the fetch is closed, or the leader responded without waiting for the read.
         """
         read = self._under_way.pop(number, None)
         if read is not None:
             self._dropped[number] = read
 
     def ended(self, number: int) -> None:
-        """Record that the disk has read for fetch `number`, which was dropped before."""
+        """Record that the read for fetch `number`, which was dropped earlier, has ended."""
         self._dropped.pop(number, None)
 
     def reads_since_ms(self, broker_epoch: int, fetched_ms: int) -> int:
-        """Return when the oldest fetch since `fetched_ms` arrived for which the disk still reads.
+        """Return the arrival time of the oldest fetch since `fetched_ms` with an unfinished read.
 
-        Returns `NEVER_MS` if the disk reads for no fetch since `fetched_ms`. The returned time
+        Returns `NEVER_MS` if no fetch since `fetched_ms` has an unfinished read. The returned time
         explains why a follower makes no progress, but keeps no follower in sync, because dropped
         and old fetches count here, too.
         """
@@ -121,7 +121,7 @@ class PendingReads:
         )
 
     def done_ms(self, broker_epoch: int, since_ms: int) -> int:
-        """Return when reads for a fetch of `broker_epoch` were last done, else `NEVER_MS` (F6)."""
+        """Return when reads for a fetch of `broker_epoch` were last done, or `NEVER_MS` (F6)."""
         done = self._done
         if done.broker_epoch == broker_epoch and done.received_ms >= since_ms:
             return self._done_ms
@@ -130,7 +130,7 @@ class PendingReads:
     # For the model checker.
 
     def key(self) -> tuple[object, ...]:
-        """Return the whole state as a value; fetch numbers only distinguish fetches."""
+        """Return the whole state as a value, without fetch numbers, which decide nothing."""
         return (self.max_age_ms, tuple(self._under_way.values()), self._done, self._done_ms)
 
     def copy(self) -> PendingReads:

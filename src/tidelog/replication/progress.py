@@ -76,8 +76,8 @@ class FollowerProgress:
         self.bytes_behind = 0
         #: Broker epoch that came with the last fetch.
         self.broker_epoch = NO_BROKER_EPOCH
-        #: Broker epoch of the last fetch that reached the high watermark. The leader proposes the
-        #: follower for the ISR under `counted_broker_epoch` (V63).
+        #: Broker epoch of the last fetch that reached the high watermark. A proposal that adds the
+        #: follower to the ISR carries `counted_broker_epoch` (V63).
         self.counted_broker_epoch = NO_BROKER_EPOCH
         #: Time before which the leader does not propose the follower for the ISR, because the
         #: controller refused it.
@@ -94,7 +94,8 @@ class FollowerProgress:
         self.reads: PendingReads | None = None
         #: The reads for the follower's fetches, kept for display even while `reads` is None.
         self.reads_shown: PendingReads | None = None
-        #: Arrival time of the first fetch whose `reads` may keep the follower in sync.
+        #: Pending reads keep the follower in sync only for fetches that arrived at this time or
+        #: later.
         self.reads_since_ms = NEVER_MS
         #: Whether the last fetch reached the leader's LEO, or the LEO at the arrival of the
         #: previous fetch. `reached_previous_end` stays False while `reads` is None.
@@ -193,7 +194,7 @@ class FollowerProgress:
         )
 
     def keep_reads(self, former: FollowerProgress, now_ms: int) -> None:
-        """Copy the state of this leader's pending reads from its former leader epoch (F7).
+        """Copy the state of the pending reads that the leader began in its former epoch (F7).
 
         The leader does not copy the follower's log end (V31). The response to a pending read has
         the former leader epoch, so the follower discards the response and repeats its fetch. The

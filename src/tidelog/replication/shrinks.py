@@ -1,7 +1,7 @@
 """Causes for which a leader removes a member from the ISR (V62, F1 to F4).
 
-The causes exclude each other. The first cause that applies counts: refused fetches, slow reads of
-the leader's own disk, missing fetches, slow fetches. This module decides nothing: `isr.must_leave`
+A removed member has one cause, the first of these that applies: refused fetches, slow reads of the
+leader's own disk, missing fetches, slow fetches. This module decides nothing: `isr.must_leave`
 decides which members leave.
 """
 
@@ -50,7 +50,7 @@ def shrink_of(
 
 
 def describe(shrink: IsrShrink, max_lag_ms: int) -> str:
-    """Return a text with the cause and its numbers, for the log."""
+    """Return the cause of a shrink, with how far the member is behind, as text for the log."""
     behind_ms = f"{shrink.behind_ms:,} ms (limit {max_lag_ms:,})"
     if shrink.cause is ShrinkCause.NO_FETCH:
         return f"no fetch for {behind_ms}"

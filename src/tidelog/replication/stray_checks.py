@@ -1,11 +1,11 @@
 """Safety checks before a replica that was set aside may return to its partition (V35).
 
-A stray may return only if no record can be lost by its return. Data of another topic id never takes
-a partition's place. A replica that holds records is never replaced. Leader epochs never go back. A
-stray with records of its own does not return under a leader that would make it truncate these
-records. A stray may therefore return even to a partition that has no leader. A stray also returns
-to a partition that this broker leads with an empty replica, if the followers are empty too. The
-caller passes the state of the replicas; this module reads nothing.
+A stray may return only if no record can be lost by its return. A stray with another topic id than
+the partition's never returns. A stray never replaces a replica that holds records. Leader epochs
+never go back. A stray with records of its own does not return under a leader that would make it
+truncate these records. A stray may therefore return even to a partition that has no leader. A stray
+also returns to a partition that this broker leads with an empty replica, if the followers are empty
+too. The caller passes the state of the replicas; this module reads nothing.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 One object is one leadership, from the moment at which the leader took its role. For each follower,
 the object holds three points in time. The times are those of the follower's first request under the
 new leader epoch, the first response about a diverging log, and the first fetch with a matching log.
-The object also holds the time at which the first record of the new epoch was committed, so that the
-leader acknowledged a Produce with acks=all. Times are arguments, in ms of a clock that never goes
-back. The object only measures: the replica's decisions do not depend on it.
+The object also holds the time at which the first record of the new epoch was committed, from which
+Produce requests with acks=all are acknowledged. Times are arguments, in ms of a clock that never
+goes back. The object only measures: the replica's decisions do not depend on it.
 """
 
 from __future__ import annotations
@@ -100,9 +100,9 @@ class Takeover:
     def phases_ms(self) -> dict[str, int]:
         """Return when each phase ended, in ms since the leader took its role.
 
-        NEVER stands for a phase that has not ended, or did not take place. `connect` ends with the
-        first request of the last follower that has connected so far. `truncate` ends when the last
-        follower that had to truncate its log has fetched again.
+        NEVER stands for a phase that has not ended, or did not take place. The phase `connect` ends
+        with the first request of the last follower that has connected so far. The phase `truncate`
+        ends when the last follower that had to truncate its log has fetched again.
         """
         followers = self.followers.values()
         fetched = [times.fetched_ms for times in followers if times.fetched_ms != NEVER]

@@ -2,12 +2,12 @@
 
 A broker has two sides of the throttle: the leader's side counts bytes sent to followers, the
 follower's side counts bytes fetched. Only a replica outside the ISR of a throttled partition waits,
-and only while the side is above its rate. The throttle checks the rate before each read, so one
-read may exceed the rate. An administrator sets a rate and partitions, and reassignments bring their
-own rates. A partition is throttled by the administrator's settings or by its reassignment, and the
-lowest rate counts. The throttle knows no request and no log; the time is an argument, in monotonic
-milliseconds. Source: ReplicationQuotaManager, ReplicaManager.shouldLeaderThrottle,
-ReplicaFetcherThread.shouldFollowerThrottle.
+and only while its side of the throttle is above its rate. The throttle checks the rate before each
+read, so one read may exceed the rate. An administrator sets a rate and partitions, and
+reassignments bring their own rates. A partition is throttled by the administrator's settings or by
+its reassignment, and the lowest rate counts. The throttle knows no request and no log; the time is
+an argument, in monotonic milliseconds. Source: ReplicationQuotaManager,
+ReplicaManager.shouldLeaderThrottle, ReplicaFetcherThread.shouldFollowerThrottle.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class MoveRates:
     def __init__(self) -> None:
         #: Rates in bytes a second.
         self.rates: dict[TopicPartition, int] = {}
-        #: Number of reassignments with each rate, and every such rate in a heap.
+        #: By rate, the number of reassignments with that rate; `_order` is a heap of these rates.
         self._counts: Counter[int] = Counter()
         self._order: list[int] = []
 
@@ -88,12 +88,12 @@ class SideThrottle:
     __slots__ = ("_bytes", "_moves", "rate", "settings")
 
     def __init__(self, windows: int, window_ms: int, moves: MoveRates) -> None:
-        """Throttle the partitions of `moves`; the rates of `moves` apply after `moves_changed`."""
+        """Start with `moves`, whose rates apply once `moves_changed` is called."""
         self._bytes = ByteRate(windows, window_ms)
         self._moves = moves
         #: The administrator's settings.
         self.settings = ThrottleSettings()
-        #: The lowest rate of the settings and of all reassignments, in bytes a second.
+        #: The lowest rate that the settings or any reassignment demands, in bytes a second.
         self.rate = UNLIMITED
 
     @property
@@ -121,7 +121,7 @@ class SideThrottle:
 
     @property
     def is_active(self) -> bool:
-        """Whether any partition is throttled, at any rate."""
+        """Whether any partition is throttled, whatever its rate."""
         return bool(self.settings.topics or self._moves.rates)
 
     def is_throttled(self, topic_partition: TopicPartition) -> bool:
@@ -150,7 +150,7 @@ class SideThrottle:
         return self._bytes.is_exceeded(now_ms)
 
     def recovers_in_ms(self, now_ms: int) -> int:
-        """Return after how many ms replicas wait no longer, unless bytes come (`ByteRate`)."""
+        """Return after how many ms throttled replicas may go on, if no more bytes are counted."""
         return self._bytes.recovers_in_ms(now_ms)
 
     def record(self, count: int, out_of_sync_count: int, now_ms: int) -> None:

@@ -3,8 +3,8 @@
 A throttled replica falls behind if producers write more than the replica receives. If producers
 write more than the whole rate, the replica never catches up. If producers write less than the whole
 rate, other partitions share the rate, and two checks in a row must find the replica behind. The
-broker reports a replica that falls behind once for each rate of the throttle. This module knows no
-log; the caller measures bytes and time.
+broker reports a replica that falls behind once, and again only after the throttle's rate has
+changed. This module knows no log; the caller measures bytes and time.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from tidelog.core.dataclass import dataclass
 
 K = TypeVar("K")
 _MS_PER_S = 1_000
-#: Number of consecutive checks that must find a replica behind, unless its partition alone exceeds
-#: the rate.
+#: Number of checks in a row that must find a replica behind before a report; one check suffices if
+#: its partition alone exceeds the rate.
 _LOOKS = 2
 
 

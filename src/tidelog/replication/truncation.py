@@ -3,8 +3,9 @@
 Histories are compared by leader epoch (KIP-101, KIP-279, KIP-595), never by the high watermark. A
 follower's high watermark lags behind the committed records, so truncation to the high watermark
 loses some of them. The leader names the largest epoch that both logs may share, and the end of this
-epoch in its log. The follower truncates to the smaller of the two ends and fetches again, until the
-logs no longer diverge. This module knows logs only by their epoch histories and end offsets.
+epoch in its log. The follower truncates to the end of this epoch in the leader's log or in its own
+log, whichever is smaller, and fetches again, until the logs no longer diverge. This module reads no
+log: it gets only the epoch histories and end offsets of logs.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ def diverging_epoch(
     here = epochs.epoch_at(fetch_offset - 1)
     if NO_EPOCH < here < last_fetched_epoch <= epochs.latest_epoch:
         # In the leader's log, the follower's last epoch begins only at or above the fetch offset.
-        # No checksum covers the epoch of a batch, so only this comparison detects a damaged epoch.
+        # No checksum covers the epoch of a batch, so only the comparison with the leader's epochs
+        # detects a damaged epoch.
         return epochs.end_offset_for(here, log_end_offset)
     end = epochs.end_offset_for(last_fetched_epoch, log_end_offset)
     if end.end_offset == UNDEFINED_OFFSET:
@@ -77,12 +79,12 @@ def below_log_start(
 ) -> EpochEnd | None:
     """Return a divergence below the leader's log start, for a log that cannot be compared (V67).
 
-    The follower fetches at an offset of the leader's log, but all records of the follower are of
-    earlier epochs than the leader knows. OFFSET_OUT_OF_RANGE would not help: a Kafka broker whose
-    log ends at the leader's log start would then repeat the same fetch again and again. The
-    divergence makes a follower, of Kafka or of tidelog, truncate below the leader's log start, and
-    then start over at the log start. Returns None if the leader knows an epoch of the follower, or
-    if the fetch is below the leader's log start.
+    The fetch offset is within the leader's log, but all records of the follower have earlier epochs
+    than the leader's first epoch. OFFSET_OUT_OF_RANGE would not help: a Kafka broker whose log ends
+    at the leader's log start would then repeat the same fetch again and again. The divergence makes
+    a follower, of Kafka or of tidelog, truncate below the leader's log start, and then start over
+    at the log start. Returns None if the leader knows an epoch of the follower, or if the fetch is
+    below the leader's log start.
     """
     if not 0 <= last_fetched_epoch < epochs.earliest_epoch or fetch_offset < log_start_offset:
         return None
@@ -92,9 +94,10 @@ def below_log_start(
 def truncation_offset(diverging: EpochEnd, epochs: LeaderEpochs, log_end_offset: int) -> int:
     """Return the offset to which the follower truncates its log, at most its LEO.
 
-    The follower calls this function with its own `epochs` and `log_end_offset`. If the follower
-    does not have the leader's epoch, it truncates to the end of its own largest epoch below the
-    leader's. The follower's fetch after the truncation compares the logs again.
+    The follower calls this function with its own `epochs` and `log_end_offset`. If the follower's
+    log does not have the epoch that the leader names, the follower truncates to the end of its own
+    largest epoch below that epoch. The follower's fetch after the truncation compares the logs
+    again.
     """
     own = epochs.end_offset_for(diverging.leader_epoch, log_end_offset)
     if own.leader_epoch == NO_EPOCH:
