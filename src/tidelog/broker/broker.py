@@ -369,7 +369,7 @@ class Broker:
         return directories
 
     def _open_lanes(self) -> dict[str, Lane]:
-        """Lock the usable log directories once; return by path the queue of file operations."""
+        """Lock the usable log directories once; return each directory's file operation queue."""
         if self._lanes or self.replicas.failed:
             return {lane.directory: lane for lane in self._lanes}
         lanes = {}

@@ -46,7 +46,7 @@ class OutOfIsr(NamedTuple):
 
     cause: ShrinkCause
     #: Wall-clock time at which this broker learned that the replica left the ISR; -1 if the replica
-    #: was outside at the broker's first look.
+    #: was already outside when this broker first saw the partition.
     since_ms: int
 
 

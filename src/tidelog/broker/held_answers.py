@@ -6,9 +6,9 @@ leader asks again only after its retry timer: usually 100 ms, in librdkafka a se
 that would name a leader that has just ended waits until the controller publishes another leader. A
 response also waits if a LeaderAndIsr request already named a newer leader, and the UpdateMetadata
 of that decision has not arrived yet. No response waits longer than `metadata.leader.wait.max.ms`.
-Without an ended or replaced leader, responses do not wait (`ended_brokers`). A response is made at
-the moment it leaves, from the view of that moment (V82). Two limits bound the waiting responses and
-the partitions in them; a response above a limit leaves at once.
+Without an ended or replaced leader, responses do not wait (`ended_brokers`). A response is made
+when it is sent, from the broker's view at that moment (V82). Two limits bound the waiting responses
+and the partitions in them; a response above a limit is sent at once.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _Held:
         self.make = make
         #: How many partitions the response names.
         self.partitions = partitions
-        #: Monotonic time at which the response leaves at the latest.
+        #: Monotonic time at which the response is sent at the latest.
         self.deadline_ms = deadline_ms
         self.pending = Pending()
 
@@ -70,7 +70,7 @@ class HeldAnswers:
         look: Callable[[], None],
         request_failed: Callable[[Request[Any], Exception], Any],
     ) -> None:
-        """Begin with no broker known as ended.
+        """Begin without held responses and without ended brokers.
 
         `max_ms` returns how long a response may wait. `look` finds ended connections early, before
         the event loop reports the end. `request_failed` returns the response of a failed request.
@@ -123,7 +123,7 @@ class HeldAnswers:
         """Return the response of `make`, or a Pending while a new leader is expected.
 
         `ask` returns the leaders that the response would name. `make` reads the view; the broker
-        calls `make` once, when the response leaves.
+        calls `make` once, when the response is sent.
         """
         now_ms, max_ms = self._clock.monotonic_ms(), self._max_ms()
         if max_ms and now_ms != self._looked_ms:

@@ -1,9 +1,10 @@
 """Connections from this broker to other brokers: for fetchers, ISR changes and channels.
 
-A broker has one connection to each other broker for each purpose, which opens at its first use and
-again after it broke. Responses on one connection come in the order of the requests. A request fails
-with unknown outcome if its connection breaks or its timeout expires. An expired request closes its
-connection, as in Kafka's clients, because all later requests would wait for the same peer.
+A broker has one connection to each other broker for each purpose. A connection opens when it is
+first used, and opens again when it is used after it broke. Responses on one connection come in the
+order of the requests. A request fails with unknown outcome if its connection breaks or its timeout
+expires. An expired request closes its connection, as in Kafka's clients, because all later requests
+would wait for the same peer.
 """
 
 from __future__ import annotations
@@ -286,7 +287,7 @@ class Peers:
             self._silent_ms.pop(broker_id, None)
 
     def silent_since_ms(self, broker_id: int) -> int | None:
-        """Return since when a live broker owes a response on a lost connection, None if never."""
+        """Return since when a live broker owes a response on a lost connection, or None."""
         return self._silent_ms.get(broker_id)
 
     def look(self) -> None:

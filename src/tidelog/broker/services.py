@@ -53,9 +53,9 @@ class Identity:
         self.fetching_epoch = NO_BROKER_EPOCH
         #: The cluster's id; empty until the session is open.
         self.cluster_id = ""
-        #: Earlier registrations since which this broker has lost no record. A registration counts
-        #: if every log directory proves a clean shutdown (E3), or if this process held the
-        #: registration (E7).
+        #: Earlier registrations since which this broker has lost no record. No record was lost
+        #: since a registration if every log directory proves a clean shutdown (E3), or if this
+        #: process held the registration (E7).
         self.clean_epochs = CleanEpochs()
         #: Whether the broker's controlled shutdown has begun (V43).
         self.is_leaving = False
@@ -69,14 +69,14 @@ class Identity:
         return self.broker_epoch != NO_BROKER_EPOCH
 
     def registered(self, broker_epoch: int) -> None:
-        """Take the epoch of a new registration."""
+        """Begin to use the epoch of a new registration."""
         self.broker_epoch = self.fetching_epoch = broker_epoch
 
     def lost_while_registering(self, broker_epoch: int) -> None:
         """Note a registration that expired before the broker learned that it had registered.
 
-        The process lost no record under the expired registration, which the controller may have
-        recorded (E7).
+        The controller may already have recorded the expired registration; this process lost no
+        record under it (E7).
         """
         self.clean_epochs = self.clean_epochs.followed_by(broker_epoch)
 
@@ -86,7 +86,7 @@ class Identity:
         self.broker_epoch = NO_BROKER_EPOCH
 
     def store_is_older(self, stamp: int) -> bool:
-        """Note that the store, with this stamp, is older than the logs; return whether that is new.
+        """Note the stamp of a store that is older than the logs; return whether the stamp is new.
 
         An older store gives out transaction ids a second time, so an earlier broker epoch does not
         prove an earlier registration of this broker (E8).

@@ -63,12 +63,12 @@ class _PartitionDeletion:
         self._answer = answer
 
     def acknowledged(self) -> None:
-        """Respond with the low watermark: all live replicas start at the requested offset."""
+        """Respond with the low watermark: all live replicas have advanced their log start."""
         self._answer.low_watermark = self.partition.low_watermark
         self._done()
 
     def refused(self, error: ErrorCode, message: str) -> None:
-        """Respond with an error: it is unknown whether all replicas will advance their start."""
+        """Respond with an error: perhaps not all replicas will advance their log start."""
         self._answer.error_code = error
         self._done()
 

@@ -1,7 +1,7 @@
 """DescribeCluster (key 60), versions 0 and 1: live brokers, controller and cluster id.
 
 The response has the cluster id, the live brokers with their endpoints on the client's listener, and
-the controller if it is one of them. Endpoint type 2 (KRaft controllers) gets
+the controller if it has such an endpoint. Endpoint type 2 (KRaft controllers) gets
 UNSUPPORTED_ENDPOINT_TYPE. The response has the cluster's authorized operations if the request asks
 for them (KIP-430).
 """

@@ -10,8 +10,8 @@ Transactional ids have no coordinator. The broker refuses transactional ids with
 TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which all clients take as final. After most errors other than
 TRANSACTIONAL_ID_AUTHORIZATION_FAILED, librdkafka retries for as long as its application waits. A
 cluster with Kafka brokers may have the topic `__transaction_state`. If `__transaction_state`
-exists, the response names the leader of the transactional id's partition, which coordinates if it
-is a Kafka broker. Share groups (key type 2) are not supported.
+exists, the response names the leader of the transactional id's partition, which is the coordinator
+if it is a Kafka broker. Share groups (key type 2) are not supported.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ latest offset in remote storage (version 9), which tidelog lacks, so it returns 
 get offsets up to the high watermark, or with read_committed up to the last stable offset (version
 2). Until the high watermark reaches the current leader epoch, consumers get OFFSET_NOT_AVAILABLE,
 below version 5 LEADER_NOT_AVAILABLE (V36). Replicas get offsets of the whole log. A partition that
-the request names twice gets INVALID_REQUEST. Version 0 returns the first offsets of segments,
-compared by the time of their last write. Transactions are not supported yet, so the last stable
+the request names twice gets INVALID_REQUEST. Version 0 returns first offsets of segments, chosen by
+the time of the last write to each segment. Transactions are not supported yet, so the last stable
 offset is the high watermark.
 """
 

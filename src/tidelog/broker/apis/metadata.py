@@ -48,8 +48,8 @@ CARD = Card(
     rights=(DESCRIBE_TOPIC, CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_CLUSTER),
 )
 
-#: The first version in which clients may request topics by id: earlier responses with topic ids
-#: need a topic name.
+#: The first version in which clients may request topics by id, because responses of earlier
+#: versions need every topic's name.
 _ASKING_BY_ID_VERSION = 12
 #: From this version on, responses distinguish a leader without the client's listener from a missing
 #: leader.

@@ -93,7 +93,7 @@ class _Produce:
         self.context = context
         self.acks = acks
         self.version = version
-        #: The client's connection, on whose listener the named endpoints must be.
+        #: The client's connection; brokers in the response get the endpoints of its listener.
         self.connection = connection
         self.response = ProduceResponse()
         self.pending: Pending | None = None
@@ -150,7 +150,7 @@ class _PartitionAppend:
         self.done = False
 
     def appended(self, completion: Completion[AppendInfo]) -> None:
-        """Take over the outcome of the leader's write."""
+        """Handle the outcome of the leader's write."""
         error = completion.error
         if isinstance(error, NotFlushedError):
             # The log has the batch although a flush failed, so later batches of this producer wait

@@ -57,7 +57,7 @@ class ConfigOutcome(NamedTuple):
 def entity_of(services: Services, resource_type: int, name: str) -> tuple[str, str]:
     """Return (type, name) in the store for a resource that this broker may report and change.
 
-    Raises KafkaError: INVALID_REQUEST for another resource type or another broker,
+    Raises KafkaError: INVALID_REQUEST for a resource of an unsupported type or of another broker,
     UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION.
     """
     if resource_type == TOPIC_RESOURCE:

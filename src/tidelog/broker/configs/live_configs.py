@@ -6,8 +6,8 @@ settings go to the logs and leaders of the topic (V60, V64) and, on the controll
 `reload` replaces that configuration. If a notification was purged before this broker saw it, the
 numbers of the notifications have a gap. After a gap in the numbers of notifications, and after a
 new session, the broker reads all configuration again. The broker purges a notification 15 minutes
-after it first saw it. Kafka purges by the age of a notification, but tidelog does not compare the
-clocks of machines.
+after it first saw it. Kafka purges a notification by the time of its creation, but tidelog does not
+compare the clocks of machines.
 """
 
 from __future__ import annotations

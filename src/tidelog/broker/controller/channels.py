@@ -331,8 +331,8 @@ class Channel:
     ) -> None:
         """Keep the roles that a full disk refused, and schedule the time to resend them.
 
-        A full disk may have room later, so the roles are sent again. If waiting commands replace a
-        refused role, that role is not kept.
+        A full disk may have room later, so the roles are sent again. A refused role that a waiting
+        command replaces is not sent again.
         """
         waiting = self._waiting
         for topic_partition, error in outcomes:

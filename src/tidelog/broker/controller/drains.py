@@ -5,7 +5,7 @@ leaders. The controller requests the groups of each broker, their committed offs
 offsets of the partitions. The controller uses the responses only if every asked broker responds. A
 coordinator that moves or cannot be reached may have a group that no other broker reports, so the
 progress is unknown. The caller ensures that the leaders accept no more records. This module knows
-nothing of removals.
+nothing of the removal of partitions.
 """
 
 from __future__ import annotations

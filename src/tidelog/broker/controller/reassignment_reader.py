@@ -22,7 +22,7 @@ Report = Callable[[str, str], None]
 
 
 class ReassignmentReader:
-    """The reads of reassignments for one controller term; errors of the store are passed on."""
+    """The reads of reassignments for one controller term, which raise the store's errors."""
 
     def __init__(self, store: MetadataStore, tasks: Tasks, report: Report) -> None:
         self._store = store
@@ -39,7 +39,7 @@ class ReassignmentReader:
         return ReassignmentsRead(self._entries(path, await self._store.get(path, on_change)))
 
     async def routes(self, on_change: WatchCallback) -> RoutesRead:
-        """Read the nodes about reassignments: freeze, queue, requests, and accepted requests."""
+        """Read the nodes of reassignments: the freeze, the queue, requests, accepted requests."""
         freeze, queue = await self._tasks.gather_ordered(
             self._store.get(layout.FREEZE_REASSIGNMENTS, on_change),
             self._store.get(layout.REASSIGNMENT_QUEUE, on_change),

@@ -1,11 +1,11 @@
 """The controller of the cluster on this broker: election, loads, decisions, commands.
 
 Every broker watches `/controller` and races for it when the node is deleted (V3, V40). The winner
-of the election loads the whole state (V41) and then works in turns. In each turn the controller
-reads the changes that watches announced (`store_watches`), and decides about all events together.
-At the end of a turn the controller writes the decision to the store, queues the commands and
-responds to requests, in this order (V2). `tidelog.controller` makes the decisions. A controller's
-term ends when its session expires or a newer controller exists; waiting requests get
+of the election loads the whole state (V41) and then works in turns, as events arrive. In each turn
+the controller reads the changes that watches announced (`store_watches`), and decides about all
+events together. At the end of a turn the controller writes the decision to the store, queues the
+commands and responds to requests, in this order (V2). `tidelog.controller` makes the decisions. A
+controller's term ends when its session expires or a newer controller exists; waiting requests get
 NOT_CONTROLLER. If the store never answers a request of the controller, the broker notices the
 stall. The broker ends the term of a stalled controller and starts a new task, which removes the
 left-over `/controller` node (V42).
@@ -179,17 +179,17 @@ class ControllerRuntime:
     # configuration changes, which the controller on this broker reads
 
     def configs_changed(self, topics: Iterable[str]) -> None:
-        """Have a controller read the changed configuration of these topics (V13)."""
+        """Have the controller, if it runs here, read the changed configuration of topics (V13)."""
         if self._term is not None:
             self._store_watches.configs_changed(topics)
 
     def every_config_changed(self) -> None:
-        """Have a controller read all configuration, because any topic's may have changed."""
+        """Have the controller, if it runs here, read all configuration, which may have changed."""
         if self._term is not None:
             self._store_watches.every_config_changed()
 
     def defaults_changed(self) -> None:
-        """Offer the changed configuration of this broker to a controller."""
+        """Offer this broker's changed configuration to the controller, if it runs here."""
         config = self.services.config
         self.offer(UncleanRead({}, config.unclean_leader_election_enable))
         self.offer(MinimumRead({}, config.min_insync_replicas))
@@ -203,14 +203,14 @@ class ControllerRuntime:
     # requests
 
     def ask(self, request: Any, refusal: Refusal) -> Pending | Any:
-        """Pass a request to the controller; `refusal` makes the response of a non-controller."""
+        """Pass a request to the controller on this broker, or return the response of `refusal`."""
         event, when_acknowledged = _EVENTS[type(request)]
         return self._ask(lambda ticket: event(ticket, request), refusal, when_acknowledged)
 
     def alter_partition(
         self, request: AlterPartitionRequest, version: int, refusal: Refusal
     ) -> Pending | Any:
-        """Request a change of a leader's ISR; `refusal` makes the response of a non-controller."""
+        """Request a change of a leader's ISR, or return the response of `refusal`."""
         return self._ask(lambda ticket: AlterPartitionAsked(ticket, version, request), refusal)
 
     def create_topics(self, request: CreateTopicsRequest, refusal: Refusal) -> Pending | Any:
@@ -504,7 +504,7 @@ class ControllerRuntime:
         self.services.timers.after(_LOOK_AGAIN_MS, partial(self._look_again, term))
 
     async def _turn(self, term: Term) -> None:
-        """Read changes, decide, write, command, respond; or wait for something to do."""
+        """Read changes, decide, write, queue commands, respond; or wait for something to do."""
         if self._claim_changed:
             self._claim_changed = False
             await term.patiently(self._check_claim)

@@ -90,9 +90,9 @@ class Unit:
         raise NotImplementedError
 
     def adapt(self, failure: TransactionFailed) -> bool:
-        """Adjust the operations after a failure whose reason the read-back node does not show.
+        """Adjust the operations to a failure that the unit's witness does not explain.
 
-        Returns False if the operations cannot be adjusted.
+        Returns False if no adjustment lets the transaction succeed.
         """
         return False
 
@@ -134,7 +134,7 @@ class StateUnit(Unit):
         super().__init__(write, path, [op])
 
     def judge(self, node: Node | None) -> Verdict:
-        """Return written, pending, or a conflict with the state that the node holds."""
+        """Return `Written`, `PENDING`, or a `Conflict` with the state that the node holds."""
         if node is None:
             return PENDING if self._expected == NO_STATE else Conflict()
         if node.stat.version == self._state.partition_epoch and node.data == self._data:
@@ -201,7 +201,7 @@ class AssignmentUnit(Unit):
         super().__init__(write, path, [SetData(path, self._data, self._expected)])
 
     def judge(self, node: Node | None) -> Verdict:
-        """Return written, pending, or a conflict with another client's write to the topic."""
+        """Return `Written`, `PENDING`, or a `Conflict` with another client's write to the topic."""
         if node is None:
             return Conflict()
         if node.stat.version == self._expected + 1 and node.data == self._data:
@@ -246,7 +246,7 @@ class RemovalRequestUnit(Unit):
         self.parents = (layout.partition_requests_path(topic_partition.topic, is_removal=True),)
 
     def judge(self, node: Node | None) -> Verdict:
-        """Return written if the node has the content, whichever client wrote it."""
+        """Return `Written` if the node has the content, whichever client wrote it."""
         done = node is not None and node.data == self._data
         return Written() if done else PENDING
 
@@ -280,7 +280,7 @@ class RequestUnit(Unit):
         super().__init__(write, path, [op])
 
     def judge(self, node: Node | None) -> Verdict:
-        """Return written if the node was created or deleted as wanted, by whichever client."""
+        """Return `Written` if the node's presence is as wanted, whichever client caused it."""
         return Written() if (node is not None) == self._present else PENDING
 
 
@@ -301,7 +301,7 @@ class EntriesUnit(Unit):
         super().__init__(write, path, [op])
 
     def judge(self, node: Node | None) -> Verdict:
-        """Return written, pending, or a conflict with entries that another client wrote."""
+        """Return `Written`, `PENDING`, or a `Conflict` with entries that another client wrote."""
         if node is None:
             if self._expected < 0:
                 return PENDING
@@ -331,7 +331,7 @@ class AcceptedUnit(Unit):
         self.parents = (root, f"{root}/{accepted.topic_partition.topic}")
 
     def judge(self, node: Node | None) -> Verdict:
-        """Return written if the node has the wanted content; other content will be replaced."""
+        """Return `Written` if the node has the wanted content; other content will be replaced."""
         if node is not None and node.data == self._data:
             return Written(node.stat.czxid)
         return PENDING
@@ -366,7 +366,7 @@ class ForgottenUnit(Unit):
         super().__init__(write, path, ops)
 
     def judge(self, node: Node | None) -> Verdict:
-        """Return written if the node is gone, whichever client deleted it."""
+        """Return `Written` if the node is gone, whichever client deleted it; else `PENDING`."""
         return Written() if node is None else PENDING
 
     def adapt(self, failure: TransactionFailed) -> bool:
@@ -395,7 +395,7 @@ class ProducerIdsUnit(Unit):
         super().__init__(write, path, [op])
 
     def judge(self, node: Node | None) -> Verdict:
-        """Return written, pending, or a conflict with another controller's producer id block."""
+        """Return `Written`, `PENDING`, or a `Conflict` with another controller's block of ids."""
         version = -1 if node is None else node.stat.version
         if version == self._expected:
             return PENDING
@@ -490,10 +490,10 @@ def _assignment(topic: Topic) -> TopicAssignment:
 
 
 def _removal_units(index: int, write: RemovePartitions) -> list[Unit]:
-    """Return the writes of a removal: first the topic's node with the requests that fit.
+    """Return the units that remove partitions: first the topic's node with the requests that fit.
 
-    If removal requests do not fit into the first transaction, the rest name partitions that no
-    longer exist.
+    A removal request that does not fit into the first transaction is deleted later, when its
+    partition no longer exists.
     """
     name = write.topic.name
     first: Unit = AssignmentUnit(index, write.topic)

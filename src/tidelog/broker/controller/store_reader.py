@@ -1,8 +1,9 @@
 """The reader of the cluster's published state, which it returns as events (V40, V41).
 
 Each watch is set before its node is read, so that no change is missed. A watch fires once, so every
-read of a node sets its watch again. Reads are pipelined in three rounds: the lists, the nodes, the
-states. An unreadable node is named in the log and left unchanged (V25, V35).
+read of a node sets its watch again. Reads are pipelined in three rounds: lists of nodes, contents
+of nodes, states of partitions. An unreadable node is named in the log and left unchanged (V25,
+V35).
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ _MINIMUM = "min.insync.replicas"
 
 
 class StoreReader:
-    """The reads of the store for one controller term; errors of the store are passed on."""
+    """The reads of the store for one controller term, which raise the store's errors."""
 
     def __init__(self, store: MetadataStore, tasks: Tasks, tracer: Tracer) -> None:
         self._store = store
@@ -168,7 +169,7 @@ class StoreReader:
     async def _requests(
         self, root: str, decode: Callable[[str, bytes], T], on_change: WatchCallback
     ) -> tuple[dict[str, dict[int, T]], list[TopicPartition]]:
-        """Return the requests by topic and partition, and partitions with unreadable requests."""
+        """Return partition requests below `root`, and the partitions with unreadable requests."""
         topics = await self._watched(root, on_change)
         numbers = await self._tasks.gather_ordered(
             *(self._watched(f"{root}/{name}", on_change) for name in topics)

@@ -57,7 +57,8 @@ class StoreWatches:
         self._configs_changed: dict[str, None] = {}
         #: Topics whose state in the controller's image is wrong or unread.
         self._reread: dict[str, None] = {}
-        #: Brokers of all replicas in a cold start, and the brokers last read as registered (E8).
+        #: In a cold start, the brokers of all replicas, and the brokers last read as registered
+        #: (E8).
         self._assigned: frozenset[int] = frozenset()
         self._registered: Mapping[int, object] = {}
 

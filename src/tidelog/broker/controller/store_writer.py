@@ -271,6 +271,6 @@ def _all_written(
 
 
 def _note(unit: Unit, outcome: Outcome, outcomes: dict[int, Outcome]) -> None:
-    """Note a `Unit`'s outcome: a conflict fails its write, which has the first `Unit`'s zxid."""
+    """Note a `Unit`'s outcome as that of its write; later, only a conflict replaces the outcome."""
     if isinstance(outcome, Conflict) or unit.write not in outcomes:
         outcomes[unit.write] = outcome

@@ -73,7 +73,7 @@ class TermEvents:
         self._turn = TurnTimes(noticed_ms, now_ms)
 
     def begins(self) -> None:
-        """Note that a decision begins, and its turn too if no watch announced a change."""
+        """Note that a decision begins; without an announced change, the turn also begins now."""
         if self._turn.decided_ms:
             now_ms = self._now_ms()
             self._turn = TurnTimes(now_ms, now_ms)
@@ -130,8 +130,8 @@ class TermEvents:
                 continue
             broker = image.brokers.get(leader)
             if broker is None:
-                # No controller saw this former leader leave; the leader may have been the previous
-                # controller.
+                # No controller saw this former leader leave the cluster: it was perhaps the
+                # previous controller itself.
                 leaving[leader] = False
             elif broker.is_leaving:
                 leaving[leader] = True

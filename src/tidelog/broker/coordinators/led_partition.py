@@ -234,7 +234,7 @@ class _Outcome:
         self._timeout = services.serving_timers.after(timeout_ms, self._timed_out)
 
     def appended(self, completion: Completion[AppendInfo]) -> None:
-        """Take over the outcome of the leader's write."""
+        """Handle the outcome of the leader's write."""
         error = completion.error
         led = self._led
         if error is not None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 #: kind of record. The function raises ProtocolError for bytes that cannot be decoded as a record.
 Decode = Callable[[bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]], Any]
 
-#: Number of records that a load replays in one turn of the event loop; so many take a few
+#: Number of records that a load replays in one turn of the event loop, which then takes a few
 #: milliseconds.
 RECORDS_PER_TURN = 200
 _RETRY_MS = 1_000

@@ -5,8 +5,8 @@ groups. A deletion while a partition of `__consumer_offsets` changes its leader 
 coordinator. So each offset carries the incarnation of its partition (G6). At the end of a load, the
 coordinator deletes each offset of an earlier topic of the same name. If an offset and this broker's
 metadata have different incarnations, the store decides which incarnation is older, because the
-broker may not know the newer topic yet. An offset without an incarnation, such as Kafka writes,
-counts for the current topic of its name.
+broker may not know the newer topic yet. An offset that a Kafka broker wrote has no incarnation and
+belongs to the current topic of its name.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tidelog.broker.cluster_view import ClusterView
     from tidelog.broker.services import Services
 
-#: Number of offsets compared in one turn of the event loop; so many take a few milliseconds.
+#: Number of offsets compared in one turn of the event loop, which then takes a few milliseconds.
 _OFFSETS_PER_TURN: Final = 5_000
 _RETRY_MS: Final = 200
 #: Incarnations under which offsets were committed, by topic and partition.
@@ -164,7 +164,7 @@ def _judge_one(
     partition: TopicPartition,
     committed: PartitionIncarnation,
 ) -> bool:
-    """Report an ended partition incarnation; return whether `view` has an earlier incarnation.
+    """Report `committed` if that incarnation has ended; return whether the view lags behind it.
 
     The coordinator does not wait for a topic that the broker's metadata lacks, because the topic
     may be about to be deleted. The coordinator waits neither for a partition whose state the

@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound=CoordinatorShard)
 
-#: Number of groups of one request that are handled in one turn of the event loop; so many take a
-#: few milliseconds.
+#: Number of groups of one request that are handled in one turn of the event loop, which then takes
+#: a few milliseconds.
 _ASKED_PER_TURN = 500
 
 
@@ -77,7 +77,8 @@ class CoordinatorRuntime(ABC, Generic[S]):
         self._request_failed = request_failed
         self.shards = CoordinatorShards(self.new_shard)
         self._led: dict[int, LedPartition[S]] = {}
-        #: The function that takes the coordinator's answer to a request, by the request's ticket.
+        #: The function that takes the coordinator's answer to a request, by the request's number
+        #: (ticket).
         self._waiting: dict[int, Callable[[Any], None]] = {}
         self._next_ticket = 0
         self._effects: deque[tuple[LedPartition[S], Effect]] = deque()
@@ -158,7 +159,7 @@ class CoordinatorRuntime(ABC, Generic[S]):
         self.services.tasks.spawn(f"load {led.name}", self._load(led))
 
     def role_ended(self, partition: Partition) -> None:
-        """Give up a partition whose leadership ends."""
+        """Stop coordinating a partition whose leadership ends."""
         number = partition.topic_partition.partition
         led = self._led.get(number)
         if led is not None:

@@ -40,7 +40,7 @@ _VERSION: Final = 9
 #: The purpose of the connection to the topic's leader; it becomes the client id, by which leaders
 #: recognize permitted writers.
 _PURPOSE: Final = "cluster-events"
-#: Maximum number of events in a batch; encoding so many takes a few milliseconds.
+#: Maximum number of events in a batch, whose encoding takes a few milliseconds.
 _BATCH_EVENTS: Final = 200
 _RETRY_MS: Final = 200
 #: How long to wait while fewer brokers live than the topic wants replicas, because other brokers
@@ -228,8 +228,8 @@ class ClusterEvents:
             self._batch = []
             return True
         if code not in _PASSING:
-            # The log may hold the batch already; under another producer id the batch could be there
-            # twice.
+            # The log may hold the batch already; if the batch were sent again under another
+            # producer id, the log could hold it twice.
             self._drop(len(self._batch))
             self._batch = []
             self._producer_id = -1

@@ -11,8 +11,8 @@ A broker with a stopped clock serves until the store reports that its session ex
 
 The longest allowed gap is two thirds of the session timeout. Session renewals are up to a third of
 the session timeout apart, so the last renewal may lie that long before a gap in the event loop.
-Only a gap between two turns of the event loop fences a broker. While the store is unreachable but
-the loop turns, the broker continues to serve (S3).
+Only a gap between two turns of the event loop fences a broker. An unreachable store alone does not
+fence a broker: while its event loop turns, the broker continues to serve (S3).
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class SelfFencing:
         self._fence.is_in_doubt = False
 
     def registered(self) -> None:
-        """Take over a new registration, which the store must confirm if the broker is fenced."""
+        """Note a new registration, which the store must confirm if the broker is fenced."""
         self._take_limit()
         self._ask_later()
 

@@ -10,8 +10,8 @@ drop brokers that a response does not list.
 
 A session may expire at any moment of a registration or of the start. Before the start has
 registered, an expiry only opens a new session, as listeners and log directories are not ready yet.
-After the registration, the broker repeats the reads of the start that were made in an expired
-session. A registration waits for no log directory, so a directory that hangs does not prevent it.
+After the registration, a starting broker repeats the reads that it made in an expired session. A
+registration waits for no log directory, so a directory that hangs does not prevent it.
 """
 
 from __future__ import annotations
@@ -295,7 +295,7 @@ class Session:
         return True
 
     def _registered(self, broker_epoch: int, expiries: int) -> None:
-        """Take over the registration that the store reported.
+        """Use the registration that the store reported as the broker's current registration.
 
         Raises SessionExpired if the session of the request has expired: the registration is lost
         with it, and no later event would report the loss.

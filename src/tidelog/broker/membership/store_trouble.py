@@ -2,8 +2,8 @@
 
 A controller without its store can decide nothing, so an administrator's request would time out
 without a reason. After a session timeout, or three quarters of the request's timeout, the broker
-responds REQUEST_TIMED_OUT and names the store. The request stays queued: a controller whose session
-outlives the outage carries it out, as after any timeout.
+responds REQUEST_TIMED_OUT and names the store. The request stays queued after REQUEST_TIMED_OUT: a
+controller whose session outlives the outage carries out the request.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class StoreTrouble:
         ask: Callable[[Callable[[], Any]], Pending | Any],
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
     ) -> Pending | Any:
-        """Return the response of `ask`, whose argument makes the response of a non-controller.
+        """Return the response of `ask`, whose argument makes a NOT_CONTROLLER response.
 
         A client that waits `timeout_ms` gets a response in time even if the store is unreachable.
         """

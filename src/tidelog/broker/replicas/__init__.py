@@ -3,8 +3,8 @@
 A `Partition` joins a log with the role that the decisions of `tidelog.replication` give it.
 `replica_set` holds all partitions of the broker and applies the controller's commands.
 
-Five subpackages hold the parts of this package. Each subpackage imports only subpackages named
-before it; `isr`, `fetching` and `placement` do not import each other.
+Five subpackages hold the parts of this package. Each subpackage imports only subpackages that this
+text names earlier; `isr`, `fetching` and `placement` do not import each other.
 
 Begin with `hosting`: the replicas, their roles and appends, and the requests that wait on replicas.
 

@@ -27,8 +27,8 @@ _API_VERSIONS_VERSION: Final = 3
 _PURPOSE: Final = "commands"
 _TIMEOUT_MS: Final = 2_000
 _RETRY_MS: Final = 50
-#: Number of refusals after which the broker checks whether the controller knows RequestCommands; so
-#: many refusals take at least a second.
+#: Number of refusals, which take at least a second, after which the broker checks whether the
+#: controller knows RequestCommands.
 _REFUSALS: Final = 20
 
 
@@ -85,7 +85,7 @@ class CommandRequests:
         return False
 
     async def _may_be_known(self) -> bool:
-        """Return whether the controller serves RequestCommands; True without a response."""
+        """Return whether the controller serves RequestCommands; True if it does not respond."""
         services = self._services
         controller_id = services.view.controller_id
         try:

@@ -1,7 +1,7 @@
 """The execution of LeaderAndIsr and StopReplica on this broker's replicas.
 
 The steps of a LeaderAndIsr run in a fixed order. First, strays that a full command reveals are set
-aside (V35, V45). Once strays are set aside, every replica that changes its role stops serving and
+aside (V35, V45). After strays are set aside, every replica that changes its role stops serving and
 fetching, before any role begins (V31). Missing replicas are created if the command allows it (D3).
 A replica takes its new role when its log is quiet; only after that do followers fetch. Partitions
 are independent of each other, so each has its own error. `tidelog.replication.commands` decides
@@ -213,11 +213,11 @@ class _LeaderAndIsr:
                 partition.rest(leads_on=leads_on)
 
     async def _quieten(self) -> None:
-        """Wait until every log whose role changes is quiet.
+        """Wait until the log of every replica that changes its role is quiet.
 
         So appends planned under the old leader epoch are written before the new epoch begins (V31).
-        A leader that continues under the new epoch must still end its current role if an append
-        arrived during the wait.
+        A leader that will also lead under the new epoch keeps its current role at first; if an
+        append arrives during this wait, that role must end, too.
         """
         while busy := [partition for partition in self.changing if not partition.is_quiet()]:
             for partition in busy:
@@ -480,7 +480,7 @@ class ReplicaCommands:
 def _is_contradictory(
     broker_id: int, partition: Partition | None, state: LeaderAndIsrPartitionState
 ) -> bool:
-    """Whether the command contradicts this replica, which no valid command does (V12, V13).
+    """Whether the command contradicts itself or this replica's role, so it is invalid (V12, V13).
 
     A leader must be a member of its ISR; otherwise its log may lack committed records. A leader
     epoch has only one leader.

@@ -286,7 +286,7 @@ class ReplicaSet(HostedPartitions):
     def check_controller(
         self, controller_id: int, controller_epoch: int, broker_epoch: int
     ) -> ErrorCode:
-        """Return the error that refuses a whole command (V30); without an error, note its epoch."""
+        """Return the error that refuses a whole command (V30); else note the command's epoch."""
         services = self._services
         self._latest_broker_epoch = max(self._latest_broker_epoch, services.broker_epoch)
         error = commands.request_error(

@@ -3,7 +3,8 @@
 Upkeep covers high watermark checkpoints (V34), recovery points, retention, compaction, time-based
 flushes, and old strays (V35). Every half of `replica.lag.time.max.ms` the upkeep looks for
 followers that fall behind, even without fetches (V62), and for throttled followers that do not
-catch up (R15). Each kind of work has its own loop, so a slow disk delays its own kind only.
+catch up (R15). Each kind of work has its own loop, so a kind of work that waits for a slow disk
+does not delay other kinds.
 """
 
 from __future__ import annotations

@@ -2,12 +2,12 @@
 
 Without authentication a request proves nothing about its sender. A broker names itself by its
 client id, or by the replica id of a follower: Kafka's followers send replica ids even before their
-first Fetch. Only brokers send inter-broker requests. A claim counts if it names a registered
-broker, or comes with an inter-broker request. An inter-broker request counts even from a broker
-that is not registered here, because it may come from the next controller. A claim from the named
-broker's own host is stronger than other claims, because a client on any host can claim to be that
-broker. A claim also counts from another host, because a broker may connect from an address that it
-does not advertise.
+first Fetch. Only brokers send inter-broker requests. A claim to be a broker counts if it names a
+registered broker, or comes with an inter-broker request. An inter-broker request counts even from a
+broker that is not registered here, because it may come from the next controller. A claim from the
+named broker's own host is stronger than other claims, because a client on any host can claim to be
+that broker. A claim to be a broker counts from any host, because a broker may connect from an
+address that it does not advertise.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ share one listener, a new connection at the limit is on trial until its first re
 ApiVersions. If a trial connection's first request is a broker's (`broker_claims`), a client's
 connection is closed instead. A connection on trial is closed if its first request is a client's, or
 if no request comes within `TRIAL_MS`. If more than `MAX_TRIALS` connections are on trial, the
-broker closes the oldest of the host with most, brokers' hosts last.
+broker closes the oldest connection of the host with most trials; hosts of brokers come last.
 
 Connections of brokers count toward the limit, too. If no client's connection is left, the broker
 closes the connection with the weakest claim to be a broker's. At most `MAX_CLAIMED` connections may
@@ -38,9 +38,9 @@ from tidelog.wire.registry import API_VERSIONS
 #: it; brokers send such a request at once.
 TRIAL_MS: Final = 5_000
 #: Maximum number of connections whose first request decides whether they stay open; each costs a
-#: descriptor and a small buffer. The number equals a listener's backlog, which one turn of the
-#: event loop accepts. So no burst of clients ends the trial of a broker's connection before its
-#: first request is read.
+#: descriptor and a small buffer. `MAX_TRIALS` equals a listener's backlog: one turn of the event
+#: loop accepts as many connections. So no burst of clients ends the trial of a broker's connection
+#: before its first request is read.
 MAX_TRIALS: Final = 1_024
 #: Maximum number of connections that name a broker but come from another host, enough for many
 #: brokers behind a shared address.
@@ -141,7 +141,7 @@ class ConnectionLimit:
                 del self._trials_of[host]
 
     def close(self, connection: Connection, reason: str) -> None:
-        """Close a connection, which then no longer counts."""
+        """Close a connection, which then no longer counts toward the limit."""
         self._closing[connection] = None
         connection.close(reason)
 

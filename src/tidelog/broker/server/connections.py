@@ -1,13 +1,14 @@
 """One client connection: it receives frames and sends responses in order.
 
 A connection decodes requests and passes them to their APIs. A connection keeps a queue of
-responses, so that they leave in the order of the requests. Requests of one connection begin in
+responses, so that they are sent in the order of the requests. Requests of one connection begin in
 order and may wait together. Appends of all requests in a read event are submitted together, so many
 small requests cost one write (docs/adr/0054). Responses are made no faster than the peer receives
-them, because one packet can hold thousands of requests for megabytes each. Requests above the
-limits begin only after earlier responses have left. Unread response bytes count in the budget of
-all connections (`core.response_budget`, docs/adr/0067). Malformed bytes close the connection, but
-never stop the broker. A connection does not use sockets directly; see `Transport` in `core.ports`.
+them, because one packet can hold thousands of requests whose responses have megabytes each.
+Requests beyond a connection's limits begin only after earlier responses are sent. Unread response
+bytes count in the budget of all connections (`core.response_budget`, docs/adr/0067). Malformed
+bytes close the connection, but never stop the broker. A connection does not use sockets directly;
+see `Transport` in `core.ports`.
 """
 
 from __future__ import annotations
@@ -175,7 +176,7 @@ class Connection:
         self._parts.on_closed(self)
 
     def send_queue_changed(self, sent_bytes: int) -> None:
-        """Count the unread bytes; continue with waiting requests if the peer received some."""
+        """Count the unread bytes; if the peer received bytes, continue with waiting requests."""
         if self._is_lost:
             self._count_rest()
             return

@@ -78,8 +78,8 @@ class Dispatcher:
     def answer_from(self, coroutine: Coroutine[Any, Any, Any], request: Request[Any]) -> Pending:
         """Run an async handler, whose return value is the response.
 
-        If the handler raises an error, `request_failed` makes the response, as for other handlers;
-        a broken invariant halts the broker.
+        If the handler raises an error, `request_failed` makes the response, as for handlers that
+        are not async; a broken invariant halts the broker.
         """
         pending = Pending()
 

@@ -2,12 +2,12 @@
 
 A broker that starts with `tidelog.test.interception.directory` puts an `Interceptor` before its
 handlers. If `tidelog.test.interception.directory` is not set, requests do not pass through this
-module. An `Interceptions` object (files in `runtime.interception`) supplies the rules and counts
-the matches. All brokers of a cluster share the counts of matches, so "the third request" means the
-third in the cluster. Requests of one connection stay in order, as on a real network. When a request
-is lost, all later requests on its connection are lost, too. When a request is held, later requests
-on its connection wait, as they would behind a slow request. Requests of other brokers pass unless a
-rule asks for them, and requests of the test kit always pass.
+module. An `Interceptions` object supplies the rules and counts the matches; `runtime.interception`
+keeps both in files. All brokers of a cluster share the counts of matches, so "the third request"
+means the third in the cluster. Requests of one connection stay in order, as on a real network. When
+a request is lost, all later requests on its connection are lost, too. When a request is held, later
+requests on its connection wait, as they would behind a slow request. Requests of other brokers pass
+unless a rule asks for them, and requests of the test kit always pass.
 """
 
 from __future__ import annotations
@@ -129,8 +129,8 @@ class Interceptor:
     def __init__(self, intercepted: Intercepted, interceptions: Interceptions) -> None:
         self._intercepted = intercepted
         self._interceptions = interceptions
-        #: Requests waiting behind a held request, by connection; None if all later requests are
-        #: lost.
+        #: For each connection, the requests that wait behind a held request; None if the connection
+        #: loses all later requests.
         self._lines: dict[RequestConnection, deque[_Waiting] | None] = {}
 
     def around(self, served: Served) -> Served:

@@ -25,10 +25,11 @@ class Card:
     api_key: int
     min_version: int
     max_version: int
-    #: Whether only brokers send the API, so that ApiVersions hides it from clients' feature checks.
+    #: Whether only brokers use the API, so that ApiVersions hides it from clients' feature checks.
     inter_broker: bool = False
     note: str = ""
-    #: Why the broker refuses every request, if it does not implement the API (`apis.refused`).
+    #: Why the broker refuses every request of this API (`apis.refused`); empty for an implemented
+    #: API.
     refused: str = ""
     #: Rights that some requests of the API need; none if every client may send them.
     rights: tuple[Right, ...] = ()

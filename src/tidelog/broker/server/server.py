@@ -1,7 +1,7 @@
 """The listeners of one broker and the connections that they accept.
 
-The server accepts connections from the start on, so that clients need not reconnect, and reads them
-once the broker is registered.
+The server accepts connections from the start on, so that clients need not reconnect. The server
+reads requests from the connections once the broker is registered.
 """
 
 from __future__ import annotations

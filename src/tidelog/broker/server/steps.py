@@ -16,9 +16,11 @@ from tidelog.broker.server.served import Served
 #: A function that returns the same API with a step around its handler.
 Step = Callable[[Served], Served]
 
-#: Returns a response (or a `Pending`) that replaces the handler's, or `GO_ON` to call the handler.
+#: A function that returns a response (or a `Pending`) instead of the handler's, or `GO_ON` to call
+#: the handler.
 Before = Callable[[Card, Request[Any]], Any]
-#: Gets the response (None if the request has none) and returns the response to send.
+#: A function that gets the handler's response (None if there is none) and returns the response to
+#: send.
 After = Callable[[Card, Request[Any], Any], Any]
 
 
@@ -86,7 +88,7 @@ def then(response: Any, finish: Callable[[Any], Any]) -> Any:
 
 
 def proving_broker(served: Served) -> Served:
-    """Return an API; if only brokers send it, each request marks its connection as a broker's."""
+    """Return an API; if only brokers use it, each request marks its connection as a broker's."""
     return before(_prove)(served) if served.card.inter_broker else served
 
 

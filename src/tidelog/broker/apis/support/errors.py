@@ -40,7 +40,7 @@ _ERRORS: Final = ("error_code", "partition_error_code")
 _MESSAGE: Final = "error_message"
 #: Schema kinds of primitive values in request arrays, by Python type: `int` stands for `int32`.
 _PRIMITIVES: Final[dict[type, str]] = {str: "string", int: "int32"}
-#: Values of other fields beside an error, if they differ from the fields' defaults.
+#: Values that an error response puts into fields other than the error, unless they are defaults.
 _VALUES: Final[dict[type, dict[str, Any]]] = {
     PartitionProduceResponse: {"base_offset": -1},
     PartitionData: {"high_watermark": -1, "records": b""},
@@ -98,7 +98,7 @@ class _Shape:
     message: str | None
     #: The first array whose elements can hold an error.
     entries: NamedField | None
-    #: Values that an error response puts into the struct's other fields.
+    #: Values that an error response puts into the struct's fields other than the error.
     values: dict[str, Any]
 
     def struct(self, error: ErrorCode, message: str | None, others: dict[str, Any]) -> Any:
@@ -167,13 +167,13 @@ def _parts(asked: Any, version: int) -> Sequence[Any]:
 
 @cache
 def _names(entry_class: type, part_class: type) -> tuple[tuple[str, str | None], ...]:
-    """Return pairs: a field's name in the response's entry, and its name in the request's part.
+    """Return pairs of names: a field of a response's entry, and the request's field that fills it.
 
-    The second name of a pair is None if the part of the request is itself the value, not a struct.
+    The second name of a pair is None if the array in the request has plain values, not structs.
 
-    The pairs include the first field of the request's part, even if that field has another name in
-    the response's entry. The pairs also include every later string or id of the request's part that
-    the entry has, too.
+    A response's entry repeats the first field of the request's part, which may have another name in
+    the entry. The entry also repeats every later string or id of that part, if the entry has a
+    field of the same name.
     """
     free = {
         each.name: each.spec.kind

@@ -81,7 +81,7 @@ class LogDirSurvey:
     async def write(
         self, directories: Sequence[LogDirectory]
     ) -> list[tuple[LogDirectory, StorageError]]:
-        """Write the list of all directories into each, if changed; return failed directories.
+        """Write a changed list of all directories into each of them; return failed directories.
 
         If a directory fails during this call, the next call writes the lists again.
         """

@@ -2,7 +2,7 @@
 
 The broker writes a notification into the store, after which the controller sends commands for all
 replicas of the broker. The broker also requests the commands directly from the controller, which is
-quicker (D16). A controller that is about to be deposed may waste a direct request, so the broker
+quicker (D16). A direct request may reach a controller that is deposed before it acts, so the broker
 always writes the notification. Kafka's controllers react to the notification, but do not know the
 direct request. A broker that cannot write the notification within `log.dir.failure.timeout.ms`
 halts, because otherwise no other broker would take over its leaderships.

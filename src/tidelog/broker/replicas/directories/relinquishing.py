@@ -70,8 +70,8 @@ class Relinquishing:
         self._services = services
         self._give_up = give_up
         self._is_asking = False
-        #: Returns the replicas to check after the current request, because a read found damage
-        #: meanwhile.
+        #: Returns the replicas in which a read found damage during the current request, to be
+        #: checked after the request.
         self._found_meanwhile: Callable[[], Sequence[Partition]] | None = None
         self._is_closed = False
         #: The requests and reports about full and slow directories.
@@ -104,12 +104,12 @@ class Relinquishing:
         self._begin(slow, damaged, self.unfit.due(hosted, [*slow, *damaged]))
 
     def close(self) -> None:
-        """Send no more requests because of full or slow directories."""
+        """Stop sending requests about full or slow directories."""
         self._is_closed = True
 
     def directory_unfit(self, partitions: Sequence[Partition]) -> None:
         """Give up leaderships in full and slow directories, unless requested a moment ago."""
-        if self._may_ask() and not self._is_asking:  # the next disk probe sends a skipped request
+        if self._may_ask() and not self._is_asking:  # else ask at the next disk probe
             self._begin([], [], self.unfit.due(partitions, []))
 
     def directory_fit(self) -> None:

@@ -8,8 +8,8 @@ forgets it. `offline` gives up the directory as if it had failed, once it leads 
 
 If all directories of a broker are slow, the cause may be the machine and not a disk. While all
 directories are slow, leaders still move to other brokers, but no directory is given up until
-another has proven fast. A slow directory also stays in use while it leads a partition that no other
-replica can lead.
+another directory has proven fast. A slow directory also stays in use while it leads a partition
+that no other replica can lead.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ class DelayedFetch:
         self._held: dict[str, None] = {}
         #: Set while this fetch waits for its turn to read.
         self._turn: WaitingRead | None = None
-        # A response never exceeds max_bytes, so the fetch waits for no more than that, as in Kafka.
+        # A response never exceeds max_bytes, so the fetch waits for at most max_bytes, as in Kafka.
         self._min_bytes = min(min_bytes, max_bytes)
         self._max_bytes = max_bytes
         #: Whether the response names every partition, even one whose records do not fit. A full
@@ -311,7 +311,7 @@ class DelayedFetch:
                 room = min(item.max_bytes, remaining)
                 if read.done:
                     if isinstance(read.error, NotCached):
-                        answers[item] = answer  # no records until the disk may be read
+                        answers[item] = answer  # no records yet: the disk may not be read now
                         continue
                     size = _take(self._services, answer, read)
                     urgent = urgent or answer.error_code != 0
@@ -377,7 +377,7 @@ class DelayedFetch:
         self._reads.begin(reads, size_bytes, self._one_read)
 
     def _one_read(self, read: DiskRead) -> None:
-        """Take over the outcome of one read."""
+        """Handle the outcome of one read from disk."""
         read.end()
         is_last = not self._reads.under_way
         if self._answered:
@@ -413,7 +413,7 @@ class DelayedFetch:
             self._complete()
 
     def _drop_read(self) -> None:
-        """Let this fetch's reads continue, which no longer count for the follower (F7)."""
+        """Let this fetch's reads continue, but no longer keep the follower in sync by them (F7)."""
         reads = self._session.reads
         if reads is not None:
             reads.drop(self._read_number)
@@ -428,7 +428,7 @@ class DelayedFetch:
         return PendingRead(self._session.broker_epoch, self._received_ms)
 
     def _reads_done(self) -> None:
-        """Note that the leader has read for this fetch, and that the response leaves (F6)."""
+        """Note that the leader has finished the reads of this fetch and sends the response (F6)."""
         reads = self._session.reads
         if reads is not None and (reads.is_watched or self._read_number != NO_READ):
             now_ms = self._services.clock.monotonic_ms()

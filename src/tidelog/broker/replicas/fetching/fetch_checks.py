@@ -128,7 +128,7 @@ def note_follower(
 def _note_epoch(
     replicas: HostedPartitions, session: FetchSession, item: SessionPartition, now_ms: int
 ) -> None:
-    """Note a follower whose fetches do not count because of a wrong epoch (V63)."""
+    """Note a follower whose fetches do not count for the ISR because of a wrong epoch (V63)."""
     partition = None if item.topic_partition is None else replicas.get(item.topic_partition)
     leadership = None if partition is None else partition.leadership
     if leadership is not None:

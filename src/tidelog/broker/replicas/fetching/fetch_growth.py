@@ -42,7 +42,7 @@ class FoundBytes:
         self._cut = 0
 
     def read(self, log: PartitionLog, slice_: LogSlice, end: int, room_bytes: int) -> None:
-        """Note a read up to offset `end` that had room for `room_bytes`."""
+        """Note a read up to offset `end`, for which the response had room for `room_bytes`."""
         if slice_.is_cut:
             self._cut += 1
             self.bytes += max(room_bytes, slice_.size)
@@ -74,7 +74,7 @@ def note_seen(item: SessionPartition, partition: Partition) -> None:
 
 
 def growth_bytes(item: SessionPartition, partition: Partition) -> int:
-    """Return how many bytes may have arrived since the last look; update `item.seen_bytes`.
+    """Return how many bytes may have arrived since the last call; update `item.seen_bytes`.
 
     Returns -1 if the fetch must look again: the readable part ends in another segment, or the log
     starts after the reader's offset.

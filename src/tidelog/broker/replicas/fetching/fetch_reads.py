@@ -1,7 +1,8 @@
 """The reads from disk of one fetch, as counted in the response budget and for each directory.
 
-A fetch reserves the bytes of its reads until its response leaves or its connection is closed; no
-part of the broker keeps them longer. A directory counts a read until the disk has completed it.
+A fetch reserves the bytes of its reads until its response is sent or its connection is closed; no
+part of the broker keeps them longer. A read counts as a pending read of its directory until the
+disk has completed it.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ class FetchReads:
         self._room.reads.ended(read.directory, read.size_bytes)
 
     def release(self) -> None:
-        """Release the reserved bytes, because the response leaves or its client has gone."""
+        """Release the reserved bytes, because the response is sent or its client has gone."""
         reserved_bytes, self._reserved_bytes = self._reserved_bytes, 0
         if reserved_bytes:
             self._room.take(-reserved_bytes)

@@ -85,8 +85,8 @@ class SessionPartition:
         self.sent_high_watermark = -1
         self.sent_log_start_offset = -1
         self.watched: Partition | None = None
-        #: Where the readable part of the log ended when a waiting fetch last looked: base offset of
-        #: the segment, and bytes in it (`fetch_growth`).
+        #: Where the readable part of the log ended when a waiting fetch last examined the
+        #: partition: base offset of the segment, and bytes in it (`fetch_growth`).
         self.seen_segment = -1
         self.seen_bytes = 0
 

@@ -1,7 +1,7 @@
 """Follower fetching: one fetcher per (source broker, index), each with a fetch session (V66).
 
 A fetcher requests all its partitions of one source in one request. A request names only partitions
-whose position is new to the session (KIP-227). Responses are handled where they arrive:
+whose position is new to the session (KIP-227). The fetcher handles each response as it arrives:
 `replication.follower` decides, and records are appended directly from the receive buffer. The next
 fetch is sent before any other work, because acks=all produces wait for it. A backoff, a slow append
 or a truncation delays only its own partition, which leaves the session meanwhile. The leader may
@@ -243,9 +243,9 @@ class Fetcher(FetchOrder):
     def _throttle(self) -> None:
         """Skip partitions that must wait, and fetch partitions that need no longer wait (R15).
 
-        A partition with a new position may have to wait from now on. A partition in the session may
-        have to wait whenever the rate is exceeded again, a reassignment pauses, or the settings
-        change. A partition does not wait while a response with its records is on the way.
+        A partition with a new position may have to wait for the throttle. A partition in the
+        session may have to wait whenever the rate is exceeded again, a reassignment pauses, or the
+        settings change. A partition does not wait while a response with its records is on the way.
         """
         if not self._throttles.holds_fetches:
             self._held_under = None
@@ -441,7 +441,7 @@ class Fetcher(FetchOrder):
     # session and connection
 
     def _session_made(self, session_id: int) -> None:
-        """Take over the session that the leader granted; with id 0 every fetch is a full fetch."""
+        """Use the session that the leader granted; with id 0 every fetch is a full fetch."""
         self._session_id = session_id
         self._is_sessionless = not session_id
         if session_id:

@@ -184,7 +184,7 @@ class FollowedPartition:
             self._backoff.cancel()
 
     def answered(self, data: PartitionData) -> bool:
-        """Handle a response to `sent_position`; return True if its bytes must be kept."""
+        """Handle the response to a fetch from `sent_position`; return True to keep its bytes."""
         diverging = data.diverging_epoch
         high_watermark = self.role.high_watermark
         if not data.error_code:
@@ -256,7 +256,7 @@ class FollowedPartition:
             self._fetcher.append_done(self)
 
     def _flushed(self, completion: Completion[None]) -> None:
-        """Take over the position after the flushed records, and fetch from it."""
+        """Set the position to the end of the flushed records, and fetch from there."""
         if self._ended:
             return
         if completion.error is None:
@@ -329,7 +329,7 @@ class FollowedPartition:
             self._services.tracer.mark("sync_outlived_role")
             return
         if self.role.is_busy or self._backoff is not None:
-            return  # the current operation syncs at its end if that is needed
+            return  # the running operation syncs the log at its end, if necessary
         if completion.error is not None:
             self._sync_failed(completion.error)
         else:

@@ -47,7 +47,7 @@ class ThrottleWatch:
         self._fetched: ThrottleProgress[TopicPartition] = ThrottleProgress()
 
     def look(self, find: _Find) -> None:
-        """Report replicas that fell behind since the last look; `find` returns hosted replicas."""
+        """Report replicas that fell behind since the last call; `find` returns hosted replicas."""
         throttles = self._throttles
         left_out, throttles.left_out = throttles.left_out, {}
         not_fetched, throttles.not_fetched = throttles.not_fetched, {}

@@ -3,8 +3,9 @@
 Partitions that the throttle skips wait in the session, so that later fetches need not examine each
 of them. Skipped partitions come first when the rate allows reads again. After its read each
 partition goes to the end of the queue, so all partitions get their turn. The bytes of a response
-count against the throttle when the response leaves. While a fetch examines its session, bytes that
-it has read also count, so only one of its reads can exceed the rate.
+count against the throttle when the response is sent. While a fetch examines its session, the bytes
+that the fetch has already read also count against the throttle, so only one read of the fetch can
+exceed the rate.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class ThrottledReads:
         return bool(self._session.throttled)
 
     def recover_in_ms(self) -> int:
-        """Return in how many milliseconds to look at the waiting partitions again."""
+        """Return in how many milliseconds to examine the waiting partitions again."""
         return self._throttles.leader_recovers_in_ms()
 
     def begin_look(self) -> None:
@@ -77,7 +78,7 @@ class ThrottledReads:
             self._bytes += size
 
     def sent(self, answers: Mapping[SessionPartition, PartitionData]) -> None:
-        """Count the bytes of throttled partitions in the response that leaves."""
+        """Count the bytes of throttled partitions in the response, which is sent now."""
         if self._follower < 0 or not self._throttles.leader.is_active:
             return
         total = out_of_sync = 0

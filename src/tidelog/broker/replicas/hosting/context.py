@@ -30,7 +30,7 @@ class TopicCoordinators(Protocol):
         """Start to coordinate a partition whose leadership begins."""
 
     def role_ended(self, partition: Partition) -> None:
-        """Give up a partition whose leadership has ended."""
+        """Stop coordinating a partition whose leadership has ended."""
 
     def replica_gone(self, partition: Partition) -> None:
         """Forget a partition whose replica this broker no longer hosts."""

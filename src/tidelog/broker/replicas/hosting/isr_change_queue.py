@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tidelog.broker.services import Services
     from tidelog.replication.isr import IsrChange
 
-#: Changes by partition, each with the replica whose leader wants it.
+#: ISR changes by partition, each with the leader's replica that proposed the change.
 IsrChanges = dict[TopicPartition, tuple["Partition", "IsrChange"]]
 
 

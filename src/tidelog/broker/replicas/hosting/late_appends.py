@@ -75,7 +75,7 @@ class LateAppends:
     def _checked(self, late: Late, done: Completion[Checked]) -> None:
         waiting = self.waiting
         if not waiting or waiting[0] is not late:
-            return  # the append was refused meanwhile
+            return  # the append was refused during its check
         if done.error is not None:
             waiting.pop(0)
             late.completion.fail(done.error)

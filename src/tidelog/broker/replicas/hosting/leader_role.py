@@ -39,7 +39,7 @@ TO_HIGH_WATERMARK = -1
 
 
 def may_join(services: Services, idle: Collection[int]) -> Callable[[int], bool]:
-    """Return a test whether a follower may join the ISR: alive, and its copying not paused (R10).
+    """Return a function that tests if a follower, alive and not paused, may join the ISR (R10).
 
     The last progress of a follower that does not fetch may be that of an earlier incarnation.
     """
@@ -171,7 +171,7 @@ class LeaderRole(Role):
         return planned
 
     def log_grew(self) -> None:
-        """Take over the log's new end: followers may read further, and records may be committed."""
+        """Note the log's new end: followers may read further, and records may be committed."""
         log_end_offset = self._log.log_end_offset
         if log_end_offset != self.core.log_end_offset:
             effects = self.core.appended(log_end_offset, self._services.clock.monotonic_ms())
@@ -191,7 +191,7 @@ class LeaderRole(Role):
             self._watchers.look_again()
 
     def _synced(self, synced_offset: int) -> None:
-        """Take over the end of the synced log: records may commit, and acks=1 is answered (V69)."""
+        """Note the end of the synced log: records may commit, and acks=1 is acknowledged (V69)."""
         self.log_grew()
         self.run(self.core.synced(synced_offset, self._services.clock.monotonic_ms()))
         self._watchers.synced(synced_offset)
@@ -205,9 +205,9 @@ class LeaderRole(Role):
     def check_follower(self, replica_id: int, broker_epoch: int, asked_epoch: int) -> ErrorCode:
         """Return why a follower may not fetch (V63); NONE if it may.
 
-        A follower that sends no leader epoch may itself be outdated. The error for a follower
-        without a leader epoch does not say that this leader is outdated (as in Kafka's
-        Partition.followerReplicaOrThrow).
+        If a follower sends no leader epoch, perhaps the follower is outdated and not this leader.
+        The error for a follower without a leader epoch does not say that this leader is outdated
+        (as in Kafka's Partition.followerReplicaOrThrow).
         """
         known = self.core.followers.get(replica_id)
         if known is not None and broker_epoch >= known.broker_epoch:
@@ -336,13 +336,13 @@ class LeaderRole(Role):
         self._low_watermark_may_move()
 
     def minimum_changed(self, min_insync_replicas: int) -> None:
-        """Take over the current `min.insync.replicas` (V60, V64)."""
+        """Apply the current `min.insync.replicas` (V60, V64)."""
         if self.core.min_insync_replicas != min_insync_replicas:
             now_ms = self._services.clock.monotonic_ms()
             self.run(self.core.minimum_changed(min_insync_replicas, now_ms))
 
     def flush_policy_changed(self) -> None:
-        """Take over the current `flush.before.ack` (V69)."""
+        """Apply the current `flush.before.ack` (V69)."""
         core, is_on = self.core, self._log.config.flush_before_ack
         if core.flush_before_ack == is_on:
             return
@@ -357,7 +357,7 @@ class LeaderRole(Role):
             self._watchers.synced(self._log.next_offset)
 
     def pending_reads_changed(self, is_enabled: bool) -> None:
-        """Take over the current `follower.fetch.pending.reads.insync.enable` (F5)."""
+        """Apply the current `follower.fetch.pending.reads.insync.enable` (F5)."""
         if self.core.counts_pending_reads != is_enabled:
             self.core.pending_reads_changed(is_enabled)
 
@@ -382,7 +382,7 @@ class LeaderRole(Role):
         partition_epoch: int,
         has_eligible: bool = False,
     ) -> None:
-        """Take over the state in the controller's response to an ISR change."""
+        """Apply the state in the controller's response to an ISR change."""
         now_ms = self._services.clock.monotonic_ms()
         effects = self.core.change_accepted(
             change, isr, leader_epoch, partition_epoch, now_ms, has_eligible

@@ -105,7 +105,7 @@ class Partition:
 
     @property
     def followership(self) -> FollowerReplica | None:
-        """The decisions of the current follower term; None unless this replica follows."""
+        """The decisions of the current follower role; None unless this replica follows."""
         return self.role.followership
 
     @property

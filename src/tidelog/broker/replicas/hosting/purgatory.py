@@ -122,7 +122,7 @@ class PartitionWatchers:
         self._deletions.append((offset, wait))
 
     def give_up_deletion(self, wait: AcksWait) -> None:
-        """Drop a timed-out wait for the low watermark."""
+        """Drop the timed-out wait of a deletion for the low watermark."""
         self._deletions = [entry for entry in self._deletions if entry[1] is not wait]
 
     def watch(self, watcher: FetchWatcher, follower: bool) -> None:
@@ -146,7 +146,8 @@ class PartitionWatchers:
 
         A move of the high watermark alone does not end a follower's waiting fetch (V61).
         """
-        # A response may begin the next request of its connection, which may add a wait to `_acks`.
+        # Sending a response may begin the connection's next request, and that request may add a
+        # wait to `_acks`.
         while self._acks and self._acks[0][0] <= high_watermark:
             self._acks.popleft()[1].acknowledged()
         for watcher in list(self._consumers):
@@ -189,7 +190,7 @@ class PartitionWatchers:
         """Wake all waiting fetches: the leader epoch or the log's segments have changed (V61).
 
         After a change of the leader epoch, a fetch of the earlier epoch is refused. A fetch that
-        waits on a segment gets no more of that segment once it is no longer active.
+        waits for more of a segment gets nothing more once the segment is no longer active.
         """
         for watcher in [*self._followers, *self._consumers]:
             watcher.look_again()

@@ -82,10 +82,10 @@ class Role:
         """Plan an append as leader; `PlannedAppends` submits it when the read event ends.
 
         `now_ms` is wall-clock time. Raises KafkaError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS
-        for acks=-1 (V64), or a refusal of the log. A batch with large compressed content is planned
-        later, and so are all batches behind it. A batch that is planned later reports its error in
-        the returned completion. After a retriable refusal the replica expects that an idempotent
-        producer resends the batch (V38).
+        for acks=-1 (V64), or a refusal of the log. A batch with large compressed content, and all
+        batches behind it, are planned after this call; an error of such a batch is in the returned
+        completion. After a retriable refusal the replica expects that an idempotent producer
+        resends the batch (V38).
         """
         return self.plan(records, acks, now_ms, None)
 
@@ -101,7 +101,7 @@ class Role:
         raise error
 
     def log_grew(self) -> None:
-        """Take over the log's new end, after the leader's appends were written."""
+        """Note the log's new end, after the leader's appends were written."""
 
     def check_follower(self, replica_id: int, broker_epoch: int, asked_epoch: int) -> ErrorCode:
         """Return why a follower may not fetch (V63); NONE if it may."""
@@ -128,7 +128,7 @@ class Role:
 
         Followers advance their log start when they fetch (V67). `low_watermark` shows the progress
         of the replicas, and `watchers.wait_for_low_watermark` reports when all replicas have
-        advanced their start. Raises KafkaError, and changes nothing, for one of these reasons:
+        advanced their log start. Raises KafkaError, and changes nothing, for one of these reasons:
 
         - NOT_LEADER_OR_FOLLOWER: this replica does not lead;
         - POLICY_VIOLATION: the topic's records must not be deleted;
@@ -148,13 +148,13 @@ class Role:
         """Note that the log may have a new active segment (V61)."""
 
     def minimum_changed(self, min_insync_replicas: int) -> None:
-        """Take over the current `min.insync.replicas` (V60, V64)."""
+        """Apply the current `min.insync.replicas` (V60, V64)."""
 
     def flush_policy_changed(self) -> None:
-        """Take over the current `flush.before.ack`, which followers read with each fetch (V69)."""
+        """Apply the current `flush.before.ack`, which followers read with each fetch (V69)."""
 
     def pending_reads_changed(self, is_enabled: bool) -> None:
-        """Take over the current `follower.fetch.pending.reads.insync.enable` (F5)."""
+        """Apply the current `follower.fetch.pending.reads.insync.enable` (F5)."""
 
     def brokers_changed(self) -> None:
         """Note that brokers came or went, which changes which followers may join the ISR."""
@@ -180,7 +180,7 @@ class Role:
         partition_epoch: int,
         has_eligible: bool = False,
     ) -> None:
-        """Take over the state in the controller's response to an ISR change."""
+        """Apply the state in the controller's response to an ISR change."""
 
     def change_refused(self, change: IsrChange, error: ErrorCode) -> None:
         """Note that the controller refused the ISR change."""
@@ -217,7 +217,7 @@ class NoRole(Role):
 
 
 class FollowerRole(Role):
-    """One follower term, whose fetcher drives the decisions (`followed_partition`)."""
+    """A follower's role for one leader epoch, as its fetcher uses it (`followed_partition`)."""
 
     __slots__ = ("core", "followership")
 

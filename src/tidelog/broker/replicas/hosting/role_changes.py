@@ -1,8 +1,8 @@
-"""The changes of a replica's role: a new leadership, a new follower term, a repeated command.
+"""The changes of a replica's role: a new leader role, a new follower role, a repeated command.
 
 Roles change only while the log is quiet (`Partition.quiet`). The decisions of a role start from the
 log's end and the high watermark that the replica knows (V31, V33). `commands` decides which
-commands the replica obeys. `Partition.rest` ends a role without a successor.
+commands the replica obeys. `Partition.rest` ends a role without a new role.
 """
 
 from __future__ import annotations

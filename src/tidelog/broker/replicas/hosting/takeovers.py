@@ -96,7 +96,7 @@ class Takeovers:
             self._look(partition, takeover, self._services.clock.monotonic_ms())
 
     def ended(self, partition: Partition) -> None:
-        """End the watch of a leadership, if there was one."""
+        """End the watch of a leadership, if the leadership was watched."""
         takeover = self.watched.get(partition)
         if takeover is not None:
             self._end(partition, takeover, LEADERSHIP_OVER)

@@ -50,8 +50,8 @@ class ReplicationThrottles:
         self._added: dict[TopicPartition, tuple[int, ...]] = {}
         #: Partitions whose reassignment currently does not copy to the replica on this broker.
         self.idle: dict[TopicPartition, None] = {}
-        #: Followers, by partition, that the leader's side skipped since `throttle_watch` last
-        #: looked; and partitions that the follower's side skipped.
+        #: What the throttle skipped since `throttle_watch` last looked: followers of partitions led
+        #: here, and partitions followed here.
         self.left_out: dict[tuple[TopicPartition, int], None] = {}
         self.not_fetched: dict[TopicPartition, None] = {}
         #: A version number, increased by each change of settings after which the leader may
@@ -60,8 +60,8 @@ class ReplicationThrottles:
         #: A version number, increased when more replicas here may have to wait before they fetch;
         #: fetched records alone do not increase the number.
         self.hold_number = 0
-        #: Called when the follower's side has changed, to look again at the partitions that are not
-        #: fetched.
+        #: Called when the follower's side of the throttle has changed, to examine the partitions
+        #: that this broker does not fetch.
         self.fetch_again: Callable[[], None] = lambda: None
         self.rates_changed()
 
@@ -219,7 +219,7 @@ class ReplicationThrottles:
         return self.leader.recovers_in_ms(self._services.clock.monotonic_ms())
 
     def is_held_back(self, partition: Partition, follower: int) -> bool:
-        """Return whether the leader's side may skip a follower: throttled, and out of the ISR."""
+        """Return whether the throttle may skip a follower: it is throttled and out of the ISR."""
         leadership = partition.leadership
         if leadership is None or not self.leader.is_throttled(partition.topic_partition):
             return False
@@ -238,7 +238,7 @@ class ReplicationThrottles:
     # the follower's side
 
     def is_caught_up(self, partition: Partition) -> bool:
-        """Return whether the follower's side never delays a followed partition.
+        """Return whether a replica is caught up, so the follower's throttle never delays it.
 
         The follower is caught up if it has reached a leader's last reported high watermark, as in
         Kafka, or is in the published ISR.

@@ -6,8 +6,8 @@ request; a later change of a partition replaces an unsent change. The queue retr
 the controller did not process (NOT_CONTROLLER, STALE_BROKER_EPOCH), or whose response did not come.
 A retried request goes to the current controller, after 50 ms and then after growing pauses. After a
 retry or an unknown outcome, each leader decides whether it requests the same change again or a
-newer change, which supersedes the earlier one (A8). The queue drops changes that their leader no
-longer wants.
+newer change, which supersedes the earlier one (A8). The queue drops a change that the partition's
+leader no longer wants.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class AlterPartitionManager(IsrChangeQueue):
         self._later()
 
     def controller_changed(self) -> None:
-        """Send the changes to the new controller, if the broker's metadata names one (A2).
+        """Send the changes to the new controller, if the broker's metadata names it (A2).
 
         After a change of the controller the queue ignores the response of the earlier controller.
         """
@@ -215,7 +215,7 @@ class AlterPartitionManager(IsrChangeQueue):
             self._soon()
 
     def _unanswered(self, changes: _Sent, why: str, count: int) -> None:
-        """Let each leader decide again after a pause, as each outcome is unknown (A2).
+        """After a pause let each leader decide again on its change, whose outcome is unknown (A2).
 
         `count` is the number of waiting changes, for the log.
         """

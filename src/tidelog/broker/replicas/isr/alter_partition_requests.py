@@ -78,7 +78,7 @@ class ControllerVersions:
         return self._doubted == controller and self._known != controller
 
     def learn(self, controller: tuple[int, int], response: ApiVersionsResponse) -> None:
-        """Take over the controller's version range of AlterPartition; (0, -1) if there is none."""
+        """Note the controller's version range of AlterPartition; (0, -1) if there is none."""
         ranges = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
         self._known, self._served = controller, ranges.get(ALTER_PARTITION, (0, -1))
 

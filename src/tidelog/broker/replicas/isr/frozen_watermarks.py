@@ -1,4 +1,4 @@
-"""Partitions that accept acks=all but commit nothing, as other replicas are eligible (E1).
+"""Partitions that accept acks=all but commit nothing, because of an ELR outside the ISR (E1).
 
 A leader commits nothing while published state names eligible leader replicas outside the ISR. The
 leader rejects acks=all only if its own `min.insync.replicas` is not met (V64). The controller may

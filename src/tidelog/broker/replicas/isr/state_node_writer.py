@@ -1,12 +1,12 @@
 """The writer of ISR changes into state nodes, below protocol level 2.7 (A12, V6).
 
 One task takes all queued changes: it reads the nodes, and `replication.direct_isr` decides. After
-the decision, one transaction writes the nodes, on the condition of their versions. The transaction
-that writes an ISR change also leaves a notification for the controller, so no change goes
-unannounced. After a failed transaction the task reads all nodes again and decides again: another
-writer came first, or the store's response was lost. The leader includes a change in its maximal ISR
-until a read shows the outcome of the change (A8, S2). While the store is unreachable, the changes
-wait (S3).
+the decision, one transaction writes the nodes, provided that their versions have not changed. The
+transaction that writes an ISR change also leaves a notification for the controller, so no change
+goes unannounced. After a failed transaction the task reads all nodes again and decides again:
+another writer came first, or the store's response was lost. The leader includes a change in its
+maximal ISR until a read shows the outcome of the change (A8, S2). While the store is unreachable,
+the changes wait (S3).
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class StateNodeWriter(IsrChangeQueue):
             self._is_writing = False
 
     async def _wait(self, changes: IsrChanges, why: str) -> None:
-        """Pause, and let each leader decide again: the outcomes are unknown (S3, A8)."""
+        """Pause, then let each leader decide on its change again: outcomes are unknown (S3, A8)."""
         services = self._services
         services.tracer.mark("direct_isr_change_waits")
         services.tracer.log(

@@ -73,7 +73,7 @@ class DirectoryBalance:
         return config.log_dir_balance_enable and len(config.log_dirs) > 1
 
     def configured(self) -> None:
-        """Take over the broker's configuration, at the start and after changes."""
+        """Apply the broker's configuration, at the start and after changes."""
         if self._is_running:
             self._pause.wake()
         elif self.is_enabled:

@@ -4,8 +4,8 @@
 a replica that appears after a restart. `log.log_dir_drain` chooses the target directories of the
 moves. The moves of a drain are like moves by AlterReplicaLogDirs; a few run at a time, and the
 largest replicas go first. If a target fails, fills up or refuses a replica, the replica goes
-elsewhere. A replica that fits nowhere waits for the next attempt. The cancellation of a drain ends
-its moves. While no directory is drained, no task runs.
+elsewhere. A replica that fits nowhere waits for the next attempt. When a drain is cancelled, the
+moves of that drain end. While no directory is drained, no task runs.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from tidelog.broker.services import Services
     from tidelog.core.types import TopicPartition
 
-#: Maximum number of moves out of drained directories at a time;
-#: `num.replica.alter.log.dirs.threads` of them copy.
+#: Maximum number of moves out of drained directories at a time; only
+#: `num.replica.alter.log.dirs.threads` of these copy at a time.
 _AT_ONCE: Final = 16
 #: Pause in milliseconds between two rounds of a drain; the second value is the pause after an
 #: event.
@@ -81,7 +81,7 @@ class DirectoryDrains:
         return bool(self.paths) and bool(self._leaving(self.paths))
 
     def configured(self) -> None:
-        """Take over the broker's configuration, at the start and after changes."""
+        """Apply the broker's configuration, at the start and after changes."""
         self._unfit.clear()
         self._planned.forget_refusals()
         if self._is_running:
@@ -95,7 +95,7 @@ class DirectoryDrains:
         self._pause.wake()
 
     async def preview(self, paths: Collection[str]) -> list[PlannedReplicaMove]:
-        """Return where the replicas of these directories would move or do move, largest first."""
+        """Return the planned and running moves that empty these directories, largest first."""
         moves = {move.partition.topic_partition: move for move in self._moves.under_way()}
         begun = []
         rest = []

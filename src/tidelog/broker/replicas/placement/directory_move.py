@@ -6,8 +6,8 @@ When few records are left to copy, the copied records are synced and the current
 the current log is paused, the remaining records are copied, and the future replica replaces the
 current replica (`log.replacement`). Appends wait only while the current log is paused, which takes
 milliseconds on a good disk. While the disk is full or the current replica is unreadable, the move
-waits. After `is_over` is set, the move no longer changes either log, except that it finishes a
-replacement in progress.
+waits. After `is_over` is set, the move changes neither the current nor the future log, except that
+it finishes a replacement in progress.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 _FIRST_PAUSE_MS: Final = 50
 _LONGEST_PAUSE_MS: Final = 5_000
 #: Maximum number of reads left to copy when the current log pauses; so few reads take some
-#: milliseconds on any disk. `_THROTTLED_TAIL_READS` is the maximum for moves with a throttle,
-#: because the throttle does not delay the last reads.
+#: milliseconds on any disk. `_THROTTLED_TAIL_READS` is a lower maximum for moves with a throttle,
+#: because the last reads are not throttled.
 _TAIL_READS: Final = 4
 _THROTTLED_TAIL_READS: Final = 1
 
@@ -149,7 +149,7 @@ class DirectoryMove:
         return 0
 
     def _configure(self) -> None:
-        """Take over the topic's configuration, which may have changed."""
+        """Apply the topic's configuration, which may have changed."""
         config = future_config(self.partition.log.config)
         if config != self._config:
             self._config = config

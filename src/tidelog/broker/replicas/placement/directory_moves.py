@@ -80,7 +80,7 @@ class DirectoryMoves:
         return list(self._moves.values())
 
     def departing_bytes(self, path: str) -> int:
-        """Return the bytes of former files that moved replicas still have in a directory."""
+        """Return how many bytes in a directory are files that moved replicas left there."""
         now_ms = self._services.clock.monotonic_ms()
         self._departing = [each for each in self._departing if each[2] > now_ms]
         return sum(size_bytes for source, size_bytes, _ in self._departing if source == path)
@@ -276,8 +276,8 @@ class DirectoryMoves:
     def keep_only(self, listed: Collection[TopicPartition], topics: Collection[str]) -> None:
         """Remove future replicas of partitions that no longer belong to this broker (V45).
 
-        Partitions in `listed`, partitions of the topics in `topics`, and replicas in failed
-        directories belong to this broker.
+        A partition belongs to this broker if `listed` has the partition, `topics` has its topic, or
+        a failed directory has its replica.
         """
         for key, targets in self._futures().items():
             is_here = self._replicas.get(key) is not None or key in self._replicas.offline

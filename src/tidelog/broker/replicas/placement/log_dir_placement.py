@@ -1,10 +1,10 @@
 """The log directories in which this broker creates new replicas (D2, D12, D13, D14).
 
-`log.log_dir_choice` decides by available space. This module supplies the facts: which directories
-may take replicas, the space of their volumes, recent placements, and the growth of the directories.
-With a single directory the broker does not measure space or growth. If the space of a volume cannot
-be read, the choice depends on the replicas in its directories. A device error fails a directory
-(D1).
+`log.log_dir_choice` chooses a directory by available space. This module supplies the facts: which
+directories may take replicas, the space of their volumes, recent placements, and the growth of the
+directories. With a single directory the broker does not measure space or growth. If the space of a
+volume cannot be read, the choice depends on the replicas in its directories. A device error fails a
+directory (D1).
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ class LogDirPlacement:
     def open_to_new(self, directories: Sequence[LogDirectory]) -> list[LogDirectory]:
         """Return the directories that may take new replicas: not full, slow, cordoned or drained.
 
-        Slow directories take new replicas if no other has space, because all directories may be
-        slow. If all uncordoned directories are full, the result has all of them: a full directory
-        itself refuses a replica, and the controller sends the role again. The result is empty if
-        all directories are cordoned.
+        Slow directories take new replicas if no other directory has space, because all directories
+        may be slow. If all uncordoned directories are full, the result has all of them: a full
+        directory itself refuses a replica, and the controller sends the role again. The result is
+        empty if all directories are cordoned.
         """
         config = self._services.config
         cordoned, draining = config.cordoned_log_dirs, config.draining_log_dirs
@@ -128,7 +128,7 @@ class LogDirPlacement:
         ]
 
     def _steady_growth(self, directory: LogDirectory, now_ms: int) -> int:
-        """Return a directory's expected growth in bytes, by at least half an hour of samples."""
+        """Return a directory's expected growth in bytes, from samples over half an hour or more."""
         growth = self._growth.get(directory.path)
         if growth is None:
             return 0
