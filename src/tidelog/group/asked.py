@@ -3,8 +3,8 @@
 Requests and responses are wire messages. Each request is about one group. The broker splits a
 message for several groups (batched OffsetFetch, DescribeGroups, DeleteGroups), and each answer is
 one group's part of the response. The caller chooses the ticket under which it gets the answer; no
-two waiting requests may share a ticket. The caller also fills in fields that early versions of an
-API lack.
+two waiting requests may share a ticket. The caller fills in the fields that an early version of a
+request lacks.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ M = TypeVar("M")
 
 
 def any_incarnation(_: TopicPartition) -> PartitionIncarnation:
-    """Return the unknown incarnation, which stands for an existing partition."""
+    """Return `UNKNOWN_INCARNATION` for any partition, which therefore counts as existing."""
     return UNKNOWN_INCARNATION
 
 

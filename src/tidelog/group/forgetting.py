@@ -148,7 +148,7 @@ class Ended:
         )
 
     def key(self) -> tuple[object, ...]:
-        """Return a hashable value, equal for the same deleted topics and removed partitions."""
+        """Return the deleted topics and removed partitions as a hashable value."""
         topics = tuple((name, tuple(sorted(ids))) for name, ids in sorted(self.topics.items()))
         incarnations = tuple(
             (partition, tuple(sorted(ended)))

@@ -1,4 +1,4 @@
-"""A group as its offsets see it: the state and the methods of groups of every protocol.
+"""The interface of a group to its committed offsets, the same for groups of every protocol.
 
 A group holds its committed offsets. The group's methods say whether its members allow a commit, a
 deletion or an expiry of offsets. Each protocol of membership has a subclass (`classic`). This
@@ -42,7 +42,7 @@ class Group(ABC):
     @property
     @abstractmethod
     def is_empty(self) -> bool:
-        """Whether the group has no members; clients may have been given a member id."""
+        """Whether the group has no members; clients with only a member id do not count."""
 
     @property
     @abstractmethod

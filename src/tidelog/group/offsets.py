@@ -114,7 +114,7 @@ def _value(
 
 
 def settled(group: Group, records: Iterable[OffsetRecord]) -> None:
-    """Record that these commits are no longer under way, whatever their outcome."""
+    """Record that the commits of `records` are no longer under way, whatever their outcome."""
     for record in records:
         key = record.key.topic_partition
         count = group.uncommitted.pop(key, 0) - 1

@@ -108,9 +108,9 @@ class GroupPartition:
     def loaded(self, now: Now) -> Effects:
         """Accept requests from now on, as replay has reached the log end.
 
-        The coordinator must hear of every member within its session timeout from now on. A group
-        over `group.max.size` begins a rebalance. Offsets of topics and partitions that ended during
-        the load are deleted.
+        When the load ends, the session timeout of every member starts. A group over
+        `group.max.size` begins a rebalance. Offsets of topics and partitions that ended during the
+        load are deleted.
         """
         assert self.phase is CoordinatorPhase.LOADING, "the partition is loaded already"
         self.phase = CoordinatorPhase.ACTIVE
@@ -126,7 +126,7 @@ class GroupPartition:
     def unload(self) -> Effects:
         """End the leadership: send waiting clients to the next coordinator and cancel the timers.
 
-        Results of appends that are reported later have no effect.
+        Results of appends that the broker reports after `unload` have no effect.
         """
         turn = self._turn(Now(0, 0))
         for group in self.groups.values():
@@ -282,7 +282,7 @@ class GroupPartition:
         return 0 if group is None else group.size
 
     def _done(self, turn: Turn, group_id: str, former_size: int) -> Effects:
-        """Count members, and drop a group that has neither state nor records."""
+        """End a turn: count the members, and drop the group if it has neither state nor records."""
         self._member_count += self._size(group_id) - former_size
         assert self._member_count >= 0, "members of all groups are counted once"
         group = self.groups.get(group_id)
@@ -303,7 +303,7 @@ class GroupPartition:
         return other
 
     def key(self) -> tuple[object, ...]:
-        """Return a value that is equal for coordinators that will make the same decisions.
+        """Return a hashable value, equal for coordinators that will make the same decisions.
 
         The model checker compares states of coordinators by `key`, which ignores the order of
         groups.
@@ -322,8 +322,8 @@ class GroupPartition:
 def _while_loading(asked: Asked[Any]) -> Any:
     """Return the answer to a request while the partition loads.
 
-    During the load, a heartbeat succeeds, so that members stay. A SyncGroup during the load makes
-    the member rejoin, because no record holds a rebalance under way.
+    During the load, a heartbeat succeeds, so that the member stays in its group. A SyncGroup during
+    the load makes the member rejoin, because no record holds a rebalance under way.
     """
     match asked.message:
         case HeartbeatRequest():

@@ -1,7 +1,7 @@
 """Settings of groups for operators, and limits of the memory that clients can occupy.
 
 Defaults are Kafka's. The caller passes in the function that reads a consumer's subscription from
-its metadata, because those bytes belong to the wire format.
+its metadata, because this package decodes no bytes.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class GroupSettings:
     initial_rebalance_delay_ms: int = 3_000
     #: `group.max.size`
     max_size: int = 2**31 - 1
-    #: Time after which a new member that waits in a join is removed. A new member has no member id
-    #: yet and cannot send heartbeats; a live client retries its join (Kafka's
+    #: Time after which a new member that waits in a JoinGroup is removed. A new member has no
+    #: member id yet and cannot send heartbeats; a live client retries its join (Kafka's
     #: NewMemberJoinTimeoutMs).
     new_member_join_timeout_ms: int = 5 * 60 * 1000
     #: `offset.metadata.max.bytes`; compared with the number of characters, as in Kafka
@@ -43,7 +43,7 @@ class GroupSettings:
     #: `offsets.retention.minutes`
     offsets_retention_ms: int = 7 * DAY_MS
     max_groups: int = MAX_GROUPS_PER_PARTITION
-    #: Limit of the members of all groups of a partition; clients with only a member id count, too.
+    #: Limit of the members of all groups of a partition, including clients with only a member id.
     max_members: int = MAX_GROUP_MEMBERS_PER_PARTITION
     max_offsets_per_group: int = MAX_OFFSETS_PER_GROUP
     #: Returns the topics of a ConsumerProtocolSubscription, None for bytes of another format.

@@ -51,7 +51,8 @@ _TOO_LARGE = (
 def offset_error(error: ErrorCode) -> ErrorCode:
     """Return the error for a client whose offsets could not be appended.
 
-    Errors that this function does not map stay unchanged: REQUEST_TIMED_OUT makes the client retry.
+    REQUEST_TIMED_OUT and other errors that this function does not map stay unchanged; the client
+    retries after REQUEST_TIMED_OUT.
     """
     if error in _UNAVAILABLE:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -61,7 +62,7 @@ def offset_error(error: ErrorCode) -> ErrorCode:
 
 
 def group_error(error: ErrorCode) -> ErrorCode:
-    """Return the error for members whose group could not be stored."""
+    """Return the error for members whose group's record could not be appended."""
     if error is ErrorCode.REQUEST_TIMED_OUT:
         return ErrorCode.REBALANCE_IN_PROGRESS
     return ErrorCode.UNKNOWN_SERVER_ERROR if error in _TOO_LARGE else offset_error(error)
@@ -75,7 +76,7 @@ def deletion_error(error: ErrorCode) -> ErrorCode:
 
 
 def offset_records(records: Sequence[Record]) -> list[OffsetRecord]:
-    """Return the offset records among these records."""
+    """Return the offset records in `records`."""
     return [record for record in records if isinstance(record, OffsetRecord)]
 
 
@@ -87,7 +88,7 @@ def committed(turn: Turn, number: int) -> str:
     entry = turn.ledger.settle(number, in_order=True)
     group = classic(turn.groups.get(entry.group_id))
     if group is None:
-        # An earlier append deleted the group, and this append has tombstones of its offsets.
+        # An earlier append deleted the group, so this append of offset tombstones changes nothing.
         return entry.group_id
     for record in offset_records(entry.records):
         offsets.apply(group, record)
@@ -184,7 +185,7 @@ def _refuse(turn: Turn, group: ClassicGroup, entry: Unsettled, error: ErrorCode)
 
 
 def moved_away(entry: Unsettled) -> tuple[int, Any] | None:
-    """Return ticket and answer of a request that waits for an append when leadership ends."""
+    """Return ticket and answer (NOT_COORDINATOR) of the request that waits for an append."""
     error = ErrorCode.NOT_COORDINATOR
     if entry.is_overdue:
         return None

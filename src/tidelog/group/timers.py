@@ -1,4 +1,4 @@
-"""Names of the timers that a group's coordinator sets: a kind, a group, and for some a member.
+"""Names of a group coordinator's timers: the kind, the group, and for some kinds the member.
 
 The coordinator keeps the deadlines in its state, so a timer that fires late or was set again is
 harmless.

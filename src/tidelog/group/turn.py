@@ -32,7 +32,7 @@ from tidelog.wire.messages.offset_delete import OffsetDeleteRequest
 
 @dataclass(frozen=True, slots=True)
 class StoreOffsets:
-    """An OffsetCommit whose records are appended; its answer will have `errors` by partition."""
+    """An OffsetCommit whose records are appended; its response will have partition `errors`."""
 
     asked: Asked[OffsetCommitRequest]
     errors: tuple[ErrorCode, ...]
@@ -40,7 +40,7 @@ class StoreOffsets:
 
 @dataclass(frozen=True, slots=True)
 class DeleteOffsets:
-    """An OffsetDelete whose tombstones are appended; its answer will have `errors` by partition."""
+    """An OffsetDelete whose tombstones are appended; its response will have partition `errors`."""
 
     asked: Asked[OffsetDeleteRequest]
     errors: tuple[ErrorCode, ...]
@@ -113,7 +113,7 @@ class Ledger:
         return found
 
     def overdue(self, number: int) -> Unsettled:
-        """Mark an append for which no request waits any longer; return the append as it was."""
+        """Mark an append as overdue (no request waits for it now); return its former state."""
         found = self.look(number)
         self._unsettled[number] = replace(found, is_overdue=True)
         return found
@@ -172,7 +172,7 @@ class Turn:
     # Timers.
 
     def touch(self, group: Group, member_id: str, session: MemberSession, timeout_ms: int) -> None:
-        """Extend a member's session after the coordinator heard of the member.
+        """Extend a member's session to `timeout_ms` from now.
 
         A timer that fires no later than the new deadline stays unchanged, and is set again when it
         fires.

@@ -2,5 +2,6 @@
 
 `classic_group` and `member` hold the state. `joining`, `syncing`, `membership` and `rebalancing`
 implement the protocol, and `waits` has the requests in which members wait, with their timers.
-Offsets are kept outside this package: each commit asks the group (`tidelog.group.group`).
+Offsets are kept outside this package: the group decides whether a commit is allowed
+(`tidelog.group.group`).
 """

@@ -63,14 +63,14 @@ _FORMER_STATES = {
     GroupState.EMPTY: (GroupState.PREPARING_REBALANCE, GroupState.DEAD),
     GroupState.DEAD: (GroupState.EMPTY,),
 }
-#: States in which the generation belongs to the members; an empty or dead group has no members.
+#: States of a group with a generation of members; an empty or dead group has no members.
 _OF_MEMBERS = (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
 _WITHOUT_MEMBERS = (GroupState.EMPTY, GroupState.DEAD)
 
 
 @dataclass(frozen=True, slots=True)
 class InitialDelay:
-    """Delay of the first rebalance for more members (`group.initial.rebalance.delay.ms`)."""
+    """Delay of the first rebalance, to await members (`group.initial.rebalance.delay.ms`)."""
 
     #: Time in ms by which the coordinator may still extend the initial delay.
     remaining_ms: int
@@ -133,7 +133,7 @@ class ClassicGroup(Group):
         self.pending_members: dict[str, MemberSession] = {}
         #: Number of members that support each protocol.
         self.speakers: dict[str, int] = {}
-        #: Number of members that wait in a join.
+        #: Number of members that wait in a JoinGroup.
         self.awaiting_join = 0
         #: Members of this generation that have not yet sent a SyncGroup.
         self.pending_sync: dict[str, None] = {}
@@ -143,7 +143,7 @@ class ClassicGroup(Group):
         #: The generation whose assignment is being written; None while none is written.
         self.storing_generation: int | None = None
         self.replacement: StaticReplacement | None = None
-        #: Joins of static members that wait until the append of `replacement` is settled, by
+        #: JoinGroups of static members that wait until the append of `replacement` ends, by
         #: instance id.
         self.waiting_static: dict[str, Asked[JoinGroupRequest]] = {}
         #: Topics to which members of a consumer group subscribe; None if the topics are not known.
@@ -160,7 +160,7 @@ class ClassicGroup(Group):
 
     @property
     def all_joined(self) -> bool:
-        """Whether all members, and all clients that were given a member id, wait in a join."""
+        """Whether all members, and all clients that were given a member id, wait in a JoinGroup."""
         return self.awaiting_join == len(self.members) and not self.pending_members
 
     @property
@@ -197,9 +197,9 @@ class ClassicGroup(Group):
     ) -> str:
         """Return the protocol with the most votes among the protocols that all members support.
 
-        If votes are equal, the protocol that was voted for first wins. If `other` names a member,
-        the votes of this member are `protocols`, not its current protocols. A common protocol
-        exists, because `supports` rejects clients without a common protocol.
+        If votes are equal, the protocol that was voted for first wins. The member `other`, if
+        given, votes for `protocols` instead of its current protocols. A common protocol exists,
+        because `supports` rejects clients without a common protocol.
         """
         ballots = [
             [
@@ -232,7 +232,7 @@ class ClassicGroup(Group):
 
     @property
     def is_empty(self) -> bool:
-        """Whether the group has no members; clients may have been given a member id."""
+        """Whether the group has no members; clients with only a member id do not count."""
         return self.state is GroupState.EMPTY
 
     @property
@@ -395,7 +395,7 @@ class ClassicGroup(Group):
     def _check(self) -> None:
         """Assert the invariants of a group, whenever the group enters a state.
 
-        The check visits every member, which costs little, because a transition does so anyway.
+        The check visits every member, as the transition itself does, so it adds little cost.
         """
         members = self.members
         assert self.has_members or self.state not in _OF_MEMBERS, "such a group has members"

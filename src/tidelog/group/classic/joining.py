@@ -190,8 +190,8 @@ def _join_known(
 ) -> None:
     is_same = member.protocols == asked.message.protocols
     if group.state is GroupState.STABLE:
-        # The group's leader may know of changes that its own metadata does not show, such as new
-        # partitions.
+        # A rejoin of the leader always begins a rebalance: the leader may have noticed a change
+        # that its metadata does not show, such as new partitions.
         rejoins = group.is_leader(member.member_id) or not is_same
     else:
         rejoins = group.state is GroupState.PREPARING_REBALANCE or not is_same
@@ -209,7 +209,7 @@ def _respeak(group: ClassicGroup, member: Member, asked: Asked[JoinGroupRequest]
     member.rebalance_timeout_ms = asked.message.rebalance_timeout_ms
 
 
-# Static members that return without their member id.
+# Functions for static members that return without their member id.
 
 
 def _return_static(
@@ -303,7 +303,7 @@ def static_member_stored(
     """Complete a static member's join after its new id is in the log.
 
     If the group changed while the new member id was being written, the coordinator decides the join
-    again. If it decided a later join of the same static member during the write of the id, the
+    again. If a later join of the same static member was decided while the id was being written, the
     later join fences the earlier join.
     """
     asked = purpose.asked
@@ -331,7 +331,7 @@ def static_member_stored(
 def _returned(
     group: ClassicGroup, member: Member, version: int, former_leader_id: str
 ) -> JoinGroupResponse:
-    """Return the join answer of a static member that returned under a new member id.
+    """Return the JoinGroup response to a static member that returned under a new member id.
 
     A returning leader must not compute an assignment, because no member waits for an assignment.
     Before version 9, the response names the returning leader's old id as the leader, so that the
@@ -372,7 +372,7 @@ def static_member_overdue(
 
 
 def _next_static(turn: Turn, group: ClassicGroup) -> None:
-    """Decide the waiting joins of static members; if a join appends a record, later joins wait."""
+    """Decide waiting JoinGroups of static members up to the first that appends a record."""
     waiting, group.waiting_static = group.waiting_static, {}
     for asked in waiting.values():
         join_group(turn, group, asked)

@@ -55,8 +55,8 @@ class Member:
         self.assignment = b""
         self.join_ticket: int | None = None
         self.sync_ticket: int | None = None
-        #: Whether the member waits in its first join, knows no member id yet and cannot send
-        #: heartbeats.
+        #: Whether the member waits in its first JoinGroup, and cannot send heartbeats without a
+        #: member id.
         self.is_new = False
 
     @classmethod

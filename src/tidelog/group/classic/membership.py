@@ -1,9 +1,9 @@
 """Heartbeat, LeaveGroup, session timeouts, and the begin and end of the coordinator's leadership.
 
-A heartbeat moves the deadline of the member's session. The session of a member that waits in a join
-or sync does not time out. A member that waits cannot send heartbeats, and the rebalance has its own
-timeouts. Only a new member can time out while it waits, because the coordinator cannot know whether
-its client still exists.
+A heartbeat moves the deadline of the member's session. The session of a member that waits in a
+JoinGroup or SyncGroup does not time out. A member that waits cannot send heartbeats, and the
+rebalance has its own timeouts. Only a new member can time out while it waits, because the
+coordinator cannot know whether its client still exists.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Rebalance of a group: prepared while members join, completed with a generation, then synced.
 
-During the preparation every member must rejoin, until all members have rejoined or the rebalance
-timeout is over. In the first rebalance of an empty group, the coordinator waits for new members
-(`group.initial.rebalance.delay.ms`). To complete the rebalance, the coordinator removes members
-that did not join (static members stay). The coordinator then chooses a leader and a protocol,
-raises the generation, and answers the joins. In the new generation, each member requests its
-assignment by SyncGroup; members that do not sync within the rebalance timeout are removed.
+During the preparation of a rebalance, the coordinator waits until all members have rejoined or the
+rebalance timeout is over. In the first rebalance of an empty group, the coordinator waits for new
+members (`group.initial.rebalance.delay.ms`). To complete the rebalance, the coordinator removes
+members that did not join (static members stay). The coordinator then chooses a leader and a
+protocol, raises the generation, and answers the joins. In the new generation, each member requests
+its assignment by SyncGroup; members that do not sync within the rebalance timeout are removed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tidelog.wire.messages.sync_group import SyncGroupResponse
 
 
 def prepare(turn: Turn, group: ClassicGroup) -> None:
-    """Begin a rebalance of a group that is empty, stable, or awaits its assignment."""
+    """Begin a rebalance of a group in state Empty, Stable or CompletingRebalance."""
     if group.state is GroupState.COMPLETING_REBALANCE:
         refuse_syncs(turn, group, ErrorCode.REBALANCE_IN_PROGRESS)
     group.pending_sync.clear()
@@ -95,8 +95,8 @@ def complete(turn: Turn, group: ClassicGroup) -> None:
         if member.join_ticket is None and member.instance_id is None:
             waits.remove_member(turn, group, member)
     if group.has_members and not group.elect_leader():
-        # Only static members are left, and none of them rejoined: their session timers decide when
-        # they leave.
+        # Only static members are left, and no member rejoined: each member leaves when its session
+        # timer fires.
         waits.set_join_timer(turn, group, group.rebalance_timeout_ms)
         return
     group.generation_id += 1

@@ -42,7 +42,7 @@ class StoreEmpty:
 
 
 def await_join(turn: Turn, group: ClassicGroup, member: Member, ticket: int) -> None:
-    """Let a member wait in a join; an earlier join of the member is superseded and answered."""
+    """Let a member wait in a JoinGroup; an earlier JoinGroup of the member is answered."""
     error = ErrorCode.REBALANCE_IN_PROGRESS
     end_join(turn, group, member, join_error(error, member.member_id))
     member.join_ticket = ticket
