@@ -98,7 +98,7 @@ class _Codec:
         self._decoder: Decoder | None = None
         #: The decoder of messages with text that is not valid UTF-8.
         self._replacing_decoder: Decoder | None = None
-        #: Decoders of large requests, by the number of entries that they may list.
+        #: Decoders of large requests, by the maximum number of entries in a request.
         self._listing_decoders: dict[int, Decoder] = {}
         self._encoder: Encoder | None = None
 
@@ -280,9 +280,9 @@ def decode_response(api_key: int, version: int, frame: memoryview) -> tuple[int,
     """Return correlation id and response of a complete frame without its size.
 
     `api_key` and `version` are those of the request. An ApiVersions response with
-    UNSUPPORTED_VERSION may have version 0 for any version of the request (KIP-511). If such an
-    UNSUPPORTED_VERSION response can be decoded neither in version 0 nor in `version`, the returned
-    response names no version ranges. Raises ProtocolError.
+    UNSUPPORTED_VERSION may have version 0 for any version of the request (KIP-511). If an
+    ApiVersions response with UNSUPPORTED_VERSION can be decoded neither in version 0 nor in
+    `version`, the returned response names no version ranges. Raises ProtocolError.
     """
     codec = _codec(_RESPONSES, api_key, version)
     try:

@@ -65,7 +65,7 @@ def _bad_tag(what: str) -> ProtocolError:
 
 @cache
 def _run_readers(flexible: bool, codes: str) -> list[Callable[[Any, int], tuple[Any, ...]]]:
-    """Return readers of n integers and then the fields `codes`, indexed by the array length n."""
+    """Return functions that read n integers and the fields of `codes`; the list index is n."""
     readers: list[Callable[[Any, int], tuple[Any, ...]]]
     readers = [struct.Struct(f">{n}i{codes}").unpack_from for n in range(SHORT_ARRAY + 1)]
     if not flexible:
@@ -329,7 +329,7 @@ class _DecoderBuilder:
     # -- variable fields ----------------------------------------------------------------------
 
     def is_empty(self, value: _DecodedValue) -> str:
-        """Return an expression that is true for the length of an empty field (of a null string)."""
+        """Return an expression that tests whether a field's length is that of an empty value."""
         nullable, length = self.nullable(value.spec), value.length
         if value.spec.kind == "string":
             return f"{length} == {0 if self.flexible else -1}"
@@ -346,7 +346,7 @@ class _DecoderBuilder:
         return f"[] if {value.length} == {1 if self.flexible else 0} else None"
 
     def value(self, value: _DecodedValue) -> None:
-        """Emit the read of a variable field after the first byte of its length.
+        """Emit the read of a variable-size field, after the read of the first byte of its length.
 
         The first byte of a compact length has the form on the wire: the length plus one, or zero
         for null.

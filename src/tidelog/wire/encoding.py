@@ -28,7 +28,7 @@ Encoder = Callable[[Any, list[Buffer], list[Buffer]], None]
 #: Errors that a wrongly built message can raise in generated encoders, besides SchemaError.
 MISBUILT: Final = (struct.error, AttributeError, TypeError, ValueError, OverflowError)
 
-#: Size from which record buffers are passed without a copy; below, a copy costs less than a part.
+#: Size from which a record buffer becomes a part of its own; copying a smaller buffer costs less.
 OWN_PART_BYTES: Final = 8 * 1024
 
 #: Number of integers up to which an array is packed together with the fields before it.
@@ -41,7 +41,7 @@ def _pack_int32s(values: Sequence[int]) -> bytes:
 
 @cache
 def _run_packers(codes: str) -> list[Callable[..., bytes]]:
-    """Return packers of the fields `codes` and then n integers, indexed by the array length n."""
+    """Return functions that pack the fields of `codes` and n integers; the list index is n."""
     return [struct.Struct(f">{codes}{n}i").pack for n in range(SHORT_ARRAY + 1)]
 
 
@@ -52,7 +52,7 @@ _TAG_ARRAYS: Final = ("int8", "int16", "int32")
 
 @cache
 def _tag_packers(element: str) -> tuple[int, list[Callable[..., bytes]]]:
-    """Return an element's size, and packers of two lengths and n elements, indexed by n."""
+    """Return an element's size, and functions that pack two lengths and n elements, by n."""
     code = FIXED_FORMATS[element]
     packers = [struct.Struct(f">BB{n}{code}").pack for n in range(SHORT_ARRAY + 1)]
     return struct.calcsize(f">{code}"), packers
@@ -96,7 +96,7 @@ def _bad_uuid(what: str) -> SchemaError:
 
 
 class _EncodedValue(NamedTuple):
-    """A variable field: local variables of its value (a string's bytes) and size (-1 for null)."""
+    """The locals of a variable-size field: its value (a string's bytes), its size (-1 for null)."""
 
     spec: FieldSpec
     local: str
@@ -114,8 +114,8 @@ class _EncoderBuilder:
         #: Fields of the current run, not emitted yet: (struct code, expression or "" for a pad
         #: byte).
         self.run: list[tuple[str, str]] = []
-        #: Rare fields of the current run with their expressions; the key is the index in `run` of
-        #: the field's length.
+        #: Rare fields of the current run, each with its expression, by the index in `run` of the
+        #: field's length.
         self.rare: dict[int, tuple[str, FieldSpec]] = {}
         self.in_tag = False
         self.source.namespace.update(
@@ -207,7 +207,7 @@ class _EncoderBuilder:
             self.long_tag(found, value, field, what)
 
     def long_tag(self, found: str, value: str, field: NamedField, what: str) -> None:
-        """Emit a tagged field of any size, whose value is first written to an `out` of its own."""
+        """Emit a tagged field of any size; its value is first written to a separate `out` list."""
         src, outer = self.source, self.source.fresh("out")
         assert field.spec.tag is not None
         src.line(f"{outer} = out; out = []")
@@ -250,7 +250,7 @@ class _EncoderBuilder:
             self.struct(spec.element, local)
 
     def rare_field(self, expression: str, spec: FieldSpec) -> None:
-        """Add a field that is declared rare to the run, as an empty value (null for strings)."""
+        """Add a field that is declared rare, as an empty value (null for strings), to the run."""
         local = self.source.fresh("r")
         self.source.line(f"{local} = {expression}")
         null, empty = (0, 1) if self.flexible else (-1, 0)
@@ -359,7 +359,7 @@ class _EncoderBuilder:
             src.line(plain)
 
     def length(self, value: _EncodedValue) -> None:
-        """Emit the run of fields and a length; a compact length is written plus one."""
+        """Emit the run of fields and a length; a compact length is encoded as length plus one."""
         run, rare = self.take()
         length = (self.length_code(value.spec), f"{value.size}{' + 1' if self.flexible else ''}")
         tests = [self.all_empty(rare)] if rare else []

@@ -4,7 +4,7 @@ A `FrameReader` owns one receive buffer, for asyncio.BufferedProtocol. `get_buff
 for the next bytes, and `received` returns complete frames as views of the buffer. The reader copies
 bytes only if an incomplete frame must move or the buffer must grow. Memory depends on the received
 bytes, never on the size that a frame claims: a full buffer at most doubles. Buffers above
-RETAINED_BYTES are released with their frames. Smaller buffers shrink after a while without need, so
+RETAINED_BYTES are released with their frames. Smaller buffers shrink after many small reads, so
 that an idle connection costs little memory.
 """
 
@@ -25,8 +25,8 @@ from tidelog.core.limits import (
 
 SIZE_BYTES: Final = 4
 #: Size of a connection's first buffer. Most connections send only small requests, such as the
-#: heartbeats and commits of a group member. With first buffers of 16 KiB, thousands of group
-#: members would take more than twice the memory.
+#: heartbeats and commits of a group member. With first buffers of 16 KiB instead of 2 KiB,
+#: thousands of group members would take more than twice the memory.
 FIRST_BUFFER_BYTES: Final = 2 * KIB
 #: Size from which a frame is read exactly up to its end, so that the next frame starts at the
 #: buffer's beginning.
@@ -119,7 +119,7 @@ class FrameReader:
         return self._end - self._start
 
     def pending_frame(self) -> tuple[int, int] | None:
-        """Return size and first two bytes (a request's API key) of the incomplete frame.
+        """Return the size of the incomplete frame and its first two bytes, a request's API key.
 
         Returns None before the size and the API key have arrived.
         """

@@ -91,7 +91,7 @@ class Peer:
     def version(self, api_key: int, highest: int | None = None) -> int:
         """Return the highest version of an API that both sides support, at most `highest`.
 
-        Raises KafkaError UNSUPPORTED_VERSION if there is no such version.
+        Raises KafkaError UNSUPPORTED_VERSION if both sides support no common version.
         """
         api = API[api_key]
         served = self.versions.get(api_key)
@@ -113,8 +113,8 @@ class Peer:
         """Register a request and return its parts to write.
 
         `token` identifies the request for the caller: `received`, `expired` or `close` returns it.
-        No method returns the token of a Produce with acks 0, which has no response. Raises
-        SchemaError if the version cannot carry the message.
+        A Produce with acks 0 has no response, so no method returns its token. Raises SchemaError if
+        the version cannot carry the message.
         """
         correlation_id = self._correlation_ids.upcoming
         parts = encode_request(api_key, version, correlation_id, self._client_id, message)

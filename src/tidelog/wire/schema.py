@@ -1,11 +1,11 @@
 """Declarations of messages: the fields of structs, with types and versions.
 
-A message is a `@dataclass(slots=True)` whose fields the functions below declare. One class serves
-all versions, and the codecs of a version are generated from the declarations (`decoding.py`,
-`encoding.py`). This module handles no bytes and no API keys. Versions are written as in Kafka: "3+"
-means 3 and above, "0-12" includes both ends, "5" means only 5. A field with a tag is in the tagged
-section of all its versions, which must be flexible. Structs that are usually absent, such as tagged
-structs, are frozen, so that all messages share one default instance.
+A message is a `@dataclass(slots=True)` whose fields the functions below declare. One class declares
+all versions of a message, and the codecs of a version are generated from the declarations
+(`decoding.py`, `encoding.py`). This module handles no bytes and no API keys. Versions are written
+as in Kafka: "3+" means 3 and above, "0-12" includes both ends, "5" means only 5. A field with a tag
+is in the tagged section of all its versions, which must be flexible. Structs that are usually
+absent, such as tagged structs, are frozen, so that all messages share one default instance.
 """
 
 from __future__ import annotations

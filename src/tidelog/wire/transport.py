@@ -18,7 +18,7 @@ from tidelog.core.ports import Buffer, ByteStream, FrameHandler, Transport
 from tidelog.core.receive_budget import SMALL_REQUEST_BYTES, BudgetShare, ReceiveBudget
 from tidelog.wire.frames import FrameError, FrameReader
 
-#: A callback with the place and the error of a handler that failed.
+#: A callback for a failed handler, with the place and the error of the failure.
 OnFatal = Callable[[str, BaseException], None]
 
 
@@ -43,7 +43,7 @@ class FrameTransport:
         budget: ReceiveBudget | None = None,
         opened: dict[FrameTransport, None] | None = None,
     ) -> None:
-        """Create a transport; it is listed in `opened` while it is open."""
+        """Create a transport, which `opened` lists while the transport is open."""
         self._stream = stream
         self._send_part = stream.send
         self._send_parts = stream.sendmsg
@@ -56,7 +56,7 @@ class FrameTransport:
         self._queue: deque[memoryview] = deque()
         #: Number of sent bytes that wait until the stream takes them.
         self.queued_bytes = 0
-        #: Bytes of the first queued buffer that the stream has taken.
+        #: Number of bytes that the stream has taken of the first queued buffer.
         self._head_sent_bytes = 0
         self._corked = False
         #: Whether the stream will call `_flush` when it can take bytes again.
@@ -85,7 +85,8 @@ class FrameTransport:
         except FrameError as failure:
             frames, error = failure.frames, str(failure)
         share = self._share
-        # A large frame is incomplete, or this read is large enough to hold a large frame.
+        # The budget counts bytes only while a large frame is incomplete, or if this read is large
+        # enough to hold a large frame.
         if share is not None and (share.wanted_bytes or nbytes >= SMALL_REQUEST_BYTES):
             share.received(nbytes)
             for frame in frames:
@@ -121,7 +122,7 @@ class FrameTransport:
             self._apply_reading()
 
     def stream_lost(self, reason: str) -> None:
-        """Handle the end of the stream's reading side, perhaps after our `close`."""
+        """Handle the end of the stream's reading side, perhaps after a call of `close`."""
         handler = self._handler
         if not (self._is_closing and self._queue):
             self._end(reason)
@@ -229,7 +230,7 @@ class FrameTransport:
         self._flush()
 
     def _send_queued(self) -> None:
-        """Send the queue of a read event: mostly one response that the stream takes whole."""
+        """Send the bytes queued in a read event: mostly one response, which the stream takes."""
         queue = self._queue
         if len(queue) == 1 and not (self._is_watching or self._paused or self._is_closing):
             try:
@@ -288,7 +289,7 @@ class FrameTransport:
             if self._is_closing:
                 self._end("all bytes have left")
         # The owner needs no notice of bytes that the stream took at once, unless the owner has
-        # paused or has seen queued bytes.
+        # paused reading or knows of queued bytes.
         if (queue or was_watching or was_corked or self._paused) and self._handler is not None:
             is_news = was_watching or self._paused
             self._handler.send_queue_changed(queued_bytes - self.queued_bytes if is_news else 0)

@@ -114,8 +114,8 @@ class Versioned(Generic[T]):
     def decode(self, data: Buffer) -> T:
         """Return the struct that fills `data`.
 
-        Raises UnknownVersion for a newer version (unless open-ended), and ProtocolError for other
-        bytes that are no such struct.
+        Raises UnknownVersion for a newer version (unless open-ended), and ProtocolError for any
+        other bytes that do not encode the struct.
         """
         raw = bytes(data)
         decoder = self._decoders.get(raw[: _VERSION.size])

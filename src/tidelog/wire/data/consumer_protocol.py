@@ -41,7 +41,7 @@ class ConsumerProtocolSubscription:
 
 @dataclass(slots=True)
 class ConsumerProtocolAssignment:
-    """The partitions that are assigned to one member, equal in all versions."""
+    """The partitions that are assigned to one member; all versions have the same fields."""
 
     assigned_partitions: list[TopicPartition] = array(TopicPartition, "0+")
     user_data: bytes | None = binary("0+", None, nullable="0+")

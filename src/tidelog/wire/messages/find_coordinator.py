@@ -37,7 +37,7 @@ class Coordinator:
 
 @dataclass(slots=True)
 class FindCoordinatorResponse:
-    """The coordinators: one in flat fields up to version 3, `coordinators` from 4 on."""
+    """The coordinators: a single coordinator in flat fields up to version 3, a list from 4 on."""
 
     throttle_time_ms: int = int32("1+", ignorable=True)
     error_code: int = int16("0-3")
