@@ -9,10 +9,10 @@ One directory: `log_directory` opens and closes a log directory, and keeps its r
 `new_replicas`, `replica_departures` and `stray_replicas` create and remove replicas. `recovery`
 loads one replica's directory, and `recovery_walk` checks the order of its batches.
 
-One log: `partition_log` with `config`, its state in `log_state`. Appends: `append_validation`
-checks batches within a `loop_budget`, `append_plan` holds them, `append_queue` writes them, and
-`refused_batches` keeps sequence numbers in order. Operations of a log other than appends:
-`log_reads`, `flush`, `retention` and `truncation`.
+One log: `partition_log` with its settings (`config`) and its state (`log_state`). Appends:
+`append_validation` checks batches within a `loop_budget`, `append_plan` holds them, `append_queue`
+writes them, and `refused_batches` keeps sequence numbers in order. Operations of a log other than
+appends: `log_reads`, `flush`, `retention` and `truncation`.
 
 Compaction: `compaction` decides which records stay; `log_cleaner` chooses a log and rewrites it.
 

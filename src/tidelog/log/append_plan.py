@@ -27,8 +27,8 @@ class AppendInfo:
     record_count: int
     size_bytes: int
     leader_epoch: int
-    #: Whether an idempotent producer had already sent the batch; the offsets are then the
-    #: original's (V38).
+    #: Whether an idempotent producer had already sent the batch; the offsets are then those of the
+    #: original batch (V38).
     duplicate: bool = False
     #: The batch as its idempotent producer sent it; None if the producer is not idempotent, or if a
     #: leader sent the batch.
@@ -36,7 +36,7 @@ class AppendInfo:
 
 
 class NotFlushedError(StorageError):
-    """The error of a stored batch whose required flush failed; `sent` as in AppendInfo."""
+    """The error of a written batch whose required flush failed; `sent` is as in AppendInfo."""
 
     def __init__(self, error: StorageError, sent: SentBatch | None) -> None:
         super().__init__(error.directory, error.operation, error.path, error.errno, error.at_ms)
@@ -85,7 +85,7 @@ class AppendPlan:
         #: The log end before this append; smaller than the first base offset if the leader's log
         #: has a gap there.
         self.start_offset = info.base_offset
-        #: Whether the leader's log has gaps before or between these batches.
+        #: Whether the leader's log has gaps before or between the planned batches.
         self.has_gap = False
         self.completion: Completion[AppendInfo] = Completion()
         #: For each batch, how to undo its change of producer state.

@@ -4,8 +4,8 @@ One operation on the directory's lane, its queue of file operations, writes all 
 (`append_plan`), split over segments when a segment rolls. The queue applies the appends to the log
 when the write is done. A short write is continued until the disk refuses. A failed write undoes its
 append and every append planned after it: offsets, producer state, leader epochs. The queue then
-removes the bytes that the failed write left at the end of the file. One write of a log is under way
-at a time. All calls are on the event loop. This module follows the rules V31 (leader epochs
+removes the bytes that the failed write left at the end of the file. A log has at most one write
+under way. All calls are on the event loop. This module follows the rules V31 (leader epochs
 assigned while appends wait), V38, D1 and D17.
 """
 
@@ -58,13 +58,14 @@ class WriteOperation:
 
     def __init__(self, steps: list[WriteStep]) -> None:
         self.steps = steps
-        #: Number of completely written appends, fewer than all only if the operation failed.
+        #: Number of completely written appends; fewer than the planned appends only if the
+        #: operation failed.
         self.plans_written = 0
         #: Number of created files; a segment has rolled even if the following write failed.
         self.files_created = 0
 
     def __call__(self, files: Files) -> None:
-        """Write all steps. Raises OSError, after which the counters say how much was written."""
+        """Write all steps. Raises OSError; `plans_written` then counts the written appends."""
         for step in self.steps:
             file = step.file
             if step.sync_names:
@@ -108,7 +109,7 @@ class WriteOperation:
 
 
 def _write_rest(files: Files, handle: Handle, buffer: Buffer, written: int, position: int) -> None:
-    """Continue a short write. Raises the system's OSError if the disk refuses the rest."""
+    """Continue a short write. Raises OSError if the disk refuses the remaining bytes."""
     view = memoryview(buffer)
     while written < len(view):
         written += files.pwritev(handle, [view[written:]], position + written)
@@ -124,9 +125,10 @@ def remove_failed_write(file: OpenFile, size_bytes: int, files: Files) -> None:
 class _AwaitedFlush:
     """Written appends that complete after one flush, in the order of the log."""
 
-    #: Appends that must not complete before the flush, and fail if the flush fails.
+    #: Appends that complete only after the flush, and fail if the flush fails.
     plans: deque[AppendPlan]
-    #: Later appends that need no flush, and wait here only to complete in the order of the log.
+    #: Later appends that need no flush, and wait only because appends complete in the order of the
+    #: log.
     behind: deque[AppendPlan] = field(default_factory=deque)
 
 
@@ -158,7 +160,7 @@ class AppendQueue:
         self._assigned_epochs: list[tuple[int, int]] = []
 
     def epoch_assigned(self, epoch: int, start_offset: int) -> None:
-        """Note a leader epoch assigned to the log, which the undo of planned appends must keep."""
+        """Note a leader epoch assigned to the log; an undo of planned appends must keep it."""
         if self._log.planned or self._being_written:
             self._assigned_epochs.append((epoch, start_offset))
 
@@ -227,7 +229,7 @@ class AppendQueue:
     def _written(
         self, operation: WriteOperation, groups: list[_Group], completion: Completion[None]
     ) -> None:
-        """Apply the written appends, also of a failed write, and complete all appends."""
+        """Apply the written appends, even if the write failed later, and complete all appends."""
         log = self._log
         directory = log.directory
         unpin = directory.open_files.unpin
@@ -245,7 +247,7 @@ class AppendQueue:
                 created -= 1
                 self.rolled(segment)
             written = group if error is None else group[:left]
-            if written:  # none if the first append rolls the segment
+            if written:  # `written` is empty if the first append rolls the segment
                 segment.last_modified_ms = now_ms
             for plan in written:
                 self._apply(plan)
@@ -328,7 +330,7 @@ class AppendQueue:
     def repeated(self, original: AppendInfo) -> Completion[AppendInfo]:
         """Return the completion of a duplicate, which is done when the original is written.
 
-        If the original's required flush failed, the duplicate needs a flush, too.
+        If the required flush of the original batch failed, the duplicate needs a flush, too.
         """
         unflushed = [plan for each in self._awaited for plan in (*each.plans, *each.behind)]
         for plan in (*unflushed, *self._being_written, *self._log.planned):
@@ -340,7 +342,7 @@ class AppendQueue:
         return Completion.of(original)
 
     def _take_back(self, plans: list[AppendPlan], error: ErrorCode) -> None:
-        """Undo `plans`, which must be the last plans made, starting with the last one.
+        """Undo `plans`, which must be the newest plans, from the newest to the oldest.
 
         Clients get `error`, and the log expects them to resend their batches.
         """
@@ -388,7 +390,7 @@ class AppendQueue:
         log.take_next_turn(start)
 
     def producers_at(self, offset: int) -> bytes:
-        """Return a snapshot of the producers before the plans that begin at or beyond `offset`."""
+        """Return a producer snapshot without the plans that begin at or beyond `offset`."""
         log = self._log
         producers = log.producers
         later = [p for p in (*self._being_written, *log.planned) if p.info.base_offset >= offset]
@@ -405,7 +407,7 @@ def _after(
     info: AppendInfo,
     failure: Callable[[BaseException], BaseException],
 ) -> Completion[AppendInfo]:
-    """Return a completion with `info` after `awaited`; `failure` converts an error of `awaited`."""
+    """Return a completion that gives `info` after `awaited`; `failure` converts an error."""
     completion: Completion[AppendInfo] = Completion()
 
     def settle(done: Completion[Any]) -> None:

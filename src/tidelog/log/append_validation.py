@@ -46,7 +46,7 @@ from tidelog.records.walk import MAX_INT64, MIN_INT64, Bad
 class CostlyBatch(TidelogError):
     """A batch whose check or recompression would block the event loop for too long.
 
-    The directory's thread has to check this batch.
+    The caller must have the batch checked on the directory's thread.
     """
 
 
@@ -118,7 +118,7 @@ def check_on_thread(log: LogState, records: Buffer) -> Completion[Checked]:
 
 
 def demands(log: LogState) -> Demands:
-    """Return what each record must fulfil by the topic's current configuration."""
+    """Return the demands on each record by the topic's current configuration."""
     config = log.config
     keys = config.compact_enabled
     before_ms, after_ms = config.timestamp_before_max_ms, config.timestamp_after_max_ms
@@ -230,7 +230,7 @@ def _checked(
     try:
         batch = BatchView(view)
         size = batch.size_bytes
-        if size > len(view):  # before the size limit: a corrupt length may be huge
+        if size > len(view):  # this check comes first, because a corrupt length may be huge
             raise CorruptBatch(batch.position, f"{size} bytes long, but only {len(view)} are here")
         _check_size(topic, config, size, "")
         check_from_client(batch)

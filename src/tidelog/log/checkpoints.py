@@ -59,7 +59,7 @@ def parse_leader_epochs(data: bytes) -> list[tuple[int, int]]:
 
 
 def format_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
-    """Return the content of an offset checkpoint, in the order of the mapping."""
+    """Return the content of an offset checkpoint, with its entries in the order of `offsets`."""
     return _format(
         [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()]
     )
@@ -82,7 +82,7 @@ def _format(lines: Sequence[str]) -> bytes:
 
 
 def _lines(data: bytes) -> list[tuple[int, str]]:
-    """Return the lines of entries with their numbers; an empty file, as Kafka creates, has none."""
+    """Return the numbered lines of entries; an empty file, which Kafka creates, has no entries."""
     if not data:
         return []
     try:
@@ -127,8 +127,7 @@ class OffsetCheckpoint:
         self.offsets = offsets
         #: Old contents that the disk may still have while writes are under way.
         self._in_flight: list[dict[TopicPartition, int]] = []
-        #: Lowered offsets for the next write of the checkpoint; `_lowering` is the completion of
-        #: this write.
+        #: Lowered offsets for the next write of the checkpoint, whose completion is `_lowering`.
         self._lowered: dict[TopicPartition, int] = {}
         self._lowering: Completion[None] | None = None
 
@@ -233,7 +232,7 @@ def _nothing(files: Files) -> None:
 
 
 def all_of(completions: Sequence[Completion[None]]) -> Completion[None]:
-    """Return the joint completion of all `completions`, which fails with their first error."""
+    """Return a completion that is done after all `completions`, with their first error."""
     completion: Completion[None] = Completion()
 
     def settle(error: BaseException | None) -> None:

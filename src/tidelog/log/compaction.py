@@ -105,7 +105,7 @@ def cleanable(
     recovery_point: int,
     now_ms: int,
 ) -> CleanableLog:
-    """Return what may be compacted; `checkpoint` is where the last run ended, if there was one."""
+    """Return what may be compacted; `checkpoint` is the end of the last run, or None."""
     first_dirty = log_start_offset if checkpoint is None else checkpoint
     void = not log_start_offset <= first_dirty <= log_end_offset
     if void:
@@ -183,7 +183,7 @@ def grouped(
 def note_keys(
     batch: BatchView, offset_map: OffsetMap, start_offset: int, max_decompressed_bytes: int
 ) -> None:
-    """Put a batch's records from `start_offset` on into the map. Raises CorruptBatch."""
+    """Add the keys of a batch's records from `start_offset` on to the map. Raises CorruptBatch."""
     if batch.last_offset < start_offset:
         return
     if not batch.is_control and not batch.is_transactional and batch.record_count:
@@ -229,7 +229,7 @@ class BatchFilter:
         self._now_ms = now_ms
 
     def __call__(self, batch: BatchView) -> Buffer | None:
-        """Return a batch of only the records to keep, or None without any. Raises CorruptBatch."""
+        """Return a batch with only the kept records, None without any. Raises CorruptBatch."""
         if batch.is_control or batch.base_offset > self._map.latest_offset:
             return _as_it_is(batch)
         if batch.record_count == 0:
@@ -255,7 +255,7 @@ class BatchFilter:
         return record.has_value or horizon_ms is None or self._now_ms < horizon_ms
 
     def _is_needed(self, batch: BatchView) -> bool:
-        """Return whether an empty batch must stay for its offset or its producer's sequence."""
+        """Return whether an empty batch must stay, for its offset or its producer's sequence."""
         if batch.next_offset == self._upper_bound:
             return True
         return (

@@ -1,7 +1,7 @@
 """The settings of a log: the topic configuration that concerns log files.
 
-Defaults are Kafka's. Times are in ms, sizes in bytes. -1 means no limit for the keys for which
-Kafka allows it.
+Defaults are Kafka's. Times are in ms, sizes in bytes. -1 means no limit, for the keys for which
+Kafka allows -1.
 """
 
 from __future__ import annotations

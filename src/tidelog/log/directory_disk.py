@@ -18,7 +18,7 @@ _LOGGER = "log"
 
 
 class DirectoryDisk:
-    """The disk of a log directory, which its space, its speed and its logs share."""
+    """The disk of a log directory, which the directory's logs and watches share."""
 
     def __init__(self, lane: Lane, clock: Clock, tracer: Tracer) -> None:
         self.lane = lane

@@ -189,7 +189,7 @@ async def put_in_place(lane: Lane, paths: Sequence[str]) -> None:
 
 
 async def replace_all(lane: Lane, replacements: Iterable[Replacement]) -> None:
-    """Replace files durably, which makes everything else on the volume durable, too.
+    """Replace files durably; syncing the volume makes all its other files durable, too.
 
     Raises StorageError.
     """

@@ -78,8 +78,8 @@ class DirectorySpeed:
         self._hang_ms = 0
         #: Whether a timer for the next check of open operations is set.
         self._is_looking = False
-        #: Time from which the ages of open operations count, because this process was stopped
-        #: before.
+        #: Time until which this process was last stopped; the ages of open operations count only
+        #: from then on.
         self._counts_from_ms = 0
         #: Whether a write to detect a hang is under way. `_touched_ms` is the start time of the
         #: last write to detect a hang.
@@ -148,11 +148,11 @@ class DirectorySpeed:
         return disk.is_closed or disk.failure is not None
 
     def _met_slow_operation(self) -> None:
-        """Begin a watch after a slow operation."""
+        """Begin to watch the directory's speed after a slow operation."""
         if self._is_watching or self._is_over() or not self.threshold_ms:
             return
         now, before = self._disk.lane.times.counts, self._began
-        # Slow operations before the watch count in the first window of the watch.
+        # The first window of the watch also counts slow operations from before the watch.
         writes, reads = now.slow_writes - before.slow_writes, now.slow_reads - before.slow_reads
         self._began = OperationCounts(
             now.writes - writes, before.slow_writes, now.reads - reads, before.slow_reads,
@@ -207,7 +207,7 @@ class DirectorySpeed:
         self._operation_opened()
 
     def _touch(self, now_ms: int) -> None:
-        """Write a file to detect a hang while only operations without a hang limit are open."""
+        """Write a file to detect a hang, because no open operation has a hang limit."""
         if self._is_touching or now_ms - self._touched_ms < self._hang_ms:
             return
         self._is_touching, self._touched_ms = True, now_ms

@@ -72,7 +72,7 @@ class DirectoryState(DirectoryDisk):
         self.loop_budget = LoopBudget(clock)
         self.recent: Recent | None = None
         #: Number of further appends of which `recent` keeps a copy; a read that reaches a log end
-        #: resets this number.
+        #: sets this number to `RECENT_APPENDS`.
         self.recent_wanted = 0
         #: The watch on free space: the directory is read-only while its disk is full.
         self.space = DirectorySpace(self, reserve_bytes)
@@ -146,8 +146,8 @@ class DirectoryState(DirectoryDisk):
     def lower(self, topic_partition: TopicPartition, offset: int) -> Completion[None]:
         """Lower a partition's entry in all checkpoints on disk to `offset`; -1 removes the entry.
 
-        The caller must lower the entry before a log is truncated to `offset`, or before a replica
-        is recreated under an old name.
+        The caller must lower the checkpoint entries before a log is truncated to `offset`, or
+        before a replica is recreated under an old name.
         """
         return all_of(
             [checkpoint.lower(topic_partition, offset) for checkpoint in self.checkpoints.values()]
@@ -242,7 +242,7 @@ class DirectoryState(DirectoryDisk):
         self.log_note(logging.WARNING, f"the index of {path} was damaged and is rebuilt: {error}")
 
     def begin_again_at(self, topic_partition: TopicPartition, offset: int, why: str) -> None:
-        """Fail the directory: its log is damaged from `offset` on, and other replicas exist.
+        """Fail the directory, because a log is damaged from `offset` on and has other replicas.
 
         A running broker cannot repair the damaged log, so it stops, and other replicas lead. This
         method lowers the checkpoints to `offset`, so that recovery at the next start truncates the

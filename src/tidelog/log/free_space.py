@@ -38,7 +38,7 @@ class FreeSpace:
         self.volume: VolumeSize | None = None
         #: Monotonic time at which the directory became full; None while it is writable.
         self.full_since_ms: int | None = None
-        #: Bytes that may still be written before the next check.
+        #: Number of bytes that may still be written before the next check of the volume.
         self._allowance_bytes = 0
         self._looked_ms = 0
 

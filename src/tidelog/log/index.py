@@ -93,7 +93,7 @@ class OffsetIndex:
 
     @classmethod
     def from_bytes(cls, base_offset: int, data: bytes, log_bytes: int) -> OffsetIndex:
-        """Read an `.index` file of a segment of `log_bytes`. Raises DamagedIndex.
+        """Read an `.index` file of a segment with `log_bytes` bytes. Raises DamagedIndex.
 
         Kafka pads the index file of an active segment with zeros, which end the entries.
         """

@@ -56,7 +56,7 @@ def format_known(known: Mapping[str, KnownLogDir]) -> bytes:
 
 
 def parse_known(data: bytes) -> dict[str, KnownLogDir]:
-    """Read the file. Raises ValueError with the reason."""
+    """Read the file. Raises ValueError with the reason if the content is invalid."""
     try:
         read: Any = json.loads(data)
         if read["version"] != _VERSION:
@@ -74,7 +74,7 @@ def parse_known(data: bytes) -> dict[str, KnownLogDir]:
 
 
 def united(found: Iterable[Mapping[str, KnownLogDir]]) -> dict[str, KnownLogDir]:
-    """Unite the lists of several directories, with the innermost mounts and the largest sizes."""
+    """Unite several directories' lists, with each path's innermost mount and largest size."""
     known: dict[str, KnownLogDir] = {}
     for each in found:
         for path, there in each.items():

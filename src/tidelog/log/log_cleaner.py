@@ -56,12 +56,12 @@ Pace = Callable[[int], Awaitable[None]]
 
 
 class Interrupted(Exception):
-    """The log was truncated, closed or deleted during the run, which is void."""
+    """The error of a run whose log was truncated, closed or deleted meanwhile: the run is void."""
 
 
 @dataclass(slots=True)
 class CleaningStats:
-    """The counters of a run over one log."""
+    """The counters of a run of the cleaner over one log."""
 
     end_offset: int = 0
     keys: int = 0
@@ -97,7 +97,7 @@ def _read_chunk(files: Files, file: OpenFile, position: int, end: int, slice_byt
 
 @dataclass(slots=True)
 class _MapSlice:
-    """An operation that adds keys to the offset map; returns the next position, -1 if full."""
+    """An operation that adds keys to the offset map; returns the next position, or -1 if full."""
 
     file: OpenFile
     position: int
@@ -246,7 +246,7 @@ class Cleaning:
                 log.directory.open_files.unpin(file)
 
     def _check(self, segments: list[Segment]) -> None:
-        """Raise Interrupted if the log or these segments changed during the run."""
+        """Raise Interrupted if the log or any of `segments` changed during the run."""
         log = self._log
         if (
             log.is_closed
@@ -371,7 +371,7 @@ class Cleaning:
         self._unpin(group)
 
     def _give_up(self, cleaned: _Cleaned) -> None:
-        """Remove the unfinished segment, because the disk may be full.
+        """Remove the segment that a failed run left unfinished, because the disk may be full.
 
         The unfinished segment of a closed log stays until the next start removes it.
         """
@@ -464,7 +464,7 @@ class CleanerSettings:
     load_factor: float = 0.9
     #: Bytes that one slice of a run reads before other operations use the disk.
     slice_bytes: int = 256 * KIB
-    #: Limit of the bytes that the cleaner reads and writes, together.
+    #: Limit of the bytes per second that the cleaner reads and writes, together.
     max_bytes_per_second: float = float("inf")
 
 
@@ -485,14 +485,15 @@ class Cleaner:
         self._sleep = sleep
         #: Monotonic time until which the rate limit delays the next slice of a run.
         self._paid_ms = 0.0
-        #: Logs in which a run found illegible batches, with each log's number of truncations then.
+        #: Logs in which a run found illegible batches, with the log's number of truncations at that
+        #: run.
         self._uncleanable: dict[LogState, int] = {}
 
     async def clean_one(self, logs: Iterable[tuple[LogState, int]]) -> CleaningStats | None:
         """Compact the dirtiest of `logs`, which are pairs of a log and its high watermark.
 
-        Returns None if no log is due, or if the log changed during the run. Raises StorageError,
-        which the log's directory has already handled.
+        Returns None if no log is due for compaction, or if the chosen log changed during the run.
+        Raises StorageError, which the log's directory has already handled.
         """
         best: tuple[LogState, CleanableLog] | None = None
         for log, high_watermark in list(logs):

@@ -27,9 +27,9 @@ from tidelog.log.log_dir_plan import LogDirState, MovableReplica, PlannedReplica
 
 #: The part of the threshold to which balancing lowers the difference of two volumes.
 _GOAL_PART: Final = 0.5
-#: The part of the goal (`_GOAL_PART` of the threshold) by which a move may bring a volume's fill
-#: past the mean fill. If `_PASSING_PART` were one half, a move could exchange the fills of two
-#: volumes.
+#: A move may bring a volume's fill past the mean fill by at most this part of the goal, which is
+#: `_GOAL_PART` of the threshold. If `_PASSING_PART` were one half, a move could exchange the fills
+#: of two volumes.
 _PASSING_PART: Final = 0.25
 
 
@@ -75,7 +75,7 @@ def plan(
 ) -> list[PlannedReplicaMove]:
     """Return the moves that balance the volumes, in the order in which they should begin.
 
-    `replicas` are the replicas that are not moving yet. If `is_under_way`, an earlier plan was
+    `replicas` are the replicas that have no move under way. If `is_under_way`, an earlier plan was
     interrupted, and balancing continues to the goal even if the fills differ by less than the
     threshold. The plan leaves out volumes of unknown size, and directories that are being drained.
     """

@@ -123,8 +123,8 @@ class Promises:
 class GrowthRate:
     """The recent growth rate of the replicas in one log directory."""
 
-    #: A sample is taken each `SAMPLE_MS`, and the last `SAMPLES` count. Growth is expected to
-    #: continue for `HORIZON_MS`.
+    #: A sample is taken each `SAMPLE_MS`, and only the last `SAMPLES` samples are used. Growth is
+    #: expected to continue for `HORIZON_MS`.
     SAMPLE_MS: Final = 60_000
     SAMPLES: Final = 60
     HORIZON_MS: Final = 3_600_000
@@ -148,7 +148,7 @@ class GrowthRate:
     def expected_bytes(self, held_bytes: int, now_ms: int, least_ms: int = SAMPLE_MS) -> int:
         """Return the expected growth, or 0 if the directory shrinks or has too few samples.
 
-        `least_ms` is the time that the samples must span.
+        The oldest sample must be at least `least_ms` old.
         """
         if not self._samples:
             return 0

@@ -58,7 +58,7 @@ class LogDirState:
         return replace(self, room=held)
 
     def counting_what_comes(self) -> LogDirState:
-        """Return the directory, its promised bytes increased by the bytes of pending moves."""
+        """Return the directory with the bytes of pending moves added to its promised bytes."""
         room = self.room
         promised_bytes = room.promised_bytes + self.coming_bytes
         return replace(self, room=replace(room, promised_bytes=promised_bytes))

@@ -187,7 +187,7 @@ async def _load_futures(
     clock: Clock,
     note: Note,
 ) -> None:
-    """Recover future replicas by name; future replicas beside a current replica are useless."""
+    """Recover future replicas; a future replica beside its current replica is useless."""
     present = dict.fromkeys(key for key, _ in opened.partitions)
     wanted = {
         name: _request(lane.directory, name, opened, key, config_of, clock)
@@ -467,9 +467,9 @@ class LogDirectory(DirectoryState):
             self.checkpoints[RECOVERY_POINTS].offsets.get(key) != log.recovery_point
             for key, log in self.logs.items()
         ):
-            # Write the recovery points. From older recovery points, recovery after another crash
-            # would mistake gaps left by compaction for lost records, and remove all records after
-            # such a gap.
+            # Write the recovery points. If a recovery point on disk were below a gap left by
+            # compaction, recovery after another crash would mistake the gap for lost records, and
+            # remove all records after the gap.
             try:
                 await self.checkpoint()
             except StorageError as error:
@@ -653,15 +653,15 @@ class LogDirectory(DirectoryState):
 
         `epochs` are the broker epochs of the registrations since which the broker has lost no
         records, including the current registration. If a write fails, raises StorageError and
-        leaves no marker.
+        leaves no clean-shutdown marker.
         """
         self.is_closed = True
         try:
             if self.failure is not None:
                 raise self.failure
-            # A start after a clean shutdown trusts every replica. Replicas that could not be
-            # renamed on a full disk, and were closed without a flush, must therefore be renamed
-            # before the marker is written.
+            # A start after a clean shutdown trusts every replica. Before the clean-shutdown marker
+            # is written, replicas whose rename a full disk refused must be renamed, because they
+            # were closed without a flush.
             await self._replicas.departures.all_finished()
             await close_logs([*self.logs.values(), *self.future_logs.found.values()])
             await self.checkpoint()

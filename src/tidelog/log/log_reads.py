@@ -1,4 +1,4 @@
-"""Reads of one log by offset and by timestamp: the event loop's steps around `segment_reads`.
+"""Reads of one log by offset and by timestamp: the steps on the event loop around `segment_reads`.
 
 A read by offset first tries the page cache, on the event loop. If the read from the page cache
 would block, the directory's thread reads. A read by time starts at the batch that the time index
@@ -93,7 +93,7 @@ def _read(
         raise _out_of_range(log, offset)
     end = min(end_offset, log_end)
     if log.truncating_to is not None:
-        end = min(end, log.truncating_to)  # bytes beyond may already be removed
+        end = min(end, log.truncating_to)  # bytes beyond `truncating_to` may be gone
     if offset >= end:
         return Completion.of(LogSlice(b""))
     directory = log.directory
@@ -136,8 +136,8 @@ def _read_segment(
     directory = log.directory
     directory.open_files.pin(file)
     lane = directory.lane
-    # Only opening the file could wait for the disk, because the read itself uses the page cache or
-    # fails.
+    # Opening the file is the only step that could wait for the disk: the read itself uses the page
+    # cache or fails.
     if file.is_open or lane.is_fast:
         done = lane.submit(operation, Work.NOWAIT, "read")
         if done.error is None:
@@ -220,7 +220,7 @@ def _read_again(
     min_one_batch: bool,
     may_wait: bool = True,
 ) -> Completion[LogSlice]:
-    """Repeat a read from its beginning: the log's files changed after it began."""
+    """Repeat a read from its beginning, because the log's files changed during the read."""
     if log.is_closed:
         return Completion.failed(
             KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{log.topic_partition} is gone")
@@ -269,7 +269,7 @@ def _operation(
     walk_from = position
     if exact and limit - position > max_bytes:
         # The walk over batch headers begins at or before the last batch that `max_bytes` allows,
-        # because the offset of this batch is needed.
+        # because the read needs that batch's offset.
         walk_from = index.batch_start_before(position + max_bytes - HEADER_BYTES, position)
         if not limit_is_end:
             walk_from = max(position, min(walk_from, index.floor(end - 1)))
@@ -382,7 +382,7 @@ def recheck(log: LogState, segment: Segment, found: CorruptBatch) -> Completion[
 
 
 async def find_damage(log: LogState) -> bool:
-    """Check the segments up to the first damage, and note it; return whether there is damage.
+    """Check the segments up to the first damage, and note the damage; return whether there is any.
 
     The log cleaner, which does not know the damaged segment, calls this function. The damage is
     reported to the directory, as after a failed read (V68).
@@ -438,7 +438,7 @@ EARLIEST: Final = -2
 def offset_for_timestamp(
     log: LogState, timestamp_ms: int, end_offset: int
 ) -> Completion[Found | None]:
-    """Find the first record of a time; see PartitionLog.offset_for_timestamp."""
+    """Find the first record at or after a time; see PartitionLog.offset_for_timestamp."""
     candidates = [
         segment
         for segment in log.segments
@@ -468,7 +468,7 @@ def offsets_before(log: LogState, timestamp_ms: int, count: int, now_ms: int) ->
 def max_timestamp(log: LogState) -> Completion[Found | None]:
     """Find the record with the largest timestamp; see PartitionLog.max_timestamp.
 
-    As in Kafka, records below the log start count while their segment exists.
+    As in Kafka, records below the log start are found while their segment exists.
     """
     best: Segment | None = None
     for segment in log.segments:
@@ -487,7 +487,7 @@ def _search(
     start_offset: int,
     end_offset: int,
 ) -> Completion[Found | None]:
-    """Search the segments in order until one of them has the record."""
+    """Search the `candidates` in order for the first record at or after the timestamp."""
     if not candidates:
         return Completion.of(None)
     completion: Completion[Found | None] = Completion()

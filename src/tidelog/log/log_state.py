@@ -4,7 +4,7 @@ The operations of a log (`append_queue`, `log_reads`, `flush`, `retention`, `tru
 `log_cleaner`) work on this state; `PartitionLog` offers them as methods. Only one operation at a
 time changes the files of a log: each operation takes a turn (`take_turn`), and ends its turn when
 it is done. Truncations and rolls wait in a queue until no other operation has the turn. All calls
-are on the event loop. This module depends on no operation, and has nothing to do with replication.
+are on the event loop. This module imports no operation, and has nothing to do with replication.
 
 Offsets rise in this order: first segment, log start, log end (written), next offset (assigned). The
 recovery point is not above the log end. The recovery point may be below the log start, because
@@ -49,7 +49,7 @@ class _Turn(NamedTuple):
 class LogState(LogOffsets):
     """The state of one replica's log.
 
-    The replica's directory is called `name`, or by default like the partition. A broker has ten
+    The replica's directory is named `name`, or after the partition by default. A broker has ten
     thousand logs, so containers that are nearly always empty are lists (56 bytes), never deques
     (760).
     """
@@ -89,7 +89,7 @@ class LogState(LogOffsets):
         "truncations",
     )
 
-    #: Writes the planned appends, then lets the log's next waiting operation begin.
+    #: Function that writes the planned appends, then begins the log's next waiting operation.
     _appends: Callable[[], None]
 
     def __init__(
@@ -137,20 +137,20 @@ class LogState(LogOffsets):
         self.truncation_unsynced = False
         #: Wall-clock time of the first append after the last flush began.
         self.oldest_unflushed_ms = 0
-        #: (truncations, log end) when indexes and snapshot were last written, to skip equal writes.
+        #: `truncations` and log end when indexes and snapshot were last written.
         self.closed_state: tuple[int, int] | None = None
         #: Whether `partition.metadata` may not have reached the disk.
         self.metadata_unsynced = False
-        #: The log end after the truncation under way, a limit of checkpoints and reads; or None.
+        #: Log end after the truncation under way, which limits checkpoints and reads; else None.
         self.truncating_to: int | None = None
-        #: Number of truncations, by which an operation notices a truncation after its begin.
+        #: Number of truncations, by which an operation notices a truncation meanwhile.
         self.truncations = 0
         self.batch_starts = BatchStarts()
         #: Ends of recent reads: offset -> (base offset of the segment, position).
         self.read_ends: dict[int, tuple[int, int]] = {}
         #: Appends that are not being written yet, in the order of their offsets.
         self.planned: list[AppendPlan] = []
-        self.is_write_wanted = False  # a caller asked for a write during another operation
+        self.is_write_wanted = False  # whether a write was requested during another operation
         self._busy = False
         self._turns: list[_Turn] = []
         #: Number of waiting and running truncations, during which no append can be planned.
@@ -199,12 +199,12 @@ class LogState(LogOffsets):
         """Whether a truncation waits or runs, during which no append can be planned."""
         return self._truncating > 0
 
-    # turns: one operation at a time changes the files
+    # turns: only one operation at a time changes the log's files
 
     def submit_planned(self) -> None:
         """Write all planned appends; each completion is done when its append is written.
 
-        On a fast disk, `submit_planned` returns only after the appends are written. If another
+        On a fast disk, `submit_planned` itself writes the appends before it returns. If another
         operation of this log is under way, the appends are written after that operation.
         """
         if self._busy:
@@ -214,7 +214,7 @@ class LogState(LogOffsets):
             self._appends()
 
     def take_turn(self, start: Callable[[], None], *, after_queue: bool) -> None:
-        """Run `start` when no other operation of this log is under way, until `end_turn`."""
+        """Run `start` when no other operation of the log is under way; `end_turn` ends the turn."""
         self._turns.append(_Turn(start, after_queue))
         if not self._busy:
             self._next_turn()
@@ -341,7 +341,7 @@ class LogState(LogOffsets):
         self.check_invariants()
 
     def note_damage(self, offset: int, reason: str) -> None:
-        """Note that the log is damaged from `offset` on; the first damage counts (V68)."""
+        """Note that the log is damaged from `offset` on; the lowest damaged offset counts (V68)."""
         offset = max(offset, self.log_start_offset)
         if self.damage is None or offset < self.damage.offset:
             self.damage = Damage(offset, reason)
@@ -349,7 +349,8 @@ class LogState(LogOffsets):
     def forget_damage_before_start(self) -> None:
         """Forget damage before the log start, which no reader reads.
 
-        If a damaged batch reaches beyond the log start, the next read finds the damage again.
+        If the damaged batch reaches beyond the log start, the next read of this batch finds the
+        damage again.
         """
         if self.damage is not None and self.damage.offset < self.log_start_offset:
             self.damage = None

@@ -5,7 +5,8 @@ replica moved, and directories where an earlier removal failed. If a start finds
 replica, and the `moved-from` file of one copy names the directory of the other copy, the copy with
 that file is newer. The lengths of the copies do not show which copy is newer, because the newer
 copy may have been truncated. If a replica moved away and back, two copies may name each other; the
-copy with the larger number of moves is newer. The file is removed when no older copy is left.
+copy with the larger number of moves is newer. The `moved-from` file is removed when no older copy
+of the replica is left.
 """
 
 from __future__ import annotations

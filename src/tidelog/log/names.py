@@ -85,7 +85,8 @@ def parse_directory_name(name: str) -> TopicPartition | None:
 def future_name(topic_partition: TopicPartition, now_ms: int, number: int) -> str:
     """Return the name of a future replica's directory; raise ValueError if the name is too long.
 
-    The name contains the whole topic name, by which a start knows the partition.
+    The directory's name contains the whole topic name, by which the next start recognizes the
+    partition.
     """
     tail = f".{now_ms & (1 << 64) - 1:016x}{number & (1 << 64) - 1:016x}{FUTURE_SUFFIX}"
     name = directory_name(topic_partition) + tail

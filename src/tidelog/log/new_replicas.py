@@ -24,12 +24,12 @@ from tidelog.log import names
 
 #: Size (about 20,000 replicas) from which the broker syncs the volume and then empties the file.
 MAX_BYTES = 1 << 20
-#: The text in place of a topic id, which revokes earlier lines of the same directory name.
+#: The text in place of a topic id, which revokes earlier lines with the same directory name.
 _NONE: Final = "-"
 
 
 def append(files: Files, root: str, replicas: Iterable[tuple[TopicPartition, TopicId]]) -> None:
-    """Append the topic ids of replicas whose files are written. Raises OSError."""
+    """Append the topic ids of `replicas`, whose files are written, to the file. Raises OSError."""
     _write(
         files,
         root,

@@ -22,14 +22,14 @@ class OpenFile:
     def __init__(self, path: str) -> None:
         self.path = path
         self.pins = 0
-        #: Whether to close the file when its last pin ends.
+        #: Whether to close the file when its last pin is removed.
         self.doomed = False
         #: Whether a failed write may have left bytes at the end, which the next write removes.
         self.write_failed = False
         self._opened: dict[str, Handle] = {}
 
     def renamed(self, path: str) -> None:
-        """Note the file's new path, also for the errors of an open handle."""
+        """Note the file's new path, which errors of an open handle then name, too."""
         self.path = path
         handle = self._opened.get("handle")
         if handle is not None:
@@ -37,7 +37,7 @@ class OpenFile:
 
     @property
     def opened_path(self) -> str | None:
-        """The path in errors of the open handle; None if the file is not open."""
+        """The path that errors of the open handle name; None if the file is not open."""
         handle = self._opened.get("handle")
         return None if handle is None else handle.path
 
@@ -59,7 +59,7 @@ class OpenFile:
         return handle
 
     def take(self) -> Handle | None:
-        """Return the handle, which the caller must close, and forget it."""
+        """Return the open handle and drop it from this object; the caller must close the handle."""
         return self._opened.pop("handle", None)
 
 

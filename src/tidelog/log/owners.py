@@ -1,10 +1,11 @@
 """Owners of log directories, and the metadata store's stamps in the directories (E8).
 
-As in Kafka, `meta.properties` names the cluster and the broker. A line of tidelog's own has the
-broker's last *stamp*: the transaction in which the broker last wrote its node in the metadata
-store. If the metadata store has an older stamp of the broker than a log directory, the store is
-older than the logs. A broker reads the owners before it opens a directory or creates a node in the
-store; `directory_stamps` writes the owners. This module does not access the metadata store.
+As in Kafka, `meta.properties` names the cluster and the broker. A key of tidelog's own in
+`meta.properties` has the broker's last *stamp*: the transaction in which the broker last wrote its
+node in the metadata store. If the metadata store has an older stamp of the broker than a log
+directory, the store is older than the logs. A broker reads the owners before it opens a directory
+or creates a node in the store; `directory_stamps` writes the owners. This module does not access
+the metadata store.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ async def read_owners(lanes: Mapping[str, Lane]) -> dict[str, MetaProperties]:
                 "read owner",
             )
         except StorageError:
-            # The broker meets the same error when it opens this directory, and handles it then
-            # (D5).
+            # The broker gets the same StorageError again when it opens this directory, and handles
+            # the error then (D5).
             owners[path] = NO_OWNER
     return owners
 

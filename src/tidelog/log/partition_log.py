@@ -178,8 +178,8 @@ class PartitionLog(LogState):
         be larger. The returned completion is done at once if the page cache has the batches. Raises
         KafkaError OFFSET_OUT_OF_RANGE if `offset` is not between log start and log end. The
         returned completion may fail with StorageError, or with KafkaError CORRUPT_MESSAGE if the
-        file differs from the written bytes. Without `may_wait`, the error is NotCached if the read
-        would have to wait for the disk.
+        file differs from the written bytes. Without `may_wait`, the completion fails with NotCached
+        if the read would have to wait for the disk.
         """
         return log_reads.read(self, offset, max_bytes, end_offset, min_one_batch, may_wait)
 
@@ -196,14 +196,14 @@ class PartitionLog(LogState):
         """Return at most `count` offsets at which segments begin, in descending order.
 
         Only segments that were last written at or before `timestamp_ms` count; -1 means all
-        segments, -2 the first one. Unless the last segment is empty, the log end counts as the
-        beginning of one more segment, whose time is `now_ms`. Source:
+        segments, and -2 only the first segment. The log end counts as the beginning of one more
+        segment with the time `now_ms`, unless the last segment is empty. Source:
         UnifiedLog.legacyFetchOffsetsBefore (ListOffsets version 0).
         """
         return log_reads.offsets_before(self, timestamp_ms, count, now_ms)
 
     def max_timestamp(self) -> Completion[tuple[int, int, int] | None]:
-        """Return (timestamp, offset, leader epoch) of the first record of largest timestamp."""
+        """Return (timestamp, offset, leader epoch) of the first record with maximum timestamp."""
         return log_reads.max_timestamp(self)
 
     # leadership, truncation, flush, retention
@@ -221,8 +221,8 @@ class PartitionLog(LogState):
 
         Does nothing if `offset` is at or beyond the log end. A batch that contains `offset` is
         removed completely, so the log may end below `offset`. Producer state and leader epochs are
-        truncated with the records (V38). Known damage from `offset` on is forgotten, too (V68). The
-        log's owner must lower the high watermark to the new log end.
+        truncated with the records (V38). The truncation also forgets known damage from `offset` on
+        (V68). The log's owner must lower the high watermark to the new log end.
         """
         if self.held is not None:
             return self.held.later(lambda log: log.truncate_to(offset))
@@ -275,7 +275,7 @@ class PartitionLog(LogState):
         return retention.enforce(self, now_ms, high_watermark, self._appends.rolled)
 
     def advance_log_start(self, offset: int) -> bool:
-        """Raise the log start offset to `offset`; return whether it rose.
+        """Raise the log start offset to `offset`; return False if it is already that high.
 
         Readers get no records below the log start; the next retention removes the files. Raises
         KafkaError OFFSET_OUT_OF_RANGE if `offset` is above the log end.

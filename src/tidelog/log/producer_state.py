@@ -1,11 +1,12 @@
 """Idempotent producers of a partition: their epochs and their last five batches.
 
 The producer state decides whether a client's batch is new, a duplicate, or out of order (KIP-98).
-The log applies a batch to the state when it plans the append. The log undoes a batch's change of
-the producer state if the write fails (`undo`) or the log is truncated (V38). Entries are immutable
-values, so an undo restores the old entry. The number of entries is bounded; the producer that was
-silent longest is forgotten first. This module accesses no files and handles the `.snapshot` format
-as bytes. Sources: ProducerStateManager, ProducerAppendInfo, ProducerStateEntry.
+The log applies a batch to the producer state when the append is planned, before it is written. The
+log undoes a batch's change of the producer state if the write fails (`undo`) or the log is
+truncated (V38). Entries are immutable values, so an undo restores the old entry. The number of
+entries is bounded; the producer that was silent longest is forgotten first. This module accesses no
+files and handles the `.snapshot` format as bytes. Sources: ProducerStateManager,
+ProducerAppendInfo, ProducerStateEntry.
 
 A snapshot holds one entry per remembered batch, oldest first; Kafka writes only the last batch.
 Kafka's reader keeps only the last entry of a producer. tidelog's reader of snapshots keeps all
@@ -32,7 +33,7 @@ SNAPSHOT_VERSION = 1
 _SNAPSHOT_HEADER = struct.Struct(">hIi")
 _SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
 _CRC_START = 6
-#: The transaction start of a producer without an open transaction.
+#: The value of `transaction_start` for a producer without an open transaction.
 NO_OFFSET = -1
 
 
@@ -224,7 +225,7 @@ class ProducerState:
         return producer_id, old
 
     def take_back(self, undo: Undo, error: ErrorCode, now_ms: int) -> None:
-        """Undo a producer's last append, which failed with `error`, and expect the batch again.
+        """Undo a producer's last append, which failed with `error`; the producer should resend it.
 
         `now_ms` is this broker's monotonic clock.
         """
@@ -258,7 +259,7 @@ class ProducerState:
         return len(silent)
 
     def truncate_to(self, offset: int) -> bool:
-        """Forget batches at or beyond `offset`; return False if this needs a read of the log (V38).
+        """Forget batches at or beyond `offset`; return False if that takes a read of the log (V38).
 
         A producer first seen at or beyond `offset` is forgotten. A producer first seen before
         `offset` keeps its remembered batches before `offset`. If the remembered batches of a

@@ -98,13 +98,13 @@ class LoadedLog:
     is_unfinished: bool = False
     #: Whether the index files and the producer snapshot on disk belong to `log_end_offset`.
     is_sealed: bool = False
-    #: Whether names in the directory may not be durable.
+    #: Whether changed file names in the directory may not have reached the disk.
     names_changed: bool = False
     #: Number of truncated bytes: invalid bytes and all bytes after them.
     cut_bytes: int = 0
     #: The directories of older copies of a replica that moved; None without a move (D11).
     moved_from: MovedFrom | None = None
-    #: Paths whose new content is in temporary files, which replace these files after a sync.
+    #: Paths of files that temporary files with the new content replace after a sync.
     beside: list[str] = field(default_factory=list)
     notes: list[tuple[bool, str]] = field(default_factory=list)
 
@@ -202,7 +202,7 @@ class _Loader:
         return SegmentFile(base_offset, 0, self.request.now_ms)
 
     def _read_topic_id(self) -> None:
-        """Read the replica's own topic id; if it has none, use the noted topic id.
+        """Read the topic id in `partition.metadata`, or else in the file of new replicas.
 
         A power loss before the first flush can destroy the file with the topic id (V23). A replica
         without its topic id counts as lost, and with it the partition if the ISR has no other
@@ -227,10 +227,10 @@ class _Loader:
             self._note(f"{PARTITION_METADATA} {problem}")
 
     def _read_epochs(self, scan_from: int | None, start: int, found: list[SegmentFile]) -> None:
-        """Read the checkpointed leader epochs below the recovery point; later ones are in batches.
+        """Read the checkpointed leader epochs below the recovery point; batches have later epochs.
 
-        The epochs are rebuilt from the batches if the checkpoint does not reach back to the log
-        start: retention shortened the checkpoint, and a crash restored the removed segments.
+        If retention shortened the checkpoint and a crash restored the removed segments, the
+        checkpoint does not reach the log start, and the epochs are rebuilt from the batches.
         """
         path = f"{self.path}/{LEADER_EPOCHS}"
         entries: list[tuple[int, int]] | None = None
@@ -354,8 +354,8 @@ class _Loader:
     def _new_segment(self, segment_file: SegmentFile) -> Segment:
         """Return a segment without records, whose age counts from the last write to its file.
 
-        A restart thus does not reset the age of a segment. The segment rolls no earlier than
-        without the restart, because its last write came after its creation.
+        A restart thus does not reset the age of a segment. A restart never makes the segment roll
+        earlier, because the last write came after the segment's creation.
         """
         begun_ms = min(segment_file.modified_ms, self.request.now_ms)
         segment = Segment(self.path, segment_file.base_offset, begun_ms)
@@ -449,7 +449,7 @@ class _Loader:
     def _scan(
         self, segment_file: SegmentFile, scan_from: int | None, segment_end: int | None
     ) -> tuple[Segment, int, bool]:
-        """Scan a segment; return it, its end offset, and whether later segments may stay.
+        """Scan a segment; return the segment, its end offset, and whether later segments may stay.
 
         After a clean shutdown, the scan starts at the last index entry, otherwise at the segment's
         start. Batches at or beyond `scan_from` are checked with their CRC. The next segment begins

@@ -91,9 +91,8 @@ class Walk:
         end = segment.base_offset
         latest_epoch = -1
         stale = False
-        #: Position of the last batch, log end before the batch, and leader epoch before the batch.
-        #: `rise` is set if the batch raises the epoch, `gap` if offsets before the batch are
-        #: missing.
+        #: Position of the last batch, and log end and leader epoch before this batch. `rise` is set
+        #: if the batch raises the epoch, `gap` if offsets before the batch are missing.
         rise: tuple[int, int, int] | None = None
         gap: tuple[int, int, int] | None = None
         batches = iter(scan)

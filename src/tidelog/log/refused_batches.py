@@ -1,11 +1,11 @@
 """Batches of idempotent producers that a broker refused with retriable errors.
 
-A producer has several batches in flight. If the broker refuses a batch (a full disk, an ISR below
-the minimum, no leadership), the producer's later batches skip sequence numbers. The error
-OUT_OF_ORDER_SEQUENCE_NUMBER would make librdkafka bump its epoch and resend batches that other
-partitions have stored. All batches after a refused batch therefore get the same error, even batches
-that are already stored, and the producer resends them in order (V38). A batch that was answered
-with REQUEST_TIMED_OUT counts as refused, too.
+An idempotent producer may have several batches in flight. If the broker refuses a batch (a full
+disk, an ISR below the minimum, no leadership), the producer's later batches skip sequence numbers.
+The error OUT_OF_ORDER_SEQUENCE_NUMBER would make librdkafka bump its epoch and resend batches that
+other partitions have stored. All batches after a refused batch therefore get the same error, even
+batches that are already stored, and the producer resends them in order (V38). A batch that was
+answered with REQUEST_TIMED_OUT counts as refused, too.
 
 A gap is a range of refused sequence numbers of one producer. A gap ends when its batches are stored
 or acknowledged, by a newer producer epoch, or `REFUSED_BATCH_AWAITED_MS` after the last refusal;
@@ -150,7 +150,7 @@ class RefusedBatches:
             self._refuse_behind(self._gaps[batch.producer_id], batch, gap.first, now_ms)
 
     def another_leads(self, now_ms: int) -> None:
-        """Note that another broker leads, which may acknowledge earlier refused batches."""
+        """Note that another broker leads, which may acknowledge batches refused here."""
         self._another_led_ms = now_ms
 
     def _holds_up(self, gap: SequenceGap, batch: BatchView | SentBatch, now_ms: int) -> bool:
@@ -217,9 +217,9 @@ class RefusedBatches:
     def _is_known_first(self, batch: BatchView) -> bool:
         """Return whether the batch begins its producer's gap because this broker refused it before.
 
-        A batch that this broker refused as the first batch of a gap skips no sequence number. If
-        the log expects another sequence number than that of such a resent batch, the producer's
-        earlier records were removed from the log.
+        A batch that this broker itself refused, as the first batch of a gap, skips no sequence
+        number. If a resent batch that begins a gap does not continue the log's sequence numbers,
+        the producer's earlier records were removed from the log.
         """
         gap = self._gaps.get(batch.producer_id)
         return (
@@ -293,6 +293,6 @@ def _ahead(start: int, sequence: int) -> int:
 
 
 def _union(gap: SequenceGap, first: int, end: int) -> tuple[int, int]:
-    """Return start and end of the smallest range that includes a gap, and also `first` to `end`."""
+    """Return start and end of the smallest range with the gap and the range `first` to `end`."""
     start = first if _ahead(gap.first, first) > _HALF else gap.first
     return start, max(gap.end, end, key=lambda sequence: _ahead(start, sequence))

@@ -108,12 +108,12 @@ class Replacement:
         future.new_snapshots[end] = current.producers_at_end()
         await self._keep_ages()
         await future.flush()
-        # From an older recovery point, recovery would mistake gaps left by compaction for lost
-        # records.
+        # If the recovery point on disk were below a gap left by compaction, recovery would mistake
+        # the gap for lost records.
         await target.checkpoint()
 
     async def _keep_ages(self) -> None:
-        """Give copied segments without timestamps the age of their originals; raise StorageError.
+        """Give copied segments without timestamps the age of their originals; raises StorageError.
 
         The modification time of a future log's segment becomes the time when its last record was
         written to the current log. A power loss soon after the change of the modification time may
@@ -214,7 +214,7 @@ class Replacement:
         key = log.topic_partition
         gone = source.delete(key)
         current.end_turn()
-        if len(target.moved_from[key].paths) == 1:  # else older copies may exist elsewhere
+        if len(target.moved_from[key].paths) == 1:  # with more paths, older copies may exist
             gone.then(lambda done: None if done.error else target.forget_moved_from(key))
 
     def give_up(self) -> None:

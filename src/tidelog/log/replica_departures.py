@@ -1,8 +1,8 @@
 """Departures of replicas from a log directory: each renames a deleted replica or a stray.
 
 A departure renames the directory of a replica that leaves, when no operation of its log is under
-way. A deleted replica is removed later. A stray is kept; before the rename, its state is written to
-a file in its directory (V34, V35, V45).
+way. The renamed directory of a deleted replica is removed later. A stray is kept; before the
+rename, its state is written to a file in its directory (V34, V35, V45).
 
 If a full disk refuses the rename, the directory of a replica that is no longer hosted keeps the
 partition's name and the records. Until the rename succeeds, no replica of the partition may be
@@ -60,7 +60,8 @@ class ReplicaDepartures:
     def __init__(self, directory: DirectoryState, strays: StrayReplicas) -> None:
         self._directory = directory
         self._strays = strays
-        #: Renames under way; a new replica of the partition may be created only afterwards.
+        #: Renames under way, by partition; a new replica of the partition is created only after the
+        #: rename.
         self._under_way: dict[TopicPartition, Completion[None]] = {}
         #: Replicas whose rename the disk refused, so that their directories still have the old
         #: names.
@@ -68,7 +69,8 @@ class ReplicaDepartures:
         #: Partitions whose refused rename will be retried by a timer.
         self._scheduled: dict[TopicPartition, None] = {}
         self._names_given = 0
-        #: Names in use: the new names that this process or an earlier process gave directories.
+        #: New names that this process or an earlier process gave directories, so that no name is
+        #: used twice.
         self._names_taken: dict[str, None] = {}
 
     def name_taken(self, name: str) -> None:

@@ -56,7 +56,7 @@ class ReplicaDirectories:
         high_watermarks: dict[TopicPartition, int],
         strays: StrayReplicas,
     ) -> None:
-        """`logs` and `high_watermarks` are the directory's own, which this class changes."""
+        """`logs` and `high_watermarks` belong to the log directory, and this class changes them."""
         self._directory = directory
         self._logs = logs
         self._high_watermarks = high_watermarks
@@ -78,7 +78,8 @@ class ReplicaDirectories:
             directory.remove_later([f"{directory.path}/{name}"], 0)
         elif aside.suffix == names.STRAY_SUFFIX:
             # If tidelog renamed a stray's directory, the new name contains the time of the
-            # renaming. A name without a valid time counts as given at this start.
+            # renaming. If the name has no valid time, the time of this start counts as the time of
+            # the renaming.
             since_ms = aside.since_ms if 0 < aside.since_ms <= now_ms else now_ms
             self._strays.add(name, aside.partition_name, since_ms)
 

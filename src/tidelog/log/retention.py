@@ -32,7 +32,7 @@ def segments_to_delete(
     size_bytes: int,
     now_ms: int,
 ) -> int:
-    """Return how many segments are to be removed, from the oldest on."""
+    """Return how many of the oldest segments are to be removed."""
     excess = size_bytes - config.retention_bytes if config.retention_bytes >= 0 else 0
     count = 0
     for segment in segments:

@@ -102,14 +102,15 @@ class Scan:
             )
         wanted = self._check_from_offset
         if wanted is not None and last_offset >= wanted:
-            # The read must come before the view of the chunk, because a read may replace the chunk.
+            # The bytes must be read before the view of the chunk is made, because a read may
+            # replace the chunk.
             at = self._have(position, size, _WHOLE_CHUNK_BYTES)
             batch = BatchView(self._chunk, at)
             check(batch)
         return batch
 
     def _have(self, position: int, size: int, chunk_bytes: int) -> int:
-        """Return where the bytes at `position` begin in the chunk; read a new chunk if needed."""
+        """Return the index in the chunk of the bytes at `position`; read a new chunk if needed."""
         at = position - self._chunk_position
         if at < 0 or at + size > len(self._chunk):
             wanted = min(max(size, chunk_bytes), self._end - position)

@@ -15,7 +15,7 @@ from tidelog.log.index import MAX_RELATIVE_OFFSET, OffsetIndex, TimeIndex
 from tidelog.log.open_files import OpenFile
 from tidelog.records.batch import NO_TIMESTAMP
 
-#: Entries of sealed segments' indexes that a log directory keeps in memory, 8 and 12 bytes each.
+#: Number of index entries of sealed segments that a directory keeps in memory, 8 or 12 bytes each.
 MAX_CACHED_INDEX_ENTRIES = 2_000_000
 
 
@@ -147,7 +147,7 @@ class Segment:
         return now_ms - self.created_ms
 
     def finish_time_index(self) -> None:
-        """Add the segment's largest timestamp as the last entry before the index is written."""
+        """Add the segment's largest timestamp as the last entry of the time index."""
         if self.time_index is not None and self.max_timestamp_ms >= 0:
             self.time_index.append(self.max_timestamp_ms, self.offset_of_max_timestamp)
 
@@ -221,5 +221,5 @@ class IndexCache:
             oldest.index = oldest.time_index = None
 
     def forget(self, segment: Segment) -> None:
-        """Stop counting the indexes of a segment that is active again or was removed."""
+        """Subtract the index entries of a segment that is active again or was removed."""
         self._entries -= self._segments.pop(segment, 0)

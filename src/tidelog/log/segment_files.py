@@ -7,11 +7,11 @@ state would go unnoticed, so batches are verified before they change it (V68).
 
 A compacted segment replaces its source segments as in LocalLog.replaceSegments. The new segment's
 files end in `.cleaned` while they are written and synced. Next, the new segment's files are renamed
-to `.swap` and the directory is synced. Until the directory is synced, the old segments are valid;
-from then on, the new segment is valid. After the sync, the files of the old segments are renamed to
-`.deleted`. After another sync of the directory, the suffix `.swap` is removed; without this sync,
-names could reach the disk in another order. `finish_swaps` completes an interrupted swap after a
-crash, like Kafka's LogLoader.
+to `.swap` and the directory is synced. The sync of the directory makes the new segment valid in
+place of the old segments. After the sync, the files of the old segments are renamed to `.deleted`.
+After another sync of the directory, the suffix `.swap` is removed; without this sync, names could
+reach the disk in another order. `finish_swaps` completes an interrupted swap after a crash, like
+Kafka's LogLoader.
 """
 
 from __future__ import annotations
@@ -117,10 +117,10 @@ def last_entry(files: Files, segment: Segment) -> IndexEntry | None:
 
 
 def ends_at_entry(files: Files, segment: Segment, entry: IndexEntry) -> tuple[bool, int]:
-    """Return whether a log file agrees with its last index entry, and the largest timestamp.
+    """Return (whether a log file agrees with its last index entry, largest timestamp or -1).
 
     The log file agrees with the entry if its batches from the entry on are complete and reach the
-    entry's offset. The returned timestamp is the largest in the batches from the entry on, or -1.
+    entry's offset. The returned timestamp is the largest in the batches from the entry on.
     Raises OSError.
     """
     if entry.position >= segment.size_bytes:
@@ -165,7 +165,7 @@ def rebuild_indexes(files: Files, segment: Segment, interval_bytes: int) -> None
             segment.note_batch(batch.last_offset, batch.size_bytes, timestamp_ms, interval_bytes)
     finally:
         files.close(handle)
-    # The file keeps invalid bytes at its end, which a later read finds.
+    # Invalid bytes at the end stay in the file, and a later read finds them.
     segment.size_bytes = size_bytes
 
 
@@ -188,10 +188,10 @@ def producers_at(
 ) -> ProducerState:
     """Return the producer state at `end_offset`, from the newest valid snapshot and later batches.
 
-    Snapshots before the log's first segment are ignored. Retention has removed the records between
-    an older snapshot and the first segment. An older snapshot would miss the removed records, so
-    that the broker would reject their producer for ever; an unknown producer is accepted. Raises
-    OSError, DamagedSegment.
+    Snapshots before the log's first segment are ignored, because retention has removed the records
+    between snapshot and segment. A snapshot older than the first segment would miss the removed
+    records, so that the broker would reject their producer for ever; an unknown producer is
+    accepted. Raises OSError, DamagedSegment.
     """
     state = ProducerState()
     start = 0
@@ -290,8 +290,9 @@ def remove_cleaned(files: Files, directory: str, base_offset: int) -> None:
     """
     for suffix in SEGMENT_SUFFIXES:
         path = f"{directory}/{names.offset_name(base_offset, suffix)}"
-        # A compaction that failed before its swap left its last file as `.cleaned`. The `.cleaned`
-        # file is removed last, because `finish_swaps` ignores `.swap` files while it exists.
+        # If a compaction failed before its swap, at least its last file still ends in `.cleaned`.
+        # The `.cleaned` file is removed last, because `finish_swaps` ignores `.swap` files while it
+        # exists.
         for name in (path + names.SWAP, path + names.CLEANED):
             if files.exists(name):
                 files.unlink(name)
@@ -300,8 +301,8 @@ def remove_cleaned(files: Files, directory: str, base_offset: int) -> None:
 def finish_swaps(files: Files, directory: str) -> list[str]:
     """Repair a partition's directory after a crash during a swap.
 
-    After the repair, the log has either the old segments or the new segment. Returns notes of the
-    repairs for the broker's log. Raises OSError.
+    After the repair, the log has either the old segments or the new segment. Returns descriptions
+    of the repairs, as lines for the broker's log. Raises OSError.
     """
     present = files.listdir(directory)
     cleaned = _with_suffix(present, names.CLEANED)

@@ -38,8 +38,8 @@ from tidelog.records.reader import read_columns
 
 #: Size up to which an append is kept as `Recent` for followers that wait at the log end.
 RECENT_BYTES = 16 * KIB
-#: Number of appends to a directory's logs of which `Recent` keeps a copy, one at a time, after a
-#: read that reached a log end.
+#: After a read that reached a log end, `Recent` keeps copies of this many further appends in the
+#: directory, one at a time.
 RECENT_APPENDS = 64
 _SEARCH_BYTES = 8 * KIB
 _MIN_LENGTH = HEADER_BYTES - LOG_OVERHEAD_BYTES
@@ -80,14 +80,14 @@ class LogSlice:
 
 
 class Recent(NamedTuple):
-    """The last append in a directory, if it is small.
+    """A copy of the last append in a log directory, kept if the append is small.
 
-    Followers that wait at the log end get the last append without a read of the file. The copy
-    stays valid after a truncation, because the log reaches the copy's end again only by another
-    append, which replaces the copy.
+    Followers that wait at the log end get the last append without a read of the file. A truncation
+    does not invalidate the copy: the log reaches the copy's end offset again only by a new append,
+    which replaces the copy.
     """
 
-    #: The log that has the append, used only to compare logs.
+    #: The log of the append, used only to compare logs for identity.
     log: object
     slice: LogSlice
 
@@ -121,9 +121,10 @@ class ReadOperation:
     bound_offset: int
     max_bytes: int
     min_one_batch: bool
-    #: Known batch start from which to search the end of the read; its header is within `max_bytes`.
+    #: Start of a known batch, with its header within `max_bytes`, from which to search the end of
+    #: the read.
     walk_from: int
-    #: Lower bound of the offsets from `position` on.
+    #: Lower bound of the offsets of the batches from `position` on.
     least: int
     cached: bool
 
@@ -204,7 +205,7 @@ class ReadOperation:
     def _cut(
         self, read: Callable[[int, int], Buffer], data: Buffer, position: int
     ) -> LogSlice | None:
-        """Return the complete batches of `data` below the end, within the size limit."""
+        """Return the complete batches of `data` below `end_offset`, within `max_bytes`."""
         first, length, delta = STEP.unpack_from(data)
         if first >= self.bound_offset:
             # No checksum covers a base offset. Without an error for a batch with a wrong base
@@ -252,12 +253,12 @@ class ReadOperation:
 
 
 def verify(data: Buffer, position: int, offset: int, end_offset: int) -> bool:
-    """Raise CorruptBatch unless `data`, read at `position`, has the wanted batches.
+    """Raise CorruptBatch unless `data`, read at `position`, has valid batches for the read.
 
     The batches must be complete with valid checksums, and their offsets must rise. The first batch
     must reach `offset`, and no batch may exceed `end_offset`. Returns whether offsets are missing
-    from `offset` on. No checksum covers the base offset after a gap, so the caller must check that
-    the next batch comes after that offset (`verify_next`).
+    after `offset`, before or between the batches. No checksum covers the base offset after a gap,
+    so the caller must check that the next batch comes after that offset (`verify_next`).
     """
     view = memoryview(data)
     size_bytes = len(view)
@@ -307,7 +308,7 @@ class Recheck:
     latest_epoch: int
 
     def __call__(self, files: Files) -> tuple[Segment, int, CorruptBatch | None]:
-        """Return a segment with indexes of the valid batches, the offset after them, and damage.
+        """Return a segment with indexes of its valid batches, the offset after them, and damage.
 
         The damage is None if the segment is valid. Raises OSError.
         """
@@ -318,8 +319,8 @@ class Recheck:
             right.base_offset, 0, self.size_bytes, right.base_offset,
         )  # fmt: skip
         end, epoch = right.base_offset, -1
-        #: If offsets are missing before the last batch, the offset up to which the segment is
-        #: certainly valid.
+        #: Offset up to which the segment is certainly valid, if offsets before the last batch are
+        #: missing.
         before_gap = -1
         for position, batch in scan:
             if (
@@ -345,7 +346,7 @@ class Recheck:
 
 @dataclass(slots=True)
 class TimestampSearch:
-    """A search for a segment's first record from `start_offset` and `timestamp_ms` on."""
+    """A search for a segment's first record at or after `start_offset` and `timestamp_ms`."""
 
     file: OpenFile
     base_offset: int

@@ -59,7 +59,7 @@ class SlowDirectory:
         self._run = 0
         #: Number of consecutive windows without enough operations and without a slow operation.
         self._undecided = 0
-        #: Operations since the last window of time with enough operations for a decision.
+        #: Counts of the operations since the last window with enough operations for a decision.
         self._counts = OperationCounts()
 
     def ended(self, window: OperationCounts, window_ns: int = 0) -> SlowVerdict:
@@ -89,8 +89,8 @@ class SlowDirectory:
         self._counts = OperationCounts()
 
     def _lacks_operations(self, window: OperationCounts) -> SlowVerdict:
-        # A window of time with slow operations does not count as undecided: it may have too few
-        # operations because each operation takes longer than a window.
+        # A window with slow operations resets the number of undecided windows: such operations may
+        # be few only because each takes longer than a window.
         is_stuck = window.slow or window.slow_write_ns or window.slow_read_ns
         self._undecided = 0 if is_stuck else self._undecided + 1
         if self.is_slow or self._undecided < MOST_UNDECIDED:
@@ -112,7 +112,7 @@ def takes_up(window: OperationCounts, window_ns: int) -> bool:
 
 
 def proves_fast(counts: OperationCounts) -> bool:
-    """Return whether these operations prove that a directory is fast; too few prove nothing."""
+    """Return whether the operations prove a directory fast; too few operations prove nothing."""
     return counts.operations >= LEAST_OPERATIONS and counts.slow * _ONE_IN <= counts.operations
 
 

@@ -107,7 +107,7 @@ def format_state(state: StrayState) -> bytes:
 
 
 def parse_state(data: bytes) -> StrayState:
-    """Parse STRAY_STATE. Raises ValueError with the reason."""
+    """Parse STRAY_STATE. Raises ValueError with the reason if the content is invalid."""
     try:
         content = json.loads(data)
     except (ValueError, RecursionError):
@@ -333,8 +333,9 @@ class StrayReplicas:
         try:
             # No checkpoint on disk may keep an entry of an earlier replica of the same name.
             await directory.lower(key, -1)
-            # Write the recovery point, from which a start recovers after a crash. From an older
-            # recovery point, recovery would mistake gaps left by compaction for lost records.
+            # Write the recovery point, from which a start recovers after a crash. If the recovery
+            # point on disk were below a gap left by compaction, recovery would mistake the gap for
+            # lost records.
             await directory.checkpoint()
             loaded = await directory.lane.submit(rename, Work.SLOW, "restore stray")
             del self.found[stray.name]
@@ -367,7 +368,7 @@ def _look(files: Files, root: str, stray: Stray) -> StrayFound:
             elif name == PARTITION_METADATA:
                 topic_id = parse_partition_metadata(files.read_file(f"{path}/{name}"))
         except ValueError:
-            # A file of the stray is illegible: the list of strays lacks its content, and a restore
-            # reports the error.
+            # A file of the stray is illegible: the list of strays shows unknown values, and a
+            # restore reports the error.
             continue
     return StrayFound(stray, state, topic_id, size_bytes, has_records)

@@ -1,13 +1,14 @@
 """Truncation of a log at a batch boundary: the file operation and the steps around it (V38).
 
 First, the truncation finds the batch boundary. The directory then lowers its checkpoints to the
-batch boundary (`lower`), so that recovery checks later appends at the removed offsets. Next,
-segments beyond the boundary are removed, last one first. The removals are made durable before the
-remaining segment is truncated. So a crash leaves a prefix of the old log or the truncated log,
-never a log with a hole. Offsets, indexes, leader epochs and producer state are updated last. In a
-log with known damage, checksums determine the boundary, because a damaged header may have any
-offset (V68). If the remembered batches of a producer do not reach back to the boundary, the
-producer state is rebuilt from a snapshot and later batches (`segment_files.producers_at`).
+batch boundary (`lower`), so that recovery checks batches that are later appended at the removed
+offsets. Next, segments beyond the boundary are removed, the last segment first. The removals are
+made durable before the remaining segment is truncated. So a crash leaves a prefix of the old log or
+the truncated log, never a log with a hole. Offsets, indexes, leader epochs and producer state are
+updated last. In a log with known damage, checksums determine the boundary, because a damaged header
+may have any offset (V68). If the remembered batches of a producer do not reach back to the
+boundary, the producer state is rebuilt from a snapshot and later batches
+(`segment_files.producers_at`).
 """
 
 from __future__ import annotations
@@ -105,20 +106,20 @@ class TruncateOperation:
     """An operation that removes whole segments, then truncates the last remaining segment."""
 
     directory: str
-    #: Base offsets of segments to remove, last one first.
+    #: Base offsets of segments to remove, the last segment first.
     remove: list[int]
     #: Offsets of snapshots to remove.
     snapshots: list[int]
     #: File to truncate; None if all segments are removed and a new segment begins at `start_at`.
     kept: OpenFile | None
     truncate_at: int = 0
-    #: Base offset of a new, empty segment, or None.
+    #: Base offset of the new, empty segment if all segments are removed, else None.
     start_at: int | None = None
 
     removed: list[int] = field(default_factory=list)
 
     def __call__(self, files: Files) -> None:
-        """Remove and truncate segments. Raises OSError; `removed` has the removed segments."""
+        """Remove and truncate segments. Raises OSError; `removed` then has the removed segments."""
         for offset in self.snapshots:
             unlink_if_present(
                 files, f"{self.directory}/{names.offset_name(offset, names.SNAPSHOT)}"
@@ -284,7 +285,7 @@ def _truncate_files(
 def _fail_in_between(
     log: LogState, operation: TruncateOperation, error: BaseException, done: Completion[None]
 ) -> None:
-    """Fail a truncation that has already removed segments; the log ends where they began (V38).
+    """Fail a truncation that has removed segments; the log now ends before them (V38).
 
     The producer state is restored to the new log end. With newer producer state, the log would
     acknowledge lost batches as duplicates when their producer resends them.
@@ -374,7 +375,7 @@ def _begun_again(log: LogState, error: BaseException) -> BaseException:
 
 def truncate_fully(log: LogState, offset: int, done: Completion[None]) -> None:
     """Remove all segments and begin a new segment at `offset`."""
-    # Nothing counts as flushed, because a crash after the removal of all files leaves no segment.
+    # The recovery point is 0, because a crash after the removal of all files leaves no segment.
     log.recovery_point = 0
     log.truncating_to = offset
     operation = TruncateOperation(
