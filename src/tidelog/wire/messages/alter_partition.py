@@ -46,8 +46,8 @@ class RequestPartitionData:
     shrunk: Sequence[int] = array("int32", "0+", ignorable=True, tag=SHRUNK_TAG)
     causes: Sequence[int] = array("int8", "0+", ignorable=True, tag=CAUSES_TAG)
     #: The effective minimum of the ISR, min(min.insync.replicas, number of replicas), by which the
-    #: leader commits records (V60). The controller's effective minimum of the ISR may differ while
-    #: `min.insync.replicas` is changed on one broker after the other (E1).
+    #: leader commits records (V60). The controller's effective minimum of the ISR may differ from
+    #: the leader's while `min.insync.replicas` is changed on one broker after the other (E1).
     minimum: int = int32("0+", 1, ignorable=True, tag=MINIMUM_TAG)
 
 

@@ -39,8 +39,8 @@ class DescribeLogDirsPartition:
     """A replica in a log directory.
 
     `partition_size` is in bytes; `offset_lag` is the lag behind the high watermark. A future
-    replica (`is_future_key`) is moving to this directory, and its lag is behind the current
-    replica.
+    replica (`is_future_key`) is moving to this directory, and its `offset_lag` is the lag behind
+    the current replica.
     """
 
     partition_index: int = int32("0+")

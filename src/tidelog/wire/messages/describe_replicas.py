@@ -62,8 +62,8 @@ class DescribedReplica:
 class DescribedPartition:
     """A partition; if `is_led_here`, the responding broker leads it and knows all progress.
 
-    For a partition without a leader, `awaited` are the members that may lead, with a MemberStatus
-    each; `quorum` members must be registered (E6).
+    For a partition without a leader, `awaited` are the replicas that may lead, each with a
+    MemberStatus; the brokers of `quorum` of them must be registered first (E6).
     """
 
     partition: int = int32("0+")

@@ -34,7 +34,7 @@ class OffsetDeleteRequest:
 
 @dataclass(slots=True)
 class OffsetDeleteResponsePartition:
-    """The outcome for one partition; GROUP_SUBSCRIBED_TO_TOPIC if a member still reads it."""
+    """The outcome for one partition; GROUP_SUBSCRIBED_TO_TOPIC if a member reads the topic."""
 
     partition_index: int = int32("0+")
     error_code: int = int16("0+")

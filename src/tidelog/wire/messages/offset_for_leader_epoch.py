@@ -38,7 +38,7 @@ class OffsetForLeaderEpochRequest:
 
 @dataclass(slots=True)
 class EpochEndOffset:
-    """The largest epoch up to the requested one, and its end offset, or -1 if unknown."""
+    """The largest epoch up to the requested epoch, and its end offset, or -1 if unknown."""
 
     error_code: int = int16("0+")
     partition: int = int32("0+")

@@ -29,7 +29,7 @@ class PlanLogDirMovesRequest:
 
 @dataclass(slots=True)
 class PlannedLogDirMove:
-    """A replica and its planned directory; a null `target` means none, with the reason."""
+    """A replica and its planned directory, or a null `target` with the reason."""
 
     topic: str = string("0+")
     partition: int = int32("0+")

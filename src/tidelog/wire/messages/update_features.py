@@ -12,7 +12,7 @@ from tidelog.wire.schema import Api, array, boolean, int8, int16, int32, string
 
 @dataclass(slots=True)
 class FeatureUpdateKey:
-    """A feature and its new maximum level, which below 1 removes the feature."""
+    """A feature and its new maximum level; a level below 1 removes the feature."""
 
     feature: str = string("0+")
     max_version_level: int = int16("0+")
