@@ -100,6 +100,23 @@ def test_a_leader_with_a_change_under_way_learns_by_its_outcome() -> None:
 
 
 @pytest.mark.rule("A9")
+def test_a_leader_whose_outcome_is_older_than_the_published_isr_asks_for_its_role() -> None:
+    """Another peer's change was published while the response to the leader's own was on its way."""
+    broker, core = leading()
+    fetch(core, 2, 10)
+    send(core, fetch(core, 3, 10))
+    before = core.isr.partition_epoch
+    broker.published(before + 2, leader_epoch=core.leader_epoch)
+    broker.a_second_passes()
+    assert broker.asked == []
+    core.isr = core.isr.__class__((1, 2, 3), before + 1)
+    broker.a_second_passes()
+    assert len(broker.asked) == 1
+    broker.a_second_passes()
+    assert broker.timers == [] and len(broker.asked) == 1
+
+
+@pytest.mark.rule("A9")
 @pytest.mark.parametrize("later", [{"leader": 2}, {"leader_epoch": 99}])
 def test_another_leader_or_leader_epoch_comes_by_a_command(later: dict[str, int]) -> None:
     broker, core = leading()

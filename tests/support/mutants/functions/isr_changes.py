@@ -91,3 +91,19 @@ def expansions_held_for_ever(_: Any) -> Any:
 def foreign_isr_change_ignored(_: Any) -> Any:
     """A leader does not look whether the published ISR is newer than its own."""
     return lambda self, message: None
+
+
+@mutant(
+    "A9",
+    "tidelog.broker.replicas.isr.foreign_isr_changes:ForeignIsrChanges.published",
+    profile="rogue_isr_changes",
+)
+def own_isr_change_hides_a_later_one(original: Any) -> Any:
+    """A leader with a change in flight does not look whether a later change was published."""
+
+    def published(self: Any, message: Any) -> None:
+        original(self, message)
+        for name in [name for name in self._behind if self._has_change_in_flight(name)]:
+            del self._behind[name]
+
+    return published

@@ -4,8 +4,9 @@ The controller sends the outcome of an AlterPartition to its sender, and metadat
 If another peer sends an AlterPartition in the leader's name, the leader learns of the outcome only
 from metadata. A leader that missed a change has an older partition epoch than the published state,
 and no change in flight. A response or a command with the missed change may still be on its way to
-the leader. If the leader is still behind a second later, the broker requests all its commands, so
-that no leader continues with an outdated ISR. This module decides nothing about ISRs.
+the leader, and the response to an earlier change of the leader, too. If the leader is still behind
+a second later, the broker requests all its commands, so that no leader continues with an outdated
+ISR. This module decides nothing about ISRs.
 """
 
 from __future__ import annotations
@@ -50,30 +51,39 @@ class ForeignIsrChanges:
         is_idle = not self._behind
         for topic_partition, state in found:
             epochs = (state.leader_epoch, state.zk_version)
-            if self._is_behind(topic_partition, epochs):
+            if self._lags(topic_partition, epochs):
                 self._behind[topic_partition] = epochs
         if is_idle and self._behind:
             self._services.timers.after(GRACE_MS, self._look_again)
 
     def _look_again(self) -> None:
-        behind, self._behind = self._behind, {}
-        still = [name for name, epochs in behind.items() if self._is_behind(name, epochs)]
-        if still:
+        behind = {name: epochs for name, epochs in self._behind.items() if self._lags(name, epochs)}
+        missed = [name for name in behind if not self._has_change_in_flight(name)]
+        self._behind = {name: behind[name] for name in behind if name not in missed}
+        if self._behind:  # the outcome of the change in flight may be an older one
+            self._services.timers.after(GRACE_MS, self._look_again)
+        if missed:
             self._services.tracer.mark("foreign_isr_change_found")
             self._requests.ask(
-                f"it leads {still[0]} by an older ISR than the published one"
-                f"{f', and {len(still) - 1} more' if len(still) > 1 else ''}"
+                f"it leads {missed[0]} by an older ISR than the published one"
+                f"{f', and {len(missed) - 1} more' if len(missed) > 1 else ''}"
             )
 
-    def _is_behind(self, topic_partition: TopicPartition, epochs: tuple[int, int]) -> bool:
-        """Return whether the leader of this epoch has an older ISR and no change in flight."""
-        partition = self._replicas.get(topic_partition)
-        core = None if partition is None else partition.role.core
-        if not isinstance(core, LeaderReplica):
-            return False
+    def _lags(self, topic_partition: TopicPartition, epochs: tuple[int, int]) -> bool:
+        """Return whether the leader of this leader epoch has an older ISR."""
+        core = self._leader(topic_partition)
         leader_epoch, partition_epoch = epochs
         return (
-            core.leader_epoch == leader_epoch
+            core is not None
+            and core.leader_epoch == leader_epoch
             and core.isr.partition_epoch < partition_epoch
-            and not core.isr.in_flight
         )
+
+    def _has_change_in_flight(self, topic_partition: TopicPartition) -> bool:
+        core = self._leader(topic_partition)
+        return core is not None and bool(core.isr.in_flight)
+
+    def _leader(self, topic_partition: TopicPartition) -> LeaderReplica | None:
+        partition = self._replicas.get(topic_partition)
+        core = None if partition is None else partition.role.core
+        return core if isinstance(core, LeaderReplica) else None
