@@ -74,7 +74,7 @@ ssl.secure.random.implementation ssl.trustmanager.algorithm ssl.truststore.certi
 ssl.truststore.location ssl.truststore.password ssl.truststore.type
 """
 
-#: Known options by their names in lower case, in the form that users write.
+#: Names of known options as users write them, by the name in lower case.
 KNOWN: Final = {
     name.lower(): name
     for name in (*_SOURCE, *_OF_SPARK, *(f"kafka.{key}" for key in _CONSUMER.split()))

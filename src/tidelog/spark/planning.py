@@ -251,7 +251,7 @@ def _present(
 def _is_unstable(client: OffsetsClient, wanted: OffsetRange, log: _PlannedLog) -> bool:
     """Return whether a range begins in an open transaction, so that it has no readable records yet.
 
-    Raises KafkaError if the range ends in an open transaction, because it could not be read whole.
+    Raises KafkaError if an open transaction keeps the end of the range from being read.
     """
     if max(wanted.start, wanted.end) <= log.last or wanted.start < log.first:
         return False

@@ -1,4 +1,4 @@
-"""Encoding of Arrow columns to records of batches v2, and of keys to partitions, when compiled.
+"""Encoding of Arrow columns to records of batches v2, and hashing of keys, by compiled code.
 
 This module is the reverse of `rows`: one pass over the columns, one copy of keys and values,
 without the GIL. The caller may pick rows in any order, so it need not sort its columns by partition

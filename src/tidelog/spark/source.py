@@ -1,8 +1,8 @@
 """`format("tidelog")`: the source and the sink, as Spark finds and calls them.
 
-This module is light to import, because Spark loads it in processes that never read a record. The
-tasks import the reading code. There are two readers, with and without filters, because Spark
-rejects a reader that takes filters if its configuration does not allow pushdown.
+This module is light to import, because Spark loads it in processes that never read a record. Only
+the tasks import the code that reads records. There are two readers, with and without filters,
+because Spark rejects a reader that takes filters if its configuration does not allow pushdown.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ class TidelogDataSource(Shipped, DataSource):
         return (FilteringReader if takes_filters else TidelogReader)(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Return a reader for a stream, whose first call raises the error of unusable options.
+        """Return the reader of a stream; for unusable options, its first call raises the error.
 
         Spark's runner would hide an error of this method behind the runner's own error.
         """

@@ -1,7 +1,7 @@
 """compact: small files of a table merged into larger ones by one manifest.
 
 A followed topic leaves a file for each batch and partition. Spark merges neighbouring files and
-counts the result against the replaced files; one manifest then replaces the old files. Replaced
+compares the counts of rows before and after; one manifest then replaces the old files. Replaced
 files stay for `keep_ms`, for readers that opened the table before the compaction.
 """
 
@@ -96,7 +96,7 @@ def compact_table(
                     for place, group in enumerate(groups)
                 ]
                 merged = [task.result() for task in tasks]
-        except BaseException:  # also Ctrl-C: without a manifest, a merge does not count
+        except BaseException:  # even after Ctrl-C, delete the merged files
             for place in range(len(groups)):
                 table.discard(f"{run}-{place}")
             raise
@@ -112,7 +112,7 @@ def compact_table(
 def _merge(
     spark: SparkSession, table: TopicTable, group: Sequence[DataFile], folder: str
 ) -> DataFile:
-    """Write the rows of `group` as one file; count them against the replaced files."""
+    """Write the rows of `group` as one file; raise ProofError if the counts of rows differ."""
     origin = table.state.origin
     assert origin is not None
     names = [each.path for each in group]

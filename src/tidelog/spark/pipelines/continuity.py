@@ -103,7 +103,7 @@ class ContinuityProof:
 
     @property
     def doubled(self) -> int:
-        """Number of repeated rows: all but one row of each offset."""
+        """Number of surplus rows: each offset should have only one row."""
         return sum(each.doubled for each in self.partitions)
 
     @property
@@ -174,7 +174,7 @@ def gaps_within(found: PartitionCount, wanted: OffsetRange) -> list[Gap]:
 
 
 def _outside(found: PartitionCount, wanted: OffsetRange) -> int:
-    """Return a lower bound of the rows outside the range; a result of 0 is exact."""
+    """Return 1 if any row has an offset outside the wanted range, else 0."""
     return int(found.rows > 0 and (found.first < wanted.start or found.last >= wanted.end))
 
 

@@ -23,7 +23,7 @@ def directory_lock(
 ) -> Iterator[None]:
     """Create a directory and hold its lock for a `with` block.
 
-    Raises `error` if the directory or its lock cannot be had: the message names `what`, the content
+    Raises `error` if the directory cannot be made or locked; the message names `what`, the content
     of the directory, and `other`, the program that may hold the lock.
     """
     try:

@@ -1,4 +1,4 @@
-"""A report as one HTML file without scripts and external resources, in dark and light.
+"""A report as one HTML file without scripts and external resources, with a dark and a light theme.
 
 The file can be mailed, kept beside a ticket, and opened without a network.
 """

@@ -205,9 +205,9 @@ def ingest(
     and the columns topic, partition and offset. A record for which the transform sets the column
     `error` goes to `dead_letter`; the transform must keep the key and value of such a record. The
     table does not get the columns in `without`. `compacted` states that the topic is compacted, so
-    that offsets missing from its log are no loss. `progress` gets (tasks done, tasks). Raises
-    TableError, KafkaError, DataLossError, BadRecordsError, ProofError (nothing committed), or
-    Spark's errors.
+    that offsets missing from its log are no loss. `progress` gets the numbers of done tasks and of
+    all tasks. Raises TableError, KafkaError, DataLossError, BadRecordsError, ProofError (nothing
+    committed), or Spark's errors.
     """
     options = LandingOptions(
         include_headers, transform, without, dead_letter, compacted, rows_per_file, progress

@@ -144,8 +144,8 @@ class IcebergTable:
     """An Iceberg table `catalog.namespace.table`. Written for Iceberg's Spark 4.0 runtime.
 
     A run stages a snapshot under an id made of topic and number, then publishes it
-    (write-audit-publish). Iceberg publishes an id only once. The snapshot of a dead run stays
-    unpublished until Iceberg expires it.
+    (write-audit-publish). Iceberg publishes no second snapshot with the same id. The snapshot of a
+    dead run stays unpublished until Iceberg expires it.
     """
 
     def __init__(self, spark: SparkSession, identifier: str) -> None:
@@ -179,7 +179,7 @@ class IcebergTable:
         return None if found is None else LakeCommit.from_json(found[0], self.name)
 
     def append(self, rows: DataFrame, commit: LakeCommit) -> None:
-        """Append rows as a staged snapshot and publish it; an id is published only once."""
+        """Append rows as a staged snapshot and publish it, unless its id was published before."""
         wap_id = f"tidelog-{commit.origin.topic_id}-{commit.number}"
         with self._fitting():
             self._spark.conf.set("spark.wap.id", wap_id)

@@ -251,7 +251,7 @@ def data_files(files: TableFiles, folder: str, topic: str) -> list[DataFile]:
 
 
 def describe_failure(proof: ContinuityProof) -> str:
-    """Return the failed partitions with their reasons."""
+    """Return the partitions whose proof failed, with the reasons, as text."""
     lines = [
         f"{each.wanted.tp} from {each.wanted.start} to {each.wanted.end}: {each.lost} lost,"
         f" {each.doubled} doubled, {each.stray} stray"

@@ -43,8 +43,8 @@ class DataFile:
 class PartitionRun:
     """A run's offsets `[start, end)` of a partition, which hold `rows` records.
 
-    `dead` records are in the dead-letter path. Offsets of the run without a record are transaction
-    markers (`control`) or were removed by compaction of the log.
+    `dead` is the number of records in the dead-letter path. Offsets of the run without a record are
+    transaction markers (`control`) or were removed by compaction of the log.
     """
 
     partition: int
@@ -56,7 +56,7 @@ class PartitionRun:
     dead: int = 0
 
     def followed_by(self, later: PartitionRun) -> PartitionRun:
-        """Return this run and `later` joined to one run. `later` starts where this run ends."""
+        """Return this run, joined with the run `later`, which starts at the end of this run."""
         return PartitionRun(
             self.partition,
             self.start,
@@ -168,7 +168,7 @@ class TableState:
 
 
 def check_origin(before: Origin, now: Origin, where: str) -> None:
-    """Raise TableError if `where` was filled from another topic."""
+    """Raise TableError if the table in `where` was filled from another topic."""
     if before.topic != now.topic:
         raise TableError(
             f"{where} holds topic {before.topic!r}, not {now.topic!r}; ingest to another one"

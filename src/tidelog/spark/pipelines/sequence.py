@@ -33,17 +33,17 @@ class SequenceProof:
 
     @property
     def lost(self) -> int:
-        """Count of numbers without a row."""
+        """Count of sequence numbers without a row."""
         return self.produced - self.expected_present
 
     @property
     def doubled(self) -> int:
-        """Number of repeated rows: all but one row of each number."""
+        """Number of surplus rows: each sequence number should have only one row."""
         return self.count - self.foreign - self.expected_present
 
     @property
     def holds(self) -> bool:
-        """Whether every number appears once and no other row exists, by counts and by the sum."""
+        """Whether every sequence number has one row and no other row exists, by counts and sum."""
         return (
             self.lost == 0
             and self.doubled == 0

@@ -1,4 +1,4 @@
-"""File operations of a table: a small interface, and its local form.
+"""File operations of a table: a small interface, and its implementation for local file systems.
 
 The interface has no rename, because object stores have no atomic rename. A commit needs only
 uniquely named files, and one file that is created exclusively. `LocalFiles` syncs its writes, locks

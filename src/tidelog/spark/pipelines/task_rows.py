@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 _FAILED: Final = "failed"
-#: Python's message on an executor that lacks the package.
+#: Beginning of Python's error message on an executor that lacks this package.
 _NO_PACKAGE: Final = "No module named 'tidelog"
 
 

@@ -1,8 +1,8 @@
 """Records that do not fit their schema, and the ways in which a query handles them.
 
 `permissive` returns a struct of the record and an error text, of which one is null: the query
-continues, and its author filters. `failfast` returns only the record and fails the query at the
-first bad record. A null value (a tombstone) has neither record nor error.
+continues, and can filter by the error. `failfast` returns only the record and fails the query at
+the first bad record. A null value (a tombstone) has neither record nor error.
 
 `decode_column` turns an Arrow column of bytes into the result column of `permissive` or `failfast`.
 `decode_column` depends on no format: a decoder has the Arrow type of its records and turns bytes

@@ -1,7 +1,7 @@
 """Confluent's wire format: a zero byte, a schema id of four bytes, then the record.
 
-Protobuf records have the path of their message in the schema's file between id and record: a count
-and that many indexes, as zigzag varints. A single zero byte, instead of the count and the indexes,
+For Protobuf, the path of the message in the schema's file comes between id and record: a count and
+that many indexes, as zigzag varints. A single zero byte, instead of the count and the indexes,
 stands for the first message of the schema's file. This module queries no registry.
 """
 

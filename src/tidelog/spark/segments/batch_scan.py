@@ -78,7 +78,7 @@ def scan_rows(
     rows: Rows,
     check_crc: bool,
 ) -> tuple[int, int, ScanEnd]:
-    """Fill `rows` from the batches in `buffer[at:end]`; return (rows, next position, reason).
+    """Fill `rows` from `buffer[at:end]`; return their number, the next position and the ScanEnd.
 
     `origin` is the position of `buffer[0]` in the file. Without `check_crc` the scan reads only
     headers, the last batch may reach beyond `end`, and `computed_crc` is the batch's own `crc`.

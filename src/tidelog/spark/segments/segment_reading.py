@@ -68,7 +68,8 @@ class SegmentTask:
     start: int
     end: int
     files: tuple[ListedSegment, ...]
-    #: Whether the replica has later files; if so, compaction removed offsets missing at the end.
+    #: Whether the replica has later files; only then can compaction explain offsets missing at the
+    #: end of these files.
     is_followed: bool
     #: Whether offsets may be missing without loss, because of compaction.
     is_compacted: bool
@@ -351,7 +352,7 @@ class _FileReader:
             _log.warning("%s", sentence)
 
     def _damaged(self, descriptor: int, at: int, offset: int, reason: str) -> int:
-        """Return where the file continues after damage. Raises CorruptBatchError in strict mode."""
+        """Return the next batch's position after damage; raise CorruptBatchError in strict mode."""
         what = f"{self._file.path}: the batch at byte {at} of {self._tp}, offset {offset}: {reason}"
         if self._is_strict:
             raise CorruptBatchError(

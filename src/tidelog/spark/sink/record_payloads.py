@@ -61,7 +61,7 @@ def varints(values: Ints) -> tuple[Bytes, Ints]:
 
 
 def _varint_sizes(values: Ints) -> Ints:
-    """Return the size in bytes of each field size as a varint; field sizes are -1 or more."""
+    """Return how many bytes each field size takes as a varint; field sizes are -1 or more."""
     twice = np.where(values < 0, 1, values << 1)
     return 1 + (twice >= 1 << 7) + (twice >= 1 << 14) + (twice >= 1 << 21) + (twice >= 1 << 28)
 
@@ -87,7 +87,7 @@ def binary_column(data: Bytes, sizes: Ints) -> pa.BinaryArray:
 def encoded_headers(
     headers: pa.ListArray | None, marks: Bytes | None, count: int, rows: Ints
 ) -> pa.BinaryArray | None:
-    """Return each record's number of headers and headers, encoded as in a batch.
+    """Return the encoded headers of each record, which begin with the number of headers.
 
     Returns None if no record has headers. `marks` are the values of the header `tidelog.batch`,
     which becomes the last header of each record. `rows` are row numbers in the task, for error

@@ -35,7 +35,7 @@ _NO_TIMESTAMP_US: Final = -(2**63)
 
 
 class WriteError(TidelogError):
-    """The failure of a task, with the reason and the number of records acknowledged before."""
+    """The failure of a task, with the reason and the number of records acknowledged until then."""
 
 
 class WriteTask:

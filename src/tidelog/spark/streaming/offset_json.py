@@ -4,8 +4,9 @@ The JSON `{"topic": {"0": 23}}` means that the next record of partition 0 has of
 stores the JSON of the offsets in `offsets/N` of the checkpoint, so tidelog and the connector can
 continue from each other's checkpoints.
 
-The end of a first batch may have one more key, FIRST_BATCH_PINNED. FIRST_BATCH_PINNED is no legal
-topic name and has no partitions, so the connector ignores it. See `starts`.
+The end offsets of a query's first batch may have one more key, FIRST_BATCH_PINNED.
+FIRST_BATCH_PINNED is no legal topic name and has no partitions, so the connector ignores it. See
+`starts`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from tidelog.core.types import TopicPartition
 Offsets = dict[TopicPartition, int]
 OffsetsJson = dict[str, dict[str, int]]
 
-#: Key that marks the end of a first batch without records of the partitions that start at "latest".
+#: Key in the end offsets of a query's first batch if the batch reads no records of the partitions
+#: that start at "latest".
 FIRST_BATCH_PINNED: Final = "(first batch: latest)"
 
 
@@ -53,7 +55,7 @@ def offsets_from_json(given: object) -> Offsets:
 
 
 def is_pinned(given: Mapping[str, object]) -> bool:
-    """Return whether offsets are the end of a first batch that reads nothing of some partitions."""
+    """Return whether the offsets have the key FIRST_BATCH_PINNED."""
     return FIRST_BATCH_PINNED in given
 
 

@@ -32,7 +32,7 @@ class Starts:
     """The offsets where a new query starts."""
 
     offsets: Offsets
-    #: Partitions that start at "latest": at the end of the log when the start was resolved.
+    #: Partitions that start at "latest", the log end at the time when the start was resolved.
     pinned: frozenset[TopicPartition]
 
 

@@ -124,7 +124,7 @@ class TidelogStreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvaila
 
 
 class RejectedStreamReader(Shipped, DataSourceStreamReader):
-    """The reader of a stream with unusable options, whose first call raises the options' error."""
+    """The reader of a stream with unusable options; every call by Spark raises their error."""
 
     def __init__(self, error: OptionError) -> None:
         self._error = error
@@ -211,7 +211,7 @@ class BatchPlanner:
                 return start
 
     def _pinned(self, start: Mapping[str, Any], reached: Offsets) -> frozenset[TopicPartition]:
-        """Return the partitions of which a first batch reads no records; none in later batches."""
+        """Return partitions of which the next batch reads nothing, if it is the query's first."""
         initial = self._initial
         if initial is None or is_pinned(start) or reached != initial.offsets:
             return frozenset()
@@ -335,7 +335,7 @@ class BatchPlanner:
     def _checked_first(
         self, ends: Offsets, pinned: frozenset[TopicPartition], *, is_first_pinned: bool
     ) -> Offsets:
-        """Return the ends of an incomplete first batch, except for the partitions in `pinned`."""
+        """Return the ends of a query's incomplete first batch, without the `pinned` partitions."""
         if not is_first_pinned:
             self._report_unknown_start(ends)
         return {tp: last for tp, last in ends.items() if tp not in pinned}

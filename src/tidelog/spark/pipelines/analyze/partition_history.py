@@ -150,7 +150,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class IsrAbsence:
-    """A replica's absence from the ISR; `end_ms` is its return, or the end of the analysed time."""
+    """A replica's absence from the ISR, until its return or the end of the analysed time."""
 
     start_ms: int
     end_ms: int
@@ -314,7 +314,7 @@ def _of_life(life: _TopicLife) -> tuple[list[Interval], int]:
 
 
 def _without_events(life: _TopicLife) -> tuple[list[Interval], int]:
-    """Return the state of the snapshot for all time in which the events are complete.
+    """Return the state intervals of a partition without events, by the state of its snapshot.
 
     If the topic had an earlier incarnation, the state begins at the time of the snapshot, because
     no event reports the creation.
@@ -377,7 +377,7 @@ def _with_handovers(
         for change in changes:
             if change.leader != NO_LEADER and change.previous_leader is not None:
                 begun.setdefault(change.leader_epoch, []).append(change.time_ms)
-    # The incarnations of a recreated topic may have equal epochs, so the times must match, too.
+    # Changes of two incarnations of a topic may have equal epochs, so the times must match, too.
     spans = [
         (min(each.start_ms, time_ms), each.end_ms)
         for each in handovers

@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 #: Number of partitions in the timeline, which shows the least available partitions.
 TIMELINE_PARTITIONS: Final = 60
-#: Maximum number of collected failovers, elections and losses; the newest are kept.
+#: Maximum number of collected events of the whole cluster; the newest are kept.
 _MOST_EVENTS: Final = 20_000
 _CLUSTER_KINDS: Final = (
     "failover",
@@ -225,7 +225,7 @@ class ClusterWide:
 
 
 def cluster_events(events: DataFrame) -> ClusterWide:
-    """Return failovers, controllers, brokers' registrations and losses, each in order of time."""
+    """Return the newest events of the whole cluster, such as failovers, in order of time."""
     from pyspark.sql import functions as sf
 
     rows = events.where(events.kind.isin(*_CLUSTER_KINDS)).orderBy(sf.desc("time_ms"))
@@ -237,7 +237,7 @@ def cluster_events(events: DataFrame) -> ClusterWide:
 
 
 def cluster_wide(documents: Mapping[str, Sequence[Mapping[str, Any]]]) -> ClusterWide:
-    """Return the cluster's events from JSON documents by kind, each in order of time."""
+    """Parse the cluster's events; `documents` has them by kind, in order of time."""
     illegible: Counter[str] = Counter()
 
     def legible(kind: str, parse: Callable[[Mapping[str, Any]], T]) -> list[T]:

@@ -166,7 +166,7 @@ def normal(weights: Mapping[int, float]) -> dict[int, float]:
 
 
 def at_least(count: int, trials: int, share: float) -> float:
-    """Return the probability of `count` or more of `trials`, each with probability `share`."""
+    """Return the probability of `count` or more hits in `trials` trials of probability `share`."""
     if count <= 0:
         return 1.0
     if share <= 0.0:

@@ -78,7 +78,7 @@ class _Joining:
         self._gaps = gaps
         first = replica.segments[0].base_offset if replica.segments else 0
         self._audit = ReplicaAudit(replica, first, first)
-        #: Last offset of the joined ranges; None if damage hides the next offset.
+        #: Last offset of the ranges joined so far; None if damage makes it uncertain.
         self._last: int | None = None
         self._epoch = -1
 

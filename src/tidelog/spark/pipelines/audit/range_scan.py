@@ -125,7 +125,7 @@ class _RangeScan:
             )
 
     def _read(self, position: int, size: int, wanted: int) -> int:
-        """Read into the buffer; return the bytes read. The last batch may pass the range's end."""
+        """Read into the buffer; return the byte count. The last batch may pass the range's end."""
         if wanted > _STEP_BYTES:
             size = wanted
         size = min(size, self._job.size - position)

@@ -81,7 +81,7 @@ class OffsetTable:
         return sum(piece.end - piece.start for piece in self.pieces if piece.kind == kind)
 
     def add(self, piece: Piece) -> None:
-        """Append a piece to the offset table; merge it with a last piece of the same kind.
+        """Append a piece to the offset table; merge it with the last piece if both are of one kind.
 
         Raises OffsetMapError for a piece that does not begin where the last piece ends.
         """

@@ -26,7 +26,7 @@ class TargetTail:
     def __init__(
         self, tp: TopicPartition, start: int, end: int, read: Callable[[int], Iterator[Record]]
     ) -> None:
-        """Prepare a comparison; `read` yields records from an offset on, at least one if any."""
+        """Prepare a comparison; `read` yields the partition's next records from an offset on."""
         self._tp = tp
         self._position = start
         self._end = end

@@ -283,7 +283,7 @@ def _settle(
 
 
 def _part(problem: AssignmentProblem, chosen: Booleans, columns: int, rng: Any) -> Integers:
-    """Return random items to assign again, preferably costly or on overloaded brokers."""
+    """Return random items to assign again, preferably costly items or items on full brokers."""
     import numpy as np
 
     size = max(4, columns // problem.allowed.shape[1])

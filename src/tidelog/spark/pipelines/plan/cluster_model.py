@@ -33,7 +33,7 @@ class LiveBroker:
 class PartitionLoad:
     """A partition, its replicas, and the load that it causes.
 
-    `out_rate` is the rate of bytes that its leader sends to followers and groups.
+    `out_rate` returns the rate of bytes that the partition's leader sends to followers and groups.
     """
 
     tp: TopicPartition

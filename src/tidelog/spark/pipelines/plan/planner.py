@@ -100,7 +100,7 @@ class ReassignmentPlan:
 def plan(
     spark: SparkSession, options: PlanOptions, progress: Progress | None = None
 ) -> ReassignmentPlan:
-    """Plan the reassignment. `progress` gets (seconds, all seconds) while samples are taken.
+    """Plan the reassignment. While samples are taken, `progress` gets the elapsed and all seconds.
 
     Raises GoalError (impossible goals), SolverError, ConfigError, KafkaError, Spark's errors.
     """
