@@ -48,7 +48,7 @@ class Effort:
     __slots__ = ()
 
     def spend(self, effort_bytes: int) -> None:
-        """Count the cost of a check."""
+        """Count the cost of a check of records, in bytes of decompression."""
 
 
 _UNCOUNTED = Effort()

@@ -4,7 +4,8 @@ Kafka's LogValidator reads each record before it appends a batch. LogValidator c
 offset deltas 0, 1, 2, …, keys if the topic is compacted, and timestamps within bounds. The function
 `walk` makes the checks of LogValidator. The compiled walk (`_walk.c`, built at installation) takes
 2 to 6 ns a record, the Python walk 1.2 µs. The compiled walk and the Python walk return the same
-verdict for the same bytes. A broker without the compiled walk logs this when it starts.
+verdict for the same bytes. A broker without the compiled walk logs its absence when the broker
+starts.
 
 A 32-bit number has at most five bytes and a 64-bit number at most ten, because Kafka's readers
 reject longer numbers. Sizes below -1 are rejected, because librdkafka's readers cannot skip them.
@@ -87,7 +88,7 @@ class Rejected(NamedTuple):
     fault: int
     #: Index of the record with the fault.
     record: int
-    #: The wrong size, count or delta in the record with the fault.
+    #: The wrong size, count or delta in the illegible record.
     value: int
     #: The first bad records, at most as many as requested.
     bad: list[tuple[int, int, bool]]
