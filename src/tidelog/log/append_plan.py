@@ -36,7 +36,7 @@ class AppendInfo:
 
 
 class NotFlushedError(StorageError):
-    """The error of a written batch whose required flush failed; `sent` is as in AppendInfo."""
+    """The error of a written batch whose required flush failed; for `sent` see AppendInfo."""
 
     def __init__(self, error: StorageError, sent: SentBatch | None) -> None:
         super().__init__(error.directory, error.operation, error.path, error.errno, error.at_ms)

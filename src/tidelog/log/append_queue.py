@@ -2,11 +2,11 @@
 
 One operation on the directory's lane, its queue of file operations, writes all planned appends
 (`append_plan`), split over segments when a segment rolls. The queue applies the appends to the log
-when the write is done. A short write is continued until the disk refuses. A failed write undoes its
-append and every append planned after it: offsets, producer state, leader epochs. The queue then
-removes the bytes that the failed write left at the end of the file. A log has at most one write
-under way. All calls are on the event loop. This module follows the rules V31 (leader epochs
-assigned while appends wait), V38, D1 and D17.
+when the write is done. After a short write, the queue writes the remaining bytes, until the disk
+refuses a write. A failed write undoes its append and every append planned after it: offsets,
+producer state, leader epochs. The queue then removes the bytes that the failed write left at the
+end of the file. A log has at most one write under way. All calls are on the event loop. This module
+follows the rules V31 (leader epochs assigned while appends wait), V38, D1 and D17.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class WriteOperation:
         #: Number of completely written appends; fewer than the planned appends only if the
         #: operation failed.
         self.plans_written = 0
-        #: Number of created files; a segment has rolled even if the following write failed.
+        #: Number of created segment files, which exist even if the write after them failed.
         self.files_created = 0
 
     def __call__(self, files: Files) -> None:
@@ -190,7 +190,7 @@ class AppendQueue:
         pin = directory.open_files.pin
         for step in operation.steps:
             pin(step.file)
-        # If any step of the write syncs the names of files, the last step syncs names, too.
+        # If any write step syncs the directory, the last write step syncs the directory, too.
         work = Work.SYNC if operation.steps[-1].sync_names else Work.FAST
         completion = directory.lane.submit(operation, work, "append")
         if completion.done:
@@ -407,7 +407,7 @@ def _after(
     info: AppendInfo,
     failure: Callable[[BaseException], BaseException],
 ) -> Completion[AppendInfo]:
-    """Return a completion that gives `info` after `awaited`; `failure` converts an error."""
+    """Return a completion that gives `info` when `awaited` is done, or its error by `failure`."""
     completion: Completion[AppendInfo] = Completion()
 
     def settle(done: Completion[Any]) -> None:

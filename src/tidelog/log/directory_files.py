@@ -50,7 +50,7 @@ class MetaProperties(NamedTuple):
 
     cluster_id: str | None
     broker_id: int | None
-    #: The transaction of the metadata store that wrote the broker's last stamp (E8).
+    #: The broker's last stamp: its last transaction in the metadata store (E8).
     stamp: int = NO_STAMP
     #: Names of the marks that brokers set on metadata stores restored from an older copy, the
     #: newest last (E8).

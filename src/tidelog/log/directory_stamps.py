@@ -26,7 +26,7 @@ class DirectoryStamps:
         """`directories` returns the log directories in use, without failed ones."""
         self._directories = directories
         self._data = b""
-        #: Directories to which the write of a stamp is under way.
+        #: Directories to which a write of the broker's stamp is under way.
         self._writing: dict[str, None] = {}
         self._is_written: Completion[None] | None = None
 

@@ -190,7 +190,7 @@ class Flushes:
         self.resume()
 
     def _apply(self, target: int, sealing: list[Segment], snapshots: list[int]) -> None:
-        """Raise the recovery point and seal the segments.
+        """Raise the recovery point and mark the flushed segments as sealed.
 
         The captured state is still valid, because truncations wait for the flush under way.
         """

@@ -93,7 +93,7 @@ class FutureLogs:
         logs: Mapping[TopicPartition, PartitionLog],
         departures: ReplicaDepartures,
     ) -> None:
-        """`logs` are the current replicas; their partitions get no future replica here."""
+        """`logs` are the current replicas in this directory, which get no future replica in it."""
         self._directory = directory
         self._logs = logs
         self._departures = departures

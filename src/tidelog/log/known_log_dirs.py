@@ -48,7 +48,7 @@ class LackingRoom(NamedTuple):
 
 
 def format_known(known: Mapping[str, KnownLogDir]) -> bytes:
-    """Return the content of the file."""
+    """Return the content of the file that lists the log directories."""
     log_dirs = {
         path: {"mount": each.mount_point, "bytes": each.size_bytes} for path, each in known.items()
     }

@@ -97,7 +97,7 @@ def _read_chunk(files: Files, file: OpenFile, position: int, end: int, slice_byt
 
 @dataclass(slots=True)
 class _MapSlice:
-    """An operation that adds keys to the offset map; returns the next position, or -1 if full."""
+    """An operation that adds keys to the offset map; returns the next position, -1 without room."""
 
     file: OpenFile
     position: int

@@ -25,11 +25,11 @@ from typing import Final, NamedTuple
 from tidelog.core.dataclass import dataclass
 from tidelog.log.log_dir_plan import LogDirState, MovableReplica, PlannedReplicaMove, room_left
 
-#: The part of the threshold to which balancing lowers the difference of two volumes.
+#: The part of the threshold to which balancing lowers the difference between two volumes' fills.
 _GOAL_PART: Final = 0.5
 #: A move may bring a volume's fill past the mean fill by at most this part of the goal, which is
 #: `_GOAL_PART` of the threshold. If `_PASSING_PART` were one half, a move could exchange the fills
-#: of two volumes.
+#: of two volumes, and the next move could undo it.
 _PASSING_PART: Final = 0.25
 
 

@@ -106,7 +106,7 @@ class Promises:
         """Return the bytes that replicas are still expected to add to a directory.
 
         `sizes` are the present sizes of the directory's replicas. Replicas that were removed, have
-        reached their expected size, or were placed long ago add no bytes.
+        reached their expected size, or were placed long ago do not count.
         """
         total = 0
         for key, (expected, since_ms) in list(self._made.items()):

@@ -483,7 +483,7 @@ class LogDirectory(DirectoryState):
         )  # fmt: skip
 
     async def _write_high_watermarks_at_start(self) -> None:
-        """Write the loaded high watermarks; a full disk must not keep larger high watermarks.
+        """Write the loaded high watermarks; on a full disk, remove a checkpoint with larger values.
 
         Raises StorageError.
         """
@@ -651,9 +651,8 @@ class LogDirectory(DirectoryState):
     async def close(self, epochs: CleanEpochs) -> None:
         """Write all state to disk, then the clean-shutdown marker (E3); accept no more operations.
 
-        `epochs` are the broker epochs of the registrations since which the broker has lost no
-        records, including the current registration. If a write fails, raises StorageError and
-        leaves no clean-shutdown marker.
+        `epochs` are the broker epochs since the broker last lost records, including the current
+        broker epoch. If a write fails, raises StorageError and leaves no clean-shutdown marker.
         """
         self.is_closed = True
         try:

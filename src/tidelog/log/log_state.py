@@ -42,7 +42,7 @@ class _Turn(NamedTuple):
     """An operation that waits for the log's current operation."""
 
     start: Callable[[], None]
-    #: Whether the operation must wait until all appends that are planned now are written.
+    #: Whether the operation must wait until all planned appends are written.
     after_queue: bool
 
 
@@ -137,7 +137,7 @@ class LogState(LogOffsets):
         self.truncation_unsynced = False
         #: Wall-clock time of the first append after the last flush began.
         self.oldest_unflushed_ms = 0
-        #: `truncations` and log end when indexes and snapshot were last written.
+        #: The values of `truncations` and log end when indexes and snapshot were last written.
         self.closed_state: tuple[int, int] | None = None
         #: Whether `partition.metadata` may not have reached the disk.
         self.metadata_unsynced = False

@@ -8,9 +8,10 @@ ids to one file in the log directory's root, and syncs this file. The next start
 copies the topic ids from this file to replica directories without a readable `partition.metadata`,
 syncs the volume, and removes the file.
 
-Each line is a directory's name and its topic id. If several lines have the same directory's name,
-the last line counts. A line without a topic id revokes the earlier lines with the same name. A line
-that a failed write left incomplete is skipped, because each append begins with a line end.
+Each line has the name of a replica's directory and the topic id of the replica. If several lines
+have the same directory's name, the last line counts. A line without a topic id revokes the earlier
+lines with the same name. A line that a failed write left incomplete is skipped, because each append
+begins with a line end.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def append(files: Files, root: str, replicas: Iterable[tuple[TopicPartition, Top
 
 
 def take_back(files: Files, root: str, replicas: Iterable[TopicPartition]) -> None:
-    """Revoke the topic ids of earlier replicas with these names durably. Raises OSError.
+    """Durably revoke the topic ids that the file has for the names of `replicas`. Raises OSError.
 
     The caller revokes the topic ids before it creates a replica directory with the same name again.
     Without the revocation, a creation that a crash interrupts would get the topic id of the earlier

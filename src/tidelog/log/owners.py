@@ -1,4 +1,4 @@
-"""Owners of log directories, and the metadata store's stamps in the directories (E8).
+"""Owners of log directories: the cluster, the broker, and its last metadata-store transaction.
 
 As in Kafka, `meta.properties` names the cluster and the broker. A key of tidelog's own in
 `meta.properties` has the broker's last *stamp*: the transaction in which the broker last wrote its
@@ -46,7 +46,7 @@ async def read_owners(lanes: Mapping[str, Lane]) -> dict[str, MetaProperties]:
 
 
 def last_stamp(owners: Mapping[str, MetaProperties]) -> int:
-    """Return the newest stamp in the directories, some of which may have missed later stamps."""
+    """Return the newest stamp (metadata-store transaction) that any of the directories has (E8)."""
     return max((owner.stamp for owner in owners.values()), default=NO_STAMP)
 
 

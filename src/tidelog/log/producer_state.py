@@ -114,9 +114,9 @@ class ProducerState:
         return dict(self._entries)
 
     def last_offsets(self, below: int) -> dict[int, int]:
-        """Return, by producer id, the last offset of each producer's newest batch below an offset.
+        """Return, by producer id, the last offset of each producer's newest batch below `below`.
 
-        Producers without a remembered batch below the offset are left out.
+        Producers without a remembered batch below `below` are left out.
         """
         last: dict[int, int] = {}
         for producer_id, entry in self._entries.items():

@@ -73,7 +73,7 @@ class LoadRequest:
     compacted: bool
     #: Wall clock.
     now_ms: int
-    #: Monotonic time at which the loaded producers count as last seen.
+    #: Monotonic time that counts as the time of each loaded producer's last append.
     monotonic_ms: int
     #: The topic id that an earlier process noted when it created the replica; zeros if none (V23).
     noted_topic_id: TopicId = ZERO_TOPIC_ID
@@ -229,8 +229,8 @@ class _Loader:
     def _read_epochs(self, scan_from: int | None, start: int, found: list[SegmentFile]) -> None:
         """Read the checkpointed leader epochs below the recovery point; batches have later epochs.
 
-        If retention shortened the checkpoint and a crash restored the removed segments, the
-        checkpoint does not reach the log start, and the epochs are rebuilt from the batches.
+        If a crash restored segments that retention had removed, the checkpoint lacks the epochs of
+        these segments, and the epochs are rebuilt from the batches.
         """
         path = f"{self.path}/{LEADER_EPOCHS}"
         entries: list[tuple[int, int]] | None = None

@@ -11,7 +11,7 @@ A gap is a range of refused sequence numbers of one producer. A gap ends when it
 or acknowledged, by a newer producer epoch, or `REFUSED_BATCH_AWAITED_MS` after the last refusal;
 later batches then get OUT_OF_ORDER_SEQUENCE_NUMBER. When a gap expires, a new gap begins at the
 earliest batch that the old gap blocked and the producer still resends. The number of gaps is
-bounded; a demoted leader keeps its gaps. A new leader also expects batches that the former leader
+bounded. A demoted leader keeps its gaps. A new leader also waits for batches that the former leader
 refused (`check_skipped`). Source: rd_kafka_handle_idempotent_Produce_error, TransactionManager.
 """
 
@@ -62,7 +62,7 @@ class SequenceGap(NamedTuple):
     error: ErrorCode
     #: Monotonic time of the last refusal for another reason than an earlier refused batch.
     refused_ms: int
-    #: First sequence number of the earliest batch that was refused only because of the gap, or -1.
+    #: First sequence number of the earliest batch that only this gap made the broker refuse, or -1.
     #: `behind_ms` is the monotonic time at which the batch `behind` was last refused.
     behind: int = -1
     behind_ms: int = 0
@@ -81,7 +81,8 @@ class RefusedBatches:
         #: Gaps of refused sequence numbers by producer id, in the order of their first refusals.
         self._gaps: dict[int, SequenceGap] = {}
         self._limit = limit
-        #: Monotonic time until which clients may still send skipped batches to a new leader.
+        #: Monotonic time until which clients may still resend batches that the former leader
+        #: refused.
         self._skips_awaited_until_ms = 0
         #: Monotonic time at which this broker last learnt that another broker leads.
         self._another_led_ms = -1
@@ -154,7 +155,7 @@ class RefusedBatches:
         self._another_led_ms = now_ms
 
     def _holds_up(self, gap: SequenceGap, batch: BatchView | SentBatch, now_ms: int) -> bool:
-        """Return whether a gap blocks `batch` even if the gap's first batch is in the log.
+        """Return whether `gap` blocks `batch` even if the first batch of this gap is in the log.
 
         If another leader may have acknowledged the refused batch, the producer's later batches are
         blocked for only `STORED_BATCH_AWAITED_MS`.
@@ -170,10 +171,9 @@ class RefusedBatches:
         return rest is not None and self._holds_up(rest, batch, now_ms)
 
     def _passed_on(self, producer_id: int, gap: SequenceGap, now_ms: int) -> SequenceGap | None:
-        """Restart an expired gap at the earliest batch that was refused because of the gap.
+        """Replace an expired gap by a gap from the earliest batch that the expired gap blocked.
 
-        Returns None if the producer has not recently resent a batch that was refused because of the
-        gap.
+        Returns None if the producer has not recently resent a batch that the expired gap blocked.
         """
         if gap.behind < 0 or now_ms - gap.behind_ms >= STORED_BATCH_AWAITED_MS:
             return None
@@ -217,9 +217,9 @@ class RefusedBatches:
     def _is_known_first(self, batch: BatchView) -> bool:
         """Return whether the batch begins its producer's gap because this broker refused it before.
 
-        A batch that this broker itself refused, as the first batch of a gap, skips no sequence
-        number. If a resent batch that begins a gap does not continue the log's sequence numbers,
-        the producer's earlier records were removed from the log.
+        If this broker itself refused the first batch of a gap, this batch skips no sequence number.
+        If a resent batch that begins a gap does not continue the log's sequence numbers, the
+        producer's earlier records were removed from the log.
         """
         gap = self._gaps.get(batch.producer_id)
         return (
@@ -244,9 +244,10 @@ class RefusedBatches:
         )
 
     def stored(self, producer_id: int, producer_epoch: int, last_sequence: int) -> None:
-        """Remove an appended batch from its producer's gap; end a gap that is filled or outdated.
+        """Remove an appended batch from a gap; end a gap that is filled or of an old epoch.
 
-        A follower may still copy a batch before the gap, which does not change the gap.
+        If a follower copies a batch with lower sequence numbers than the gap, the gap stays
+        unchanged.
         """
         gap = self._gaps.get(producer_id)
         if gap is None or gap.producer_epoch > producer_epoch:
@@ -293,6 +294,6 @@ def _ahead(start: int, sequence: int) -> int:
 
 
 def _union(gap: SequenceGap, first: int, end: int) -> tuple[int, int]:
-    """Return start and end of the smallest range with the gap and the range `first` to `end`."""
+    """Return start and end of the smallest range that holds the gap and `[first, end)`."""
     start = first if _ahead(gap.first, first) > _HALF else gap.first
     return start, max(gap.end, end, key=lambda sequence: _ahead(start, sequence))

@@ -117,8 +117,8 @@ class Replacement:
 
         The modification time of a future log's segment becomes the time when its last record was
         written to the current log. A power loss soon after the change of the modification time may
-        restore the time of the copy, so that records seem too young, but never too old. In Kafka, a
-        copied segment keeps the time when it was copied.
+        restore the time of the copy, so that records seem too young, but never too old. In Kafka,
+        the age of a copied segment without timestamps counts from the time of the copy.
         """
         current, future = self._current, self._future
         bases = [*future.base_offsets[1:], future.log_end_offset]
@@ -214,7 +214,7 @@ class Replacement:
         key = log.topic_partition
         gone = source.delete(key)
         current.end_turn()
-        if len(target.moved_from[key].paths) == 1:  # with more paths, older copies may exist
+        if len(target.moved_from[key].paths) == 1:  # else older copies may exist
             gone.then(lambda done: None if done.error else target.forget_moved_from(key))
 
     def give_up(self) -> None:

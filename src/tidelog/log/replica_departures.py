@@ -102,7 +102,7 @@ class ReplicaDepartures:
         """Free the name of the partition's directory; retry a refused rename if needed.
 
         If the rename fails, the returned completion fails with StorageError, and the directory
-        keeps the name.
+        keeps its old name.
         """
         under_way = self._under_way.get(topic_partition)
         if under_way is not None:

@@ -221,5 +221,5 @@ class IndexCache:
             oldest.index = oldest.time_index = None
 
     def forget(self, segment: Segment) -> None:
-        """Subtract the index entries of a segment that is active again or was removed."""
+        """Stop counting the index entries of a segment that is active again or was removed."""
         self._entries -= self._segments.pop(segment, 0)

@@ -1,10 +1,10 @@
 """Stray replicas in a log directory: their inspection, removal and restore.
 
-A stray's directory keeps its last checkpointed offsets (`StrayState`). So an operator's restore
-recovers the stray like a start after a crash, without truncating flushed records. The restore is
-one rename, after the disk has the recovery point (V35). The removal of a stray begins with another
-rename, so that a partly removed replica never counts as a stray. A file of the log directory names
-the strays that wait for an operator's decision.
+A stray's directory keeps its last checkpointed offsets (`StrayState`). With these offsets, a
+restore recovers the stray like a start after a crash, without truncating flushed records. The
+restore is one rename, after the disk has the recovery point (V35). The removal of a stray begins
+with another rename, so that a partly removed replica never counts as a stray. A file of the log
+directory names the strays that wait for an operator's decision.
 
 `broker/replicas/stray_recovery` decides whether a stray may be restored, by topic, epochs and
 leader.

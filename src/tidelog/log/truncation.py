@@ -108,7 +108,7 @@ class TruncateOperation:
     directory: str
     #: Base offsets of segments to remove, the last segment first.
     remove: list[int]
-    #: Offsets of snapshots to remove.
+    #: Offsets of the producer snapshots to remove.
     snapshots: list[int]
     #: File to truncate; None if all segments are removed and a new segment begins at `start_at`.
     kept: OpenFile | None
