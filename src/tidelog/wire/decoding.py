@@ -120,7 +120,7 @@ class _DecoderBuilder:
         self.ints: _DecodedValue | None = None
         #: Fields of the current run, not emitted yet: (struct code, assignment target).
         self.run: list[tuple[str, str]] = []
-        #: Fields of the current run that are declared rare, by the index of their length in `run`.
+        #: Rare fields of the current run, by the index in `run` of the field's length.
         self.rare: dict[int, _DecodedValue] = {}
         self.source.namespace.update(
             new=object.__new__,

@@ -322,7 +322,7 @@ class _EncoderBuilder:
     # -- variable fields ----------------------------------------------------------------------
 
     def variable(self, expression: str, spec: FieldSpec) -> None:
-        """Emit the run of fields with the length of a variable field, then the variable field."""
+        """Emit the run of fields up to a variable field's length, then the variable field."""
         src = self.source
         value = _EncodedValue(spec, src.fresh("v"), src.fresh("n"))
         src.line(f"{value.local} = {expression}")

@@ -110,7 +110,7 @@ class Peer:
     def send(
         self, api_key: int, version: int, message: Any, now_ms: int, timeout_ms: int, token: Any
     ) -> list[Buffer]:
-        """Register a request and return its parts to write.
+        """Register a request and return the parts of its frame, which the caller sends.
 
         `token` identifies the request for the caller: `received`, `expired` or `close` returns it.
         A Produce with acks 0 has no response, so no method returns its token. Raises SchemaError if

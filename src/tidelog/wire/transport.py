@@ -18,7 +18,7 @@ from tidelog.core.ports import Buffer, ByteStream, FrameHandler, Transport
 from tidelog.core.receive_budget import SMALL_REQUEST_BYTES, BudgetShare, ReceiveBudget
 from tidelog.wire.frames import FrameError, FrameReader
 
-#: A callback for a failed handler, with the place and the error of the failure.
+#: A callback for a failed handler, with the name of the failed step and the error.
 OnFatal = Callable[[str, BaseException], None]
 
 
@@ -51,7 +51,8 @@ class FrameTransport:
         self.get_buffer = reader.get_buffer
         self._on_fatal = on_fatal
         self._opened = opened
-        #: Whether the owner has paused reading; the budget may forbid reads, too.
+        #: Whether the owner has paused reading; the memory budget for large frames may stop reads,
+        #: too.
         self._paused = False
         self._queue: deque[memoryview] = deque()
         #: Number of sent bytes that wait until the stream takes them.
@@ -85,8 +86,8 @@ class FrameTransport:
         except FrameError as failure:
             frames, error = failure.frames, str(failure)
         share = self._share
-        # The budget counts bytes only while a large frame is incomplete, or if this read is large
-        # enough to hold a large frame.
+        # The memory budget counts received bytes only while a large frame is incomplete, or if this
+        # read is large enough to hold a large frame.
         if share is not None and (share.wanted_bytes or nbytes >= SMALL_REQUEST_BYTES):
             share.received(nbytes)
             for frame in frames:
@@ -113,7 +114,7 @@ class FrameTransport:
             self._reserve(share)
 
     def _reserve(self, share: BudgetShare) -> None:
-        """Reserve budget for the remainder of a frame; without budget the stream is not read."""
+        """Reserve memory budget for the rest of a large frame; reading stops if none is left."""
         pending = self._reader.pending_frame()
         if pending is None or self._is_closing:
             return
@@ -165,7 +166,7 @@ class FrameTransport:
         self._reader.shrink()
 
     def handled(self, frame_bytes: int, api_key: int) -> None:
-        """Release the budget held for a frame, which the connection's owner has handled."""
+        """Release the memory budget of a frame that the connection's owner has handled."""
         if self._share is not None:
             self._share.handled(frame_bytes, api_key)
 
@@ -175,7 +176,7 @@ class FrameTransport:
         self._apply_reading()
 
     def resume_reading(self) -> None:
-        """Resume reading if the budget has room."""
+        """Resume reading if the memory budget for large frames has room."""
         self._paused = False
         self._apply_reading()
 
@@ -230,7 +231,7 @@ class FrameTransport:
         self._flush()
 
     def _send_queued(self) -> None:
-        """Send the bytes queued in a read event: mostly one response, which the stream takes."""
+        """Send the bytes queued in a read event: usually one response, sent in one piece."""
         queue = self._queue
         if len(queue) == 1 and not (self._is_watching or self._paused or self._is_closing):
             try:
