@@ -71,7 +71,7 @@ class LandingOptions:
 
     include_headers: bool = False
     transform: Transform | None = None
-    #: Columns of the transform that the table does not get.
+    #: Columns of the transform's result that the table leaves out.
     without: tuple[str, ...] = ()
     #: The path to which Spark writes bad records; with None a bad record ends the run.
     dead_letter: str | None = None
@@ -82,7 +82,7 @@ class LandingOptions:
 
     @property
     def dropped(self) -> tuple[str, ...]:
-        """Columns of the transform that the table does not get."""
+        """Columns of the transform's result that the table leaves out."""
         return self.without if self.transform is None else (*self.without, ERROR_COLUMN)
 
 

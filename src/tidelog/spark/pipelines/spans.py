@@ -26,7 +26,7 @@ SPANS: Final = pa.schema(
         ("doubled", pa.int64()),
     ]
 )
-#: Maximum number of spans that a task holds before it sends them.
+#: Maximum number of spans that a task collects before it yields them.
 _HELD: Final = 50_000
 
 Span = tuple[int, int, int, int]

@@ -37,7 +37,7 @@ def murmur2_of_all(column: pa.BinaryArray) -> npt.NDArray[np.uint32]:
     offsets, raw = binary_parts(column)
     starts, sizes = offsets[:-1], np.diff(offsets)
     raw = np.concatenate([raw, np.zeros(4, np.uint8)])
-    # `words` has the four bytes from each position on, as a view; the zeros pad its last rows.
+    # `words` is a view of the four bytes from each position on; zeros pad its last rows.
     words = np.lib.stride_tricks.as_strided(
         raw, shape=(max(len(raw) - 3, 0), 4), strides=(1, 1), writeable=False
     )

@@ -149,7 +149,7 @@ def _judge(judgement: Judgement) -> Callable[[pa.Table], pa.Table]:
 def history_rows(
     topic: str, partition: int, documents: Iterable[tuple[str, str]], judgement: Judgement
 ) -> list[tuple[Any, ...]]:
-    """Return the rows of HISTORY_DDL for one partition, from (kind, document) in any order."""
+    """Return the rows of HISTORY_DDL for one partition, from pairs (kind, document)."""
     changes: list[ObservedChange] = []
     handovers: list[Handover] = []
     snapshot: Snapshot | None = None
