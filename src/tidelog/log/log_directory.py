@@ -233,7 +233,7 @@ async def _load(
             try:
                 loaded = load(files, request)
             except DamagedLog:
-                # A directory with a damaged log did not shut down cleanly. The directory's
+                # A directory with a damaged log counts as not cleanly shut down. The directory's
                 # clean-shutdown marker is removed: the next start must not trust this marker, even
                 # if the damaged partition is gone by then (E3, V10).
                 _begin(files, root, loaded=False)

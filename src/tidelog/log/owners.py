@@ -51,7 +51,7 @@ def last_stamp(owners: Mapping[str, MetaProperties]) -> int:
 
 
 def known_marks(owners: Mapping[str, MetaProperties]) -> tuple[str, ...]:
-    """Return the marks of restored metadata stores that the directories name, in order (E8)."""
+    """Return the names of all marks of restored metadata stores in `owners`, in order (E8)."""
     marks = dict.fromkeys(mark for owner in owners.values() for mark in owner.marks)
     return tuple(sorted(marks, key=lambda mark: [int(part) for part in mark.split("-")]))
 

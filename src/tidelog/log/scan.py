@@ -110,7 +110,7 @@ class Scan:
         return batch
 
     def _have(self, position: int, size: int, chunk_bytes: int) -> int:
-        """Return the index in the chunk of the bytes at `position`; read a new chunk if needed."""
+        """Return where the chunk has the bytes at `position`; read a new chunk if needed."""
         at = position - self._chunk_position
         if at < 0 or at + size > len(self._chunk):
             wanted = min(max(size, chunk_bytes), self._end - position)

@@ -158,7 +158,7 @@ def truncate_to(log: LogState, offset: int, done: Completion[None]) -> None:
 
 
 def _find_before_damage(log: LogState, kept: Segment, offset: int, done: Completion[None]) -> None:
-    """Find the batch boundary among the valid batches before the damage (V68).
+    """Find the batch boundary at which to truncate, before the damage (V68).
 
     All batches of the segment are checked, because the index and the headers of a damaged segment
     cannot be trusted.
