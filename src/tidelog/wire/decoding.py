@@ -65,7 +65,7 @@ def _bad_tag(what: str) -> ProtocolError:
 
 @cache
 def _run_readers(flexible: bool, codes: str) -> list[Callable[[Any, int], tuple[Any, ...]]]:
-    """Return functions that read n integers and the fields of `codes`; the list index is n."""
+    """Return a list; its function n reads n integers and then the fields of `codes`."""
     readers: list[Callable[[Any, int], tuple[Any, ...]]]
     readers = [struct.Struct(f">{n}i{codes}").unpack_from for n in range(SHORT_ARRAY + 1)]
     if not flexible:

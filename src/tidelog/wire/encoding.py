@@ -41,7 +41,7 @@ def _pack_int32s(values: Sequence[int]) -> bytes:
 
 @cache
 def _run_packers(codes: str) -> list[Callable[..., bytes]]:
-    """Return functions that pack the fields of `codes` and n integers; the list index is n."""
+    """Return a list; its function n packs the fields of `codes` and then n integers."""
     return [struct.Struct(f">{codes}{n}i").pack for n in range(SHORT_ARRAY + 1)]
 
 
@@ -52,7 +52,7 @@ _TAG_ARRAYS: Final = ("int8", "int16", "int32")
 
 @cache
 def _tag_packers(element: str) -> tuple[int, list[Callable[..., bytes]]]:
-    """Return an element's size, and functions that pack two lengths and n elements, by n."""
+    """Return an element's size, and a list whose function n packs two lengths and n elements."""
     code = FIXED_FORMATS[element]
     packers = [struct.Struct(f">BB{n}{code}").pack for n in range(SHORT_ARRAY + 1)]
     return struct.calcsize(f">{code}"), packers

@@ -103,8 +103,8 @@ class AlterPartitionResponse:
     throttle_time_ms: int = int32("0+")
     error_code: int = int16("0+")
     topics: list[ResponseTopicData] = array(ResponseTopicData, "0+")
-    #: The longest time in ms for which the controller delays ISR expansions, namely of partitions
-    #: that the response leaves out; 0 if it delays none (A11).
+    #: The longest time in ms for which the controller delays the ISR expansions that the response
+    #: leaves out; 0 if it delays none (A11).
     held_ms: int = int32("0+", 0, ignorable=True, tag=HELD_MS_TAG)
 
 

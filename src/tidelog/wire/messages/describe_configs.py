@@ -35,7 +35,7 @@ class DescribeConfigsRequest:
 
 @dataclass(slots=True)
 class DescribeConfigsSynonym:
-    """A possible source of a configuration's value, used if no earlier source is set."""
+    """A possible source of a configuration's value, used if no more specific source is set."""
 
     name: str = string("1+")
     value: str | None = string("1+", nullable="0+")

@@ -1,4 +1,4 @@
-"""DescribeMetrics (key 20008), version 0: the numbers that a broker keeps of itself.
+"""DescribeMetrics (key 20008), version 0: the metrics of the receiving broker.
 
 This flexible API is tidelog's own (G5); Kafka's brokers publish metrics by Java's management
 extensions.

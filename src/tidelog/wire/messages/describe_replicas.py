@@ -63,7 +63,8 @@ class DescribedPartition:
     """A partition; if `is_led_here`, the responding broker leads it and knows all progress.
 
     For a partition without a leader, `awaited` are the replicas that may lead, each with a
-    MemberStatus; the brokers of `quorum` of them must be registered first (E6).
+    MemberStatus. A replica that may lack committed records leads only if the brokers of `quorum` of
+    these replicas are registered (E6).
     """
 
     partition: int = int32("0+")
@@ -95,7 +96,7 @@ class DescribedTopic:
 
 @dataclass(slots=True)
 class DescribeReplicasResponse:
-    """The described replicas; `truncated` if the request names too many partitions."""
+    """The described replicas; `truncated` is set if the request names too many partitions."""
 
     throttle_time_ms: int = int32("0+")
     error_code: int = int16("0+")

@@ -1,4 +1,4 @@
-"""Heartbeat (key 12), versions 0 to 4: a member of a group is alive.
+"""Heartbeat (key 12), versions 0 to 4: a member reports that it is alive.
 
 Version 1 brings the throttle time, version 3 static members (KIP-345); version 4 is flexible.
 """
