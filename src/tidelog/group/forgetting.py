@@ -122,7 +122,7 @@ class Ended:
     topics: dict[str, set[TopicId]] = field(default_factory=dict)
     #: Partitions that were removed from topics (V71).
     partitions: dict[TopicPartition, PartitionIncarnation] = field(default_factory=dict)
-    #: Incarnations of partitions named by committed offsets, which ended at an unknown time.
+    #: Incarnations that committed offsets name and that ended at an unknown time, by partition.
     incarnations: dict[TopicPartition, set[PartitionIncarnation]] = field(default_factory=dict)
 
     @property

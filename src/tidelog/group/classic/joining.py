@@ -104,8 +104,8 @@ def join_group(turn: Turn, group: ClassicGroup, asked: Asked[JoinGroupRequest]) 
 def _is_accepted(turn: Turn, group: ClassicGroup, member_id: str) -> bool:
     """Return whether `group.max.size` leaves room for a member.
 
-    While a rebalance is prepared, only members that have already rejoined count. If
-    `group.max.size` was lowered, the members that rejoin last are rejected.
+    While a rebalance is prepared, only members that have already rejoined count toward
+    `group.max.size`. If `group.max.size` was lowered, the members that rejoin last are rejected.
     """
     most = turn.settings.max_size
     member = group.members.get(member_id)
