@@ -319,7 +319,7 @@ class Broker:
             raise errors[0]
 
     async def _wait_for_stamps(self) -> None:
-        """Wait until log directories store the broker's stamp; skip a hanging directory (D13)."""
+        """Wait until log directories store the registration's id, unless they hang (D13)."""
         services = self.services
         limit_ms = services.store.session_timeout_ms
         try:
@@ -418,7 +418,7 @@ class Broker:
         self.replicas.stop_leading(reason)
 
     def registered(self, stamp: int) -> None:
-        """Store the registration's stamp in each log directory as soon as the disk allows (E8)."""
+        """Begin to store the registration's transaction id in the log directories (E8)."""
         identity, marks = self.services.identity, self.store_history.marks
         self.stamps.keep(identity.cluster_id, self.broker_id, stamp, marks)
 

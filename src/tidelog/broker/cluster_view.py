@@ -6,9 +6,9 @@ and each new registration gets a full request. So a deleted topic disappears wit
 request, even if this broker missed the deletion. The last view stays in force until a full request
 arrives, even after this broker lost its session.
 
-A LeaderAndIsr request may bring a new leader before the UpdateMetadata of the same decision. The
-view keeps a leader from a LeaderAndIsr aside until an UpdateMetadata shows that leader, for hints
-to clients (KIP-951, V83).
+A LeaderAndIsr request may bring a new leader before the UpdateMetadata of the same decision. Until
+UpdateMetadata shows a leader that a LeaderAndIsr request named, the view holds that leader
+separately, for hints to clients (KIP-951, V83).
 """
 
 from __future__ import annotations

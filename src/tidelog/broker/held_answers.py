@@ -122,8 +122,8 @@ class HeldAnswers:
     ) -> Any:
         """Return the response of `make`, or a Pending while a new leader is expected.
 
-        `ask` returns the leaders that the response would name. `make` reads the view; the broker
-        calls `make` once, when the response is sent.
+        `ask` returns the leaders that the response would name. `make` reads the broker's view of
+        the cluster, and is called once, when the response is sent.
         """
         now_ms, max_ms = self._clock.monotonic_ms(), self._max_ms()
         if max_ms and now_ms != self._looked_ms:

@@ -32,7 +32,7 @@ def _ignore(broker_id: int) -> None:
 
 
 class PeerConnection:
-    """A connection to one endpoint, which is also the FrameHandler of its transport."""
+    """A connection to one endpoint, and the `FrameHandler` of its transport."""
 
     def __init__(
         self,
@@ -258,8 +258,7 @@ class Peers:
         self.lost: Callable[[int], None] = _ignore
         #: Called at the first response on a new connection.
         self.reached: Callable[[int], None] = _ignore
-        #: Monotonic time since when each live broker (by the view) has owed a response on a lost
-        #: connection.
+        #: Monotonic time since when each live broker has owed a response on a lost connection.
         self._silent_ms: dict[int, int] = {}
 
     def is_host_of(self, broker_id: int, host: str) -> bool:

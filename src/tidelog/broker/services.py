@@ -1,7 +1,7 @@
 """Services for every part of a broker: configuration, clock, tracer, tasks, timers, view, peers.
 
-`broker.broker` makes the services once and passes them to every part. This module imports no
-subpackage of parts: a part that needs an object of another part gets that object as a parameter.
+`broker.broker` makes the services once and passes them to every part. A part that needs an object
+of another part gets that object as a parameter, not from the services.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class Identity:
     """The identity of this broker: its configured id, the epoch of its registration, its cluster.
 
-    `membership.session` sets these fields, and every part of the broker reads them.
+    `membership.session` sets the fields of this class, and every part of the broker reads them.
     """
 
     __slots__ = (
@@ -59,8 +59,8 @@ class Identity:
         self.clean_epochs = CleanEpochs()
         #: Whether the broker's controlled shutdown has begun (V43).
         self.is_leaving = False
-        #: The stamp of a store that is older than this broker's logs; None before the broker met
-        #: such a store (E8).
+        #: This broker's transaction id (stamp) in a store that is older than its logs; None before
+        #: the broker met such a store (E8).
         self.older_stamp: int | None = None
 
     @property
@@ -86,7 +86,7 @@ class Identity:
         self.broker_epoch = NO_BROKER_EPOCH
 
     def store_is_older(self, stamp: int) -> bool:
-        """Note the stamp of a store that is older than the logs; return whether the stamp is new.
+        """Note an older store by this broker's transaction id in it; return whether the id is new.
 
         An older store gives out transaction ids a second time, so an earlier broker epoch does not
         prove an earlier registration of this broker (E8).

@@ -53,7 +53,7 @@ class _Deletion:
 
 
 class _PartitionDeletion:
-    """One partition whose replicas must advance their log start, as an AcksWait."""
+    """The wait until the replicas of one partition have advanced their log start (`AcksWait`)."""
 
     def __init__(
         self, deletion: _Deletion, partition: Partition, answer: DeleteRecordsPartitionResult

@@ -162,7 +162,7 @@ def error_response(
 ) -> DescribeLogDirsResponse:
     """Return `error` for the whole response if the version has a field for it.
 
-    Earlier versions carry the error in a result whose directory name is empty.
+    Versions below 3 carry the error in a result whose directory name is empty.
     """
     if request.header.api_version >= _LOG_DIRS_ERROR_VERSION:
         return DescribeLogDirsResponse(error_code=error)

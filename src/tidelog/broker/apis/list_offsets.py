@@ -1,16 +1,16 @@
 """ListOffsets (key 2), versions 0 to 9: offsets by timestamp.
 
 The response has the first offset whose record is not older than the given timestamp. A negative
-timestamp is a code. Code -1 means the latest offset, -2 the earliest, and -3 the record with the
-largest timestamp (version 7). The record with the largest timestamp may lie below the log start
-offset, as in Kafka. Code -4 means the earliest offset on this broker (version 8). Code -5 means the
-latest offset in remote storage (version 9), which tidelog lacks, so it returns no offset. Consumers
-get offsets up to the high watermark, or with read_committed up to the last stable offset (version
-2). Until the high watermark reaches the current leader epoch, consumers get OFFSET_NOT_AVAILABLE,
-below version 5 LEADER_NOT_AVAILABLE (V36). Replicas get offsets of the whole log. A partition that
-the request names twice gets INVALID_REQUEST. Version 0 returns first offsets of segments, chosen by
-the time of the last write to each segment. Transactions are not supported yet, so the last stable
-offset is the high watermark.
+timestamp is a code. Timestamp -1 means the latest offset, -2 the earliest, and -3 the record with
+the largest timestamp (version 7). The record with the largest timestamp may lie below the log start
+offset, as in Kafka. Timestamp -4 means the earliest offset on this broker (version 8). Timestamp -5
+means the latest offset in remote storage (version 9), which tidelog lacks, so it returns no offset.
+Consumers get offsets up to the high watermark, or with read_committed up to the last stable offset
+(version 2). Until the high watermark reaches the current leader epoch, consumers get
+OFFSET_NOT_AVAILABLE, below version 5 LEADER_NOT_AVAILABLE (V36). Replicas get offsets of the whole
+log. A partition that the request names twice gets INVALID_REQUEST. Version 0 returns first offsets
+of segments, chosen by the time of the last write to each segment. Transactions are not supported
+yet, so the last stable offset is the high watermark.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 The coordinator responds when all in-sync replicas have the offsets (G1), or after
 `offsets.commit.timeout.ms`. A partition that this broker does not know gets
-UNKNOWN_TOPIC_OR_PARTITION. The known partitions are committed together, or all get the same error.
+UNKNOWN_TOPIC_OR_PARTITION. The offsets of the known partitions are committed together, or all these
+partitions get the same error.
 """
 
 from __future__ import annotations

@@ -135,7 +135,7 @@ class _Produce:
 
 
 class _PartitionAppend:
-    """The append to one partition of a request, as an AcksWait."""
+    """The append to one partition of a request, and its wait for acknowledgement (`AcksWait`)."""
 
     __slots__ = ("answer", "done", "partition", "produce", "sent")
 
@@ -294,7 +294,7 @@ def _begin(
     answer: PartitionProduceResponse,
     now_ms: int,
 ) -> None:
-    # `records` is one view in a decoded request, and a list of buffers only in a request to encode.
+    # `records` is a `memoryview` in a decoded request, a list of buffers in a request to encode.
     records = data.records if isinstance(data.records, memoryview) else b""
     partition = context.replicas.get(topic_partition)
     if partition is None:

@@ -34,7 +34,7 @@ PLAINTEXT_LISTENER: Final = "the listener is PLAINTEXT: brokers have no authenti
 _NO_AUTHORIZER: Final = "brokers have no authorizer: there are no access control lists"
 _NO_QUOTAS: Final = "brokers enforce no quotas of users, clients or addresses, and keep none"
 _CLASSIC_GROUPS: Final = "groups have the classic protocol only: set group.protocol=classic"
-#: Reasons why APIs are refused, as the table of the compatibility page shows them.
+#: Why brokers refuse APIs, in the words of the table in docs/compatibility.md.
 NO_LOGIN: Final = "no authentication: listeners are PLAINTEXT"
 _NO_TRANSACTIONS: Final = "no transactions"
 _NO_ACLS: Final = "no access control"

@@ -49,7 +49,7 @@ class Balancing:
         self._is_over = True
 
     def decided(self) -> None:
-        """Schedule the next rebalancing step, while leaderships still wait to return."""
+        """Schedule the next step while leaderships wait to return to preferred replicas."""
         self._report_held_back()
         if self._balance and not self._is_due:
             self._is_due = True

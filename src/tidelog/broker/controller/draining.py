@@ -35,7 +35,7 @@ class Draining:
     ) -> None:
         """`is_on` tests whether the term lasts.
 
-        `offer` takes the event for partitions that all groups have read.
+        `offer` gives the controller the partitions that all groups have read, as an event.
         """
         self._services = services
         self._progress = progress

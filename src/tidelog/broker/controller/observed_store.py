@@ -1,7 +1,7 @@
-"""The metadata store as the controller uses it: each outcome counts as progress (V42).
+"""The metadata store as the controller uses it: each outcome of a call counts as progress (V42).
 
 The class passes on every call and returns the store's own result. `controller.activity` measures
-how long an outcome is overdue.
+how long the outcome of a store operation is overdue.
 """
 
 from __future__ import annotations

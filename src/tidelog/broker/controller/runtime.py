@@ -489,7 +489,8 @@ class ControllerRuntime:
     def _look_again(self, term: Term) -> None:
         """Read unreadable nodes again, because an administrator may have repaired them.
 
-        The timer for reads of unreadable nodes also sweeps reassignments (V50).
+        The timer for reads of unreadable nodes also makes the controller check all reassignments
+        (V50).
         """
         if self._term is not term:
             return

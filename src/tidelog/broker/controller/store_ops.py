@@ -90,7 +90,7 @@ class Unit:
         raise NotImplementedError
 
     def adapt(self, failure: TransactionFailed) -> bool:
-        """Adjust the operations to a failure that the unit's witness does not explain.
+        """Adjust the operations after a failure that the read of node `witness` does not explain.
 
         Returns False if no adjustment lets the transaction succeed.
         """
@@ -211,7 +211,7 @@ class AssignmentUnit(Unit):
         return Conflict(reason="the topic's node has changed")
 
     def adapt(self, failure: TransactionFailed) -> bool:
-        """Adjust the operations, because a parent node was created or a request node deleted."""
+        """Adjust the operations to a node that another client created or deleted meanwhile."""
         if isinstance(failure.error, NoNode | NotEmpty):
             kept = [
                 op
@@ -251,7 +251,7 @@ class RemovalRequestUnit(Unit):
         return Written() if done else PENDING
 
     def adapt(self, failure: TransactionFailed) -> bool:
-        """Adjust the operations, because the request node or its parent was created or deleted."""
+        """Adjust the operations to a node that another client created or deleted meanwhile."""
         error, path = failure.error, self.witness
         if error.path != path:
             return self._drop_existing(failure)
@@ -337,7 +337,7 @@ class AcceptedUnit(Unit):
         return PENDING
 
     def adapt(self, failure: TransactionFailed) -> bool:
-        """Adjust the operations, because a request node or its parent was created or deleted."""
+        """Adjust the operations to a node that another client created or deleted meanwhile."""
         error = failure.error
         deletes = any(isinstance(op, Delete) for op in self.ops)
         if isinstance(error, NoNode) and deletes:
@@ -490,7 +490,7 @@ def _assignment(topic: Topic) -> TopicAssignment:
 
 
 def _removal_units(index: int, write: RemovePartitions) -> list[Unit]:
-    """Return the units that remove partitions: first the topic's node with the requests that fit.
+    """Return the units that remove partitions; the first unit writes the topic's node.
 
     A removal request that does not fit into the first transaction is deleted later, when its
     partition no longer exists.
@@ -518,7 +518,7 @@ def _removal_units(index: int, write: RemovePartitions) -> list[Unit]:
 def _with_states(
     index: int, first: Unit, topic: str, states: Mapping[int, PartitionState]
 ) -> list[Unit]:
-    """Return the writes of a new topic: its node with the states that fit, then further states."""
+    """Return a topic's units: its node with the states that fit, then the other states."""
     units: list[Unit] = [first]
     size_bytes = first.size_bytes
     for partition, state in sorted(states.items()):

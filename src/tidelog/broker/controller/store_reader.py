@@ -169,7 +169,7 @@ class StoreReader:
     async def _requests(
         self, root: str, decode: Callable[[str, bytes], T], on_change: WatchCallback
     ) -> tuple[dict[str, dict[int, T]], list[TopicPartition]]:
-        """Return partition requests below `root`, and the partitions with unreadable requests."""
+        """Return requests below `root` by partition, and partitions of unreadable requests."""
         topics = await self._watched(root, on_change)
         numbers = await self._tasks.gather_ordered(
             *(self._watched(f"{root}/{name}", on_change) for name in topics)

@@ -134,7 +134,7 @@ class StoreWriter:
         return left
 
     async def _adapt(self, unit: Unit, failure: TransactionFailed) -> bool:
-        """Adjust a `Unit` or the store after a failed operation; return whether to retry."""
+        """Change a failed `Unit`, or remove nodes in its way; return whether to try it again."""
         if isinstance(failure.error, NotEmpty) and failure.error.path == unit.witness:
             await self._empty(unit.witness)
             return True

@@ -113,8 +113,8 @@ class GroupCoordinators(CoordinatorRuntime[GroupPartition]):
     ) -> Asked[Any]:
         """Return the coordinator's form of a request about one group.
 
-        `message` is the group's part of a request about several groups, and `client` are the
-        client's fields of a JoinGroup.
+        `message` is the group's part of a request about several groups, and `client` has the fields
+        of `Asked` that describe the client of a JoinGroup.
         """
         return Asked(
             self.ticket(),

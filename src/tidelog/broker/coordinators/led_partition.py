@@ -215,7 +215,7 @@ class LedPartition(Generic[S]):
 
 
 class _Outcome:
-    """The wait for the outcome of one batch, as an AcksWait."""
+    """The wait for the outcome of one batch (`AcksWait`)."""
 
     __slots__ = ("_is_overdue", "_led", "_next_offset", "_numbers", "_services", "_timeout")
 

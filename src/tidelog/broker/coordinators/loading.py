@@ -95,7 +95,7 @@ async def committed(
 
 
 class _Wait:
-    """A wait for the high watermark, as an AcksWait."""
+    """A wait for the high watermark (`AcksWait`)."""
 
     __slots__ = ("outcome",)
 

@@ -164,7 +164,7 @@ def _judge_one(
     partition: TopicPartition,
     committed: PartitionIncarnation,
 ) -> bool:
-    """Report `committed` if that incarnation has ended; return whether the view lags behind it.
+    """Report incarnation `committed` if it ended; return whether the broker's metadata lags behind.
 
     The coordinator does not wait for a topic that the broker's metadata lacks, because the topic
     may be about to be deleted. The coordinator waits neither for a partition whose state the

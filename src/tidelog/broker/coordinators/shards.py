@@ -49,7 +49,7 @@ class CoordinatorShards(Generic[S]):
         Returns None if the leadership is older than the last loaded leadership, or already loaded.
         A shard of an older leadership ends; the returned effects are its last. A leadership may be
         loaded again after its unload if no other leadership began in between, because no other
-        broker wrote under its epoch.
+        broker can have written to the partition.
         """
         former = self._loaded.get(partition)
         latest = self._epochs.get(partition, NO_EPOCH)

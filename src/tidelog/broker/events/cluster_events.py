@@ -128,7 +128,7 @@ class ClusterEvents:
         self.record_later(len(all_events), iter(all_events))
 
     def record_later(self, count: int, events: Iterator[ClusterEvent | None]) -> None:
-        """Record `count` events, each made when it is sent; `events` yields None for no event.
+        """Record `count` events, made when sent; `events` may yield None instead of an event.
 
         Making events for thousands of partitions at once would delay the commands to brokers.
         """

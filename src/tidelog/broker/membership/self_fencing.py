@@ -89,8 +89,8 @@ class SelfFencing:
         """Note that the session has expired, so this broker leads nothing.
 
         A broker whose process was stopped has an outdated view, so clients wait for the
-        controller's next UpdateMetadata. A broker that was not stopped continues with its current
-        view.
+        controller's next UpdateMetadata. A broker whose process was not stopped continues with its
+        current view.
         """
         if self._fence.is_fenced:
             self._services.view.is_known = False
@@ -126,7 +126,7 @@ class SelfFencing:
         try:
             await services.store.transact([Check(path, ANY_VERSION)])
         except TransactionFailed:
-            pass  # the store rejects a transaction only while the session is alive
+            pass  # a rejected transaction also proves that the session is alive
         except UNREACHED:
             await services.tasks.sleep(RETRY_MS)
             return False

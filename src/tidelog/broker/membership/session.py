@@ -8,10 +8,11 @@ also stops leading and re-registers if an administrator deletes its registration
 is valid. The broker keeps its view of the cluster until the controller replaces it, because clients
 drop brokers that a response does not list.
 
-A session may expire at any moment of a registration or of the start. Before the start has
-registered, an expiry only opens a new session, as listeners and log directories are not ready yet.
-After the registration, a starting broker repeats the reads that it made in an expired session. A
-registration waits for no log directory, so a directory that hangs does not prevent it.
+A session may expire at any moment of a registration or of the start. If the session expires before
+the starting broker has registered, the broker only opens a new session, as listeners and log
+directories are not ready yet. After the registration, a starting broker repeats the reads that it
+made in an expired session. A registration waits for no log directory, so a directory that hangs
+does not prevent it.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ class StoreHistory:
         return True
 
     async def stamp(self) -> int:
-        """Write the stamp of a stopping broker into the store; return its transaction id."""
+        """Stamp the store before a clean stop; return the transaction id of that write."""
         path = layout.broker_stamp_path(self._services.broker_id)
         [result] = await self._services.store.transact(
             [SetData(path, layout.encode_stamp(), ANY_VERSION)]

@@ -50,7 +50,7 @@ class StoreTrouble:
         ask: Callable[[Callable[[], Any]], Pending | Any],
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
     ) -> Pending | Any:
-        """Return the response of `ask`, whose argument makes a NOT_CONTROLLER response.
+        """Return the response of `ask`, which gets a function that makes a NOT_CONTROLLER response.
 
         A client that waits `timeout_ms` gets a response in time even if the store is unreachable.
         """

@@ -216,12 +216,12 @@ class _LeaderAndIsr:
         """Wait until the log of every replica that changes its role is quiet.
 
         So appends planned under the old leader epoch are written before the new epoch begins (V31).
-        A leader that will also lead under the new epoch keeps its current role at first; if an
-        append arrives during this wait, that role must end, too.
+        A leader that stays leader under the new epoch keeps its role at first, but the role ends if
+        another append arrives.
         """
         while busy := [partition for partition in self.changing if not partition.is_quiet()]:
             for partition in busy:
-                # At this point only a leader that continues under the new epoch still has a role.
+                # Of the changing replicas, only leaders that stay leaders still have a role.
                 partition.rest(leads_on=True)
             for partition in busy:
                 await partition.quiet()

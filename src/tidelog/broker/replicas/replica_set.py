@@ -118,7 +118,7 @@ class ReplicaSet(HostedPartitions):
     def connect(
         self, give_up_damaged: Callable[[Partition], None], on_stopped: Callable[[Partition], None]
     ) -> None:
-        """Connect the replica set with parts that use the set and the commands.
+        """Register functions of parts of the broker that are made after the replica set.
 
         `give_up_damaged` has a damaged replica replaced by a controller that does not serve
         RelinquishLeadership (V68). `on_stopped` gets each replica that the controller stopped.
@@ -315,7 +315,7 @@ class ReplicaSet(HostedPartitions):
     def is_overtaken(self, request: Request[Command]) -> bool:
         """Whether a command arrived after a later command, so that it must not be executed (V30).
 
-        Call this method once for each command, as the command arrives.
+        Each command is tested once, as the command arrives.
         """
         message, correlation_id = request.message, request.header.correlation_id
         under = (message.controller_epoch, message.broker_epoch)

@@ -95,8 +95,8 @@ class StrayRecovery:
         if request.action not in (DELETE, RESTORE):
             response.error_code = ErrorCode.INVALID_REQUEST
             return response
-        # First mark the strays that were set aside together; once some strays are gone, the rest
-        # may be too few to count as set aside together.
+        # First mark the strays that were set aside together: after a deletion, too few of them may
+        # be left to be recognized.
         await self._replicas.upkeep.hold_strays()
         for named in request.strays:
             result = AlteredStray(named.log_dir, named.name)

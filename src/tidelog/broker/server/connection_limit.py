@@ -133,7 +133,7 @@ class ConnectionLimit:
         self.make_room(connection)
 
     def decided(self, trial: Trial) -> None:
-        """Forget a connection that is no longer on trial."""
+        """Forget a connection whose trial, the wait for its first request, is over."""
         if self._trials.pop(trial, trial) is None:
             host = host_of(trial.connection.peer)
             del self._trials_of[host][trial]
@@ -205,7 +205,7 @@ class ConnectionLimit:
 
 
 class Trial:
-    """The FrameHandler of a connection on trial, until its first request shows its sender."""
+    """The `FrameHandler` of a connection on trial, until its first request shows its sender."""
 
     def __init__(self, limit: ConnectionLimit, connection: Connection, timers: TimerWheel) -> None:
         self._limit = limit

@@ -97,7 +97,7 @@ class ConnectionParts:
 
 
 class Connection:
-    """The FrameHandler of one accepted connection."""
+    """The `FrameHandler` of one accepted connection."""
 
     def __init__(
         self,
@@ -176,7 +176,7 @@ class Connection:
         self._parts.on_closed(self)
 
     def send_queue_changed(self, sent_bytes: int) -> None:
-        """Count the unread bytes; if the peer received bytes, continue with waiting requests."""
+        """Count the peer's unread response bytes; if it received some, begin waiting requests."""
         if self._is_lost:
             self._count_rest()
             return
@@ -242,7 +242,7 @@ class Connection:
         return self._held_bytes + self._transport.queued_bytes
 
     def _count(self, has_progress: bool) -> None:
-        """Count the unread bytes in this connection and in its transport."""
+        """Count the response bytes, here and in the transport, that the peer has not received."""
         self._share.hold(self._held_bytes + self._transport.held_bytes, has_progress)
 
     def _count_rest(self) -> None:

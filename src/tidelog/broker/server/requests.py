@@ -127,7 +127,7 @@ class Pending:
     def complete(self, message: Any) -> None:
         """Complete the response; None means that no response is sent.
 
-        Later calls of this method have no effect, because a timeout and a result may race.
+        Later completions have no effect, because a timeout and a result may race.
         """
         if self._done:
             return

@@ -169,11 +169,11 @@ def _parts(asked: Any, version: int) -> Sequence[Any]:
 def _names(entry_class: type, part_class: type) -> tuple[tuple[str, str | None], ...]:
     """Return pairs of names: a field of a response's entry, and the request's field that fills it.
 
-    The second name of a pair is None if the array in the request has plain values, not structs.
+    If the array in the request has plain values, not structs, the second name of each pair is None.
 
     A response's entry repeats the first field of the request's part, which may have another name in
-    the entry. The entry also repeats every later string or id of that part, if the entry has a
-    field of the same name.
+    the entry. A response's entry also repeats every later string or id of the request's part, if
+    the entry has a field of the same name.
     """
     free = {
         each.name: each.spec.kind

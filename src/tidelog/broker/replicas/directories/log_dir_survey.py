@@ -83,7 +83,7 @@ class LogDirSurvey:
     ) -> list[tuple[LogDirectory, StorageError]]:
         """Write a changed list of all directories into each of them; return failed directories.
 
-        If a directory fails during this call, the next call writes the lists again.
+        If a directory fails during the write, the next write repeats all lists.
         """
         if len(self._found) < 2 and not self._knows_others():
             return []
@@ -128,7 +128,7 @@ class LogDirSurvey:
 
 
 def _look(files: Files, path: str) -> tuple[FoundLogDir, str]:
-    """Return a directory's state, and why its list of directories is unreadable, if it is."""
+    """Return a directory's state, and the error of its list of directories (empty if readable)."""
     files.mkdir(path)
     present = files.listdir(path)
     known: Mapping[str, KnownLogDir] = {}

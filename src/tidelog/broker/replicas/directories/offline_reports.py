@@ -3,9 +3,10 @@
 The broker writes a notification into the store, after which the controller sends commands for all
 replicas of the broker. The broker also requests the commands directly from the controller, which is
 quicker (D16). A direct request may reach a controller that is deposed before it acts, so the broker
-always writes the notification. Kafka's controllers react to the notification, but do not know the
-direct request. A broker that cannot write the notification within `log.dir.failure.timeout.ms`
-halts, because otherwise no other broker would take over its leaderships.
+always writes the notification. Kafka's controllers react to a notification in the store, but do not
+serve a request for commands. A broker that cannot write the notification within
+`log.dir.failure.timeout.ms` halts, because otherwise no other broker would take over its
+leaderships.
 """
 
 from __future__ import annotations
@@ -89,13 +90,13 @@ class OfflineReports:
                 await self._make_root()
             return False
         except UNREACHED:
-            # The notification may exist; a second notification only makes the controller send
+            # The write may have succeeded; a second notification only makes the controller send
             # commands again.
             return False
         return True
 
     async def _make_root(self) -> None:
-        """Create the parent node of the notifications, which another program removed."""
+        """Create the parent node of the notifications again, as another program has removed it."""
         try:
             await self._services.store.transact([Create(layout.LOG_DIR_EVENTS, b"")])
         except TransactionFailed as failure:

@@ -4,12 +4,12 @@ The actions build on each other, in the order `report`, `demote`, `cordon`, `off
 writes log lines, a metric, cluster events, and the state in DescribeLogDirs. `demote` makes leaders
 ask for other leaders until the directory is fast again (`unfit_directories`). With `cordon` the
 directory accepts no new replicas and no moves. A slow directory's state is not stored, so a restart
-forgets it. `offline` gives up the directory as if it had failed, once it leads no partition.
+forgets it. `offline` gives up the directory as if it had failed, once no replica in it leads.
 
 If all directories of a broker are slow, the cause may be the machine and not a disk. While all
 directories are slow, leaders still move to other brokers, but no directory is given up until
-another directory has proven fast. A slow directory also stays in use while it leads a partition
-that no other replica can lead.
+another directory has proven fast. A slow directory also stays in use while it has the leader of a
+partition that no other replica can lead.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class UnfitDirectories:
         ]
 
     def asked(self, partitions: Iterable[Partition]) -> None:
-        """Note that the controller gets a request or report about each of these replicas."""
+        """Note that the broker names these leaders and followers to the controller as unfit."""
         now_ms = self._services.clock.monotonic_ms()
         interval_s = self._services.config.leader_imbalance_check_interval_seconds
         report_ms = interval_s * _MS_PER_S // 2

@@ -105,7 +105,7 @@ class DelayedFetch:
         responses = services.responses
         self._room = responses.brokers if connection.is_broker else responses.clients
         self._reads = FetchReads(self._room)
-        #: Directories that hold records for this fetch but whose disk may not be read now.
+        #: Directories with records for this fetch from whose disk the fetch must not read now.
         self._held: dict[str, None] = {}
         #: Set while this fetch waits for its turn to read.
         self._turn: WaitingRead | None = None
@@ -192,7 +192,7 @@ class DelayedFetch:
         self._timeout = self._services.serving_timers.after(max_wait_ms, self._timed_out)
         self._await_throttle()
 
-    # the budget of unread responses
+    # the response budget
 
     def _defer(self, final: bool) -> None:
         """Wait for this fetch's turn to read."""
@@ -311,7 +311,7 @@ class DelayedFetch:
                 room = min(item.max_bytes, remaining)
                 if read.done:
                     if isinstance(read.error, NotCached):
-                        answers[item] = answer  # no records yet: the disk may not be read now
+                        answers[item] = answer  # no records yet: the disk must not be read now
                         continue
                     size = _take(self._services, answer, read)
                     urgent = urgent or answer.error_code != 0

@@ -54,7 +54,7 @@ def readable(
     if item.fetch_offset == item.log_start_offset == log.log_start_offset:
         # The follower's log is empty and starts at the leader's log start, like that of a replica
         # that starts over (V67). An empty follower's last epoch is ignored, because a Kafka broker
-        # keeps that epoch and would fetch from this offset forever.
+        # keeps that epoch and would get the same divergence forever.
         last_epoch = NO_EPOCH
     try:
         end = partition.diverging_epoch(last_epoch, item.fetch_offset)
@@ -110,7 +110,7 @@ def note_follower(
     known = None if leadership is None else leadership.followers.get(session.replica_id)
     if known is not None and item.fetch_offset < known.fetch_offset:
         # The fetch may be a late request of a connection that the follower has replaced. The
-        # follower's current session would not name the partition again, so that session must start
+        # follower's current session would not name the partition again, so the session must start
         # over (V60).
         item.offset_went_back()
     role.follower_fetched(

@@ -1,9 +1,9 @@
 """What a waiting fetch can still get: it waits for `min_bytes` only if its response can grow.
 
 A read ends at the end of its segment, so later records never add to a read of an older segment. A
-fetch that found records of an older segment responds at once (V61). Records that `max_bytes` left
-out count as if they had been read, because the response is as full as possible. If `max_bytes`
-limited the read of every partition of a fetch, the response cannot grow.
+fetch that found records in a segment that gets no more records responds at once (V61). Records that
+`max_bytes` left out count as if they had been read, because the response is as full as possible. If
+`max_bytes` limited the read of every partition of a fetch, the response cannot grow.
 
 Bytes that arrive while a fetch waits are measured in the segment where the readable part of the log
 ends. If the readable part of a log ends in another segment, records are deleted, or the replica
@@ -35,9 +35,9 @@ class FoundBytes:
     __slots__ = ("_cut", "bytes", "is_final")
 
     def __init__(self) -> None:
-        #: Bytes that were read, and bytes that did not fit.
+        #: Bytes that were read, and bytes that did not fit into the response.
         self.bytes = 0
-        #: Whether some records come from an older segment.
+        #: Whether some records come from a segment to which no more records are added.
         self.is_final = False
         self._cut = 0
 
@@ -65,7 +65,7 @@ def is_older(log: PartitionLog, base_offset: int, end: int) -> bool:
 def note_seen(item: SessionPartition, partition: Partition) -> None:
     """Remember how much of a partition its reader could have read by now.
 
-    For a consumer, only committed bytes count.
+    For a consumer, only committed bytes count as readable.
     """
     log = partition.log
     end = item.session.end_offset(partition)

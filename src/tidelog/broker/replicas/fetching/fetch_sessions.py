@@ -50,7 +50,7 @@ class WaitingFetch(Protocol):
 
 
 class SessionPartition:
-    """One partition of a session, which is a FetchWatcher of the replica that the session reads."""
+    """One partition of a session, as a `FetchWatcher` of the replica that the session reads."""
 
     __slots__ = (
         "current_leader_epoch",

@@ -6,8 +6,8 @@ whose position is new to the session (KIP-227). The fetcher handles each respons
 fetch is sent before any other work, because acks=all produces wait for it. A backoff, a slow append
 or a truncation delays only its own partition, which leaves the session meanwhile. The leader may
 hold a fetch while the fetcher already has a new position to report. If the leader holds a fetch,
-the fetcher may send a second fetch, which ends the held fetch. The topic id identifies each
-partition (V23).
+the fetcher may send a second fetch, which ends the held fetch. A fetcher identifies each partition
+by topic id and number (V23).
 """
 
 from __future__ import annotations
@@ -226,7 +226,7 @@ class Fetcher(FetchOrder):
     # sending
 
     def pump(self) -> None:
-        """Send the next fetch if it has changes, or if no fetch is in flight."""
+        """Send the next fetch if partitions to fetch have changed, or if no fetch is in flight."""
         if self._closed or self._is_pausing or not self._followed:
             return
         if self._throttles.may_hold_fetches or self._throttled:
@@ -244,8 +244,9 @@ class Fetcher(FetchOrder):
         """Skip partitions that must wait, and fetch partitions that need no longer wait (R15).
 
         A partition with a new position may have to wait for the throttle. A partition in the
-        session may have to wait whenever the rate is exceeded again, a reassignment pauses, or the
-        settings change. A partition does not wait while a response with its records is on the way.
+        session may have to wait whenever the throttle's rate is exceeded again, its reassignment
+        pauses, or the settings change. A partition does not wait while a response with its records
+        is on the way.
         """
         if not self._throttles.holds_fetches:
             self._held_under = None

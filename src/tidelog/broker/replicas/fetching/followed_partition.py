@@ -64,7 +64,8 @@ _FULL_PAUSE_MS = 2_000
 class FetchOrder(ABC):
     """The partitions of one fetcher that its next fetch names, and the partitions that it omits.
 
-    Followed partitions report to this object when they are ready. `Fetcher` sends the requests.
+    Followed partitions report to their `FetchOrder` when they are ready for a fetch. `Fetcher`
+    sends the requests.
     """
 
     def __init__(self) -> None:
@@ -81,7 +82,7 @@ class FetchOrder(ABC):
 
     @abstractmethod
     def pump(self) -> None:
-        """Send the next fetch if it has changes, or if no fetch is in flight."""
+        """Send the next fetch if partitions to fetch have changed, or if no fetch is in flight."""
 
     @abstractmethod
     def append_done(self, followed: FollowedPartition) -> None:
@@ -141,8 +142,8 @@ class FollowedPartition:
         self.partition = partition
         self.role = role
         #: The position that the session knows, and the number of the request that sent it; 0 if the
-        #: partition is not in the session. `sent_ms` is the monotonic time of the request
-        #: `sent_in`.
+        #: partition is not in the session. `sent_ms` is the monotonic time at which request number
+        #: `sent_in` was sent.
         self.sent_position = role.position
         self.sent_in = 0
         self.sent_ms = 0
@@ -362,8 +363,9 @@ class FollowedPartition:
             self._services.tracer.mark("follower_behind_leader_epoch")
         elif error == ErrorCode.UNKNOWN_LEADER_EPOCH:
             self._services.tracer.mark("follower_ahead_of_leader_epoch")
-            # The response may have waited long behind a slow read. When the error arrives, the
-            # leader has taken its role, and needs a fetch soon to keep this follower in sync (F7).
+            # The response may have waited long behind a slow read. When UNKNOWN_LEADER_EPOCH
+            # arrives, the leader has taken its role, and needs a fetch soon to keep this follower
+            # in sync (F7).
             delay_ms -= min(self._services.clock.monotonic_ms() - self.sent_ms, delay_ms)
         self._services.tracer.event(
             "fetch_backoff",

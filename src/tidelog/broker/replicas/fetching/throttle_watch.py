@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _LEADER_RATE: Final = "leader.replication.throttled.rate"
 _FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
-#: Name of the setting that lowers the configured rate (R4).
+#: The option that sets the throttle rate of reassignments, as a warning names it (R4).
 _MOVES_RATE: Final = "the --throttle of reassignments"
 _Find = Callable[[TopicPartition], "Partition | None"]
 

@@ -100,12 +100,12 @@ class Partition:
 
     @property
     def leadership(self) -> LeaderReplica | None:
-        """The decisions of the current leadership; None unless this replica leads."""
+        """The object that decides for the current leadership; None unless this replica leads."""
         return self.role.leadership
 
     @property
     def followership(self) -> FollowerReplica | None:
-        """The decisions of the current follower role; None unless this replica follows."""
+        """The object that decides for the follower role; None unless this replica follows."""
         return self.role.followership
 
     @property

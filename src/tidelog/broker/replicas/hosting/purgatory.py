@@ -37,7 +37,7 @@ class FetchWatcher(Protocol):
 class AcksWait(Protocol):
     """One partition of a produce request that waits for the ISR.
 
-    An AcksWait may also be one partition of a DeleteRecords request that waits for all live
+    An `AcksWait` may also be one partition of a DeleteRecords request that waits for all live
     replicas.
     """
 
@@ -103,7 +103,7 @@ class PartitionWatchers:
     def check_order(self, sent: SentBatch, now_ms: int) -> None:
         """Raise EarlierBatchRefusedError if the producer must first resend an earlier batch.
 
-        Call this method for a batch that is about to be acknowledged (V38).
+        The order is checked just before a batch is acknowledged (V38).
         """
         if self._unanswered:
             self._unanswered.check_stored(sent, now_ms)

@@ -54,13 +54,13 @@ class Role:
     #: Whether the controller gave this role.
     is_assigned: ClassVar[bool] = True
     is_leader: ClassVar[bool] = False
-    #: The decisions of the leader; None unless the replica leads.
+    #: The object that decides for the leader; None unless the replica leads.
     leadership: LeaderReplica | None = None
-    #: The decisions of the follower; None unless the replica follows.
+    #: The object that decides for the follower; None unless the replica follows.
     followership: FollowerReplica | None = None
     #: Appends that wait until a thread has checked their batch (`late_appends`).
     waiting_appends: Sequence[object] = ()
-    #: The decisions of the role; the hot path reads the high watermark from them.
+    #: The object that decides for this role; the hot path reads the high watermark from it.
     core: LeaderReplica | FollowerReplica | KnownOffset
 
     def __init__(self, services: Services, log: PartitionLog, partition_epoch: int) -> None:
@@ -83,9 +83,9 @@ class Role:
 
         `now_ms` is wall-clock time. Raises KafkaError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS
         for acks=-1 (V64), or a refusal of the log. A batch with large compressed content, and all
-        batches behind it, are planned after this call; an error of such a batch is in the returned
-        completion. After a retriable refusal the replica expects that an idempotent producer
-        resends the batch (V38).
+        later batches, are planned after `append` returns; the returned completion has their errors.
+        After a retriable refusal the replica expects that an idempotent producer resends the batch
+        (V38).
         """
         return self.plan(records, acks, now_ms, None)
 
@@ -169,7 +169,7 @@ class Role:
     def change_unanswered(self, change: IsrChange, held_ms: int = 0) -> None:
         """Note that the request for an ISR change got no response that settles the change.
 
-        `held_ms` is the longest time for which the controller holds the change back (A11).
+        `held_ms` is the longest time for which the controller holds the ISR change back (A11).
         """
 
     def change_accepted(

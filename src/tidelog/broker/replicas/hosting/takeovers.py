@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tidelog.broker.services import Services
 
 #: How long a leadership is watched, in milliseconds: as long as clients wait for a response by
-#: default. Events after this limit do not count for the measured failover.
+#: default. Events after `WATCHED_MS` do not count for the measured failover.
 WATCHED_MS: Final = 30_000
 
 # Reasons why the broker no longer watches a new leadership.

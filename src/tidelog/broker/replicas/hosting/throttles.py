@@ -110,7 +110,7 @@ class ReplicationThrottles:
     def role_taken(
         self, topic_partition: TopicPartition, state: LeaderAndIsrPartitionState
     ) -> bool:
-        """Apply the reassignment in a new role: its rate, and which added replicas pause.
+        """Apply the reassignment in a command: its throttle rate, and which added replicas pause.
 
         Returns whether the reassignment has changed. Under a new leader epoch the caller ignores
         this method's result, because leader and follower then check the throttle anyway.
@@ -133,7 +133,7 @@ class ReplicationThrottles:
     def role_repeated(
         self, topic_partition: TopicPartition, state: LeaderAndIsrPartitionState
     ) -> None:
-        """Apply a repeated role; if its reassignment changed, check the waiting partitions."""
+        """Apply a repeated command; if its reassignment changed, check the waiting partitions."""
         if self.role_taken(topic_partition, state):
             self.settings_number += 1
             self._look_at_fetches()

@@ -208,8 +208,7 @@ class AlterPartitionManager(IsrChangeQueue):
                 if sent is not None:
                     _settle(*sent, outcome)
         for partition, change in changes.values():
-            # The response omits this change: its outcome is unknown, or the controller holds it
-            # back.
+            # The response omits `change`: its outcome is unknown, or the controller holds it back.
             partition.role.change_unanswered(change, response.held_ms)
         if self._queue:
             self._soon()

@@ -3,10 +3,10 @@
 The controller sends the outcome of an AlterPartition to its sender, and metadata to every broker.
 If another peer sends an AlterPartition in the leader's name, the leader learns of the outcome only
 from metadata. A leader that missed a change has an older partition epoch than the published state,
-and no change in flight. A response or a command with the missed change may still be on its way to
-the leader, and the response to an earlier change of the leader, too. If the leader is still behind
-a second later, the broker requests all its commands, so that no leader continues with an outdated
-ISR. This module decides nothing about ISRs.
+and no change in flight. The missed change, or the response to an earlier change of the leader, may
+still be on its way to the leader. If the leader is still behind a second later, the broker requests
+all its commands, so that no leader continues with an outdated ISR. This module decides nothing
+about ISRs.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class ForeignIsrChanges:
         behind = {name: epochs for name, epochs in self._behind.items() if self._lags(name, epochs)}
         missed = [name for name in behind if not self._has_change_in_flight(name)]
         self._behind = {name: behind[name] for name in behind if name not in missed}
-        if self._behind:  # the outcome of the change in flight may be an older one
+        if self._behind:  # the outcome of the change in flight may not bring the missed change
             self._services.timers.after(GRACE_MS, self._look_again)
         if missed:
             self._services.tracer.mark("foreign_isr_change_found")

@@ -223,8 +223,8 @@ class StateNodeWriter(IsrChangeQueue):
                 path = layout.partition_state_path(topic_partition)
                 state = layout.decode_partition_state(path, node.data, node.stat)
         except LayoutError as error:
-            # The leader retries by itself: a repair may leave the state unchanged, so no command
-            # would follow (A3).
+            # The leader retries by itself: a repair of the node may leave the state unchanged, so
+            # no command would follow (A3).
             self._services.tracer.log(
                 "server",
                 logging.WARNING,
@@ -286,7 +286,7 @@ class StateNodeWriter(IsrChangeQueue):
             _accepted(partition, change, write.state)
 
     async def _make_root(self) -> None:
-        """Create the parent node of the notifications, which another program removed."""
+        """Create the parent node of the notifications again, as another program has removed it."""
         try:
             await self._services.store.transact([Create(layout.ISR_CHANGES, b"")])
         except TransactionFailed as failure:

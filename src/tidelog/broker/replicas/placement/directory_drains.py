@@ -42,7 +42,7 @@ _LOOK_MS: Final = 5_000
 _GAP_MS: Final = 20
 #: Milliseconds for which a replica that fits nowhere is not tried again.
 _UNFIT_MS: Final = 10_000
-#: Pause in milliseconds between log lines about replicas that cannot leave.
+#: Pause in milliseconds between log lines about replicas that cannot leave a drained directory.
 _REMIND_MS: Final = 60_000
 
 

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 _FIRST_PAUSE_MS: Final = 50
 _LONGEST_PAUSE_MS: Final = 5_000
 #: Maximum number of reads left to copy when the current log pauses; so few reads take some
-#: milliseconds on any disk. `_THROTTLED_TAIL_READS` is a lower maximum for moves with a throttle,
-#: because the last reads are not throttled.
+#: milliseconds on any disk. `_THROTTLED_TAIL_READS` is the maximum for throttled moves; it is
+#: lower, because the throttle does not delay the last reads.
 _TAIL_READS: Final = 4
 _THROTTLED_TAIL_READS: Final = 1
 
@@ -87,7 +87,7 @@ class DirectoryMove:
         self.future = future
         #: Whether the move was replaced or cancelled, or cannot continue.
         self.is_over = False
-        #: The completion of a replacement in progress, which the end of the move awaits.
+        #: Resolved when the replacement in progress is done; the move ends only after that.
         self.replacing: Completion[None] | None = None
         self._failures = 0
         self._config = future.config
@@ -202,7 +202,7 @@ class DirectoryMove:
         if len(future.segments) > 1 and future.base_offsets[1] <= start:
             await future.enforce_retention(self._services.clock.wall_ms(), start)
 
-    # the end of the move
+    # how a move ends
 
     async def _finish(self) -> int:
         """Try to replace the current replica; return in how many ms the next step is due."""
