@@ -1,10 +1,10 @@
 """A client's request to the coordinator of a group, and the error response to the request.
 
-Requests and responses are wire messages. Each request is about one group. The broker splits a
-message for several groups (batched OffsetFetch, DescribeGroups, DeleteGroups), and each answer is
-one group's part of the response. The caller chooses the ticket under which it gets the answer; no
-two waiting requests may share a ticket. The caller fills in the fields that an early version of a
-request lacks.
+Requests and responses are messages of `tidelog.wire`. Each request is about one group. The broker
+splits a message for several groups (batched OffsetFetch, DescribeGroups, DeleteGroups), and each
+answer is one group's part of the response. The caller chooses the ticket under which it gets the
+answer; no two waiting requests may share a ticket. The caller fills in the fields that an early
+version of a request lacks.
 """
 
 from __future__ import annotations

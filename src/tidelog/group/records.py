@@ -1,8 +1,9 @@
 """Content of the records of `__consumer_offsets`: an offset, a group, or a tombstone of either.
 
-A record is a key with a value, or a key without a value (a tombstone). Another module encodes the
-records (G6). Kafka's group record holds the result of the last finished rebalance, or that the
-group became empty. No record holds joins under way, which are lost with the coordinator.
+A record is a key with a value, or a key without a value (a tombstone). The broker encodes the
+records (`offset_records`, G6). Kafka's group record holds the result of the last finished
+rebalance, or that the group became empty. No record holds joins under way, which are lost with the
+coordinator.
 """
 
 from __future__ import annotations

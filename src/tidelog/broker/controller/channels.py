@@ -488,9 +488,9 @@ class Channels:
     def when_acknowledged(self, callback: Callable[[], None], limit_ms: int) -> None:
         """Call back once, when every broker has acknowledged the commands sent so far.
 
-        The callback also runs after `limit_ms`, or if the term ends earlier. The controller does
-        not wait for a broker that has left commands unacknowledged for `limit_ms` already. So a
-        hanging broker delays one client request, and no later request.
+        The callback runs after `limit_ms`, or at the end of the term, at the latest. The controller
+        does not wait for a broker that has left commands unacknowledged for `limit_ms` already. So
+        a hanging broker delays one client request, and no later request.
         """
         awaited = [each for each in self._channels.values() if each.behind_ms < limit_ms]
         if len(awaited) < len(self._channels):

@@ -122,7 +122,7 @@ class Session:
             self._on_renewed()
 
     async def stamp(self) -> None:
-        """Stamp the store before a clean stop (E8); skip the stamp if the store is unreachable."""
+        """Write the broker's stamp node before a clean stop (E8), if the store is reachable."""
         try:
             await self._history.stamp()
         except (*UNREACHED, TransactionFailed) as error:

@@ -1,10 +1,11 @@
 """The check whether the metadata store is older than this broker's logs (E8).
 
 A broker stamps the store: with each registration, and before a clean stop, it writes a node of its
-own. The broker's log directories keep the transaction id of the last stamp. A store whose stamp is
-older than that of the log directories was restored from a copy. Replicas that a restored store
-records as in sync may lack acknowledged records. After an unclean stop, or without a stored
-transaction id, the broker also checks that no leader epoch in its logs is above the store's.
+own. The broker's log directories store the transaction id of its last stamp, which is a write to
+its own node. If this broker's stamp in the store has a lower transaction id than the stored id, the
+store was restored from a copy. Replicas that a restored store records as in sync may lack
+acknowledged records. After an unclean stop, or without a stored transaction id, the broker also
+checks that no leader epoch in its logs is above the store's.
 
 A broker that finds an older store registers without proof of a clean shutdown, and marks the store
 in the same transaction. The transaction that marks an older store also fences a controller that
@@ -85,7 +86,7 @@ class StoreHistory:
         return [*ops, *await self._marking(found, reason)]
 
     def registered(self, broker_epoch: int) -> None:
-        """Note a registration, whose transaction id is the broker's new stamp of the store."""
+        """Note a registration, whose transaction id is the latest that this broker has seen."""
         self.seen = broker_epoch
         self._has_judged_logs = True
 
@@ -101,7 +102,7 @@ class StoreHistory:
         return True
 
     async def stamp(self) -> int:
-        """Stamp the store before a clean stop; return the transaction id of that write."""
+        """Write the stamp node before a clean stop; return the transaction id of the write."""
         path = layout.broker_stamp_path(self._services.broker_id)
         [result] = await self._services.store.transact(
             [SetData(path, layout.encode_stamp(), ANY_VERSION)]

@@ -64,7 +64,7 @@ _BULK_APIS = (PRODUCE, FETCH, LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, ALT
 
 
 class _Slot:
-    """The place of one response in the order of its connection."""
+    """The place of one response among the ordered responses of its connection."""
 
     __slots__ = ("frame_bytes", "header", "parts", "pending", "size_bytes")
 

@@ -33,7 +33,7 @@ class IsrChangeQueue(ABC):
         return len(self._queue)
 
     def submit(self, partition: Partition, change: IsrChange) -> None:
-        """Queue a change for the end of this event; replace the partition's unsent change (A8)."""
+        """Queue a change to send after this event; replace the partition's unsent change (A8)."""
         self._queue[partition.topic_partition] = (partition, change)
         self._soon()
 
@@ -56,4 +56,4 @@ class IsrChangeQueue(ABC):
 
     @abstractmethod
     def _soon(self) -> None:
-        """Begin to send at the end of this event, when all its changes are queued (A10)."""
+        """Begin to send after the current event, when all its changes are queued (A10)."""

@@ -93,7 +93,7 @@ class LateAppends:
         self._partition.flush_appends()
 
     def _begin(self, late: Late, checked: Checked | None) -> None:
-        """Plan an append; raise CostlyBatch if its batch must be checked first."""
+        """Assign offsets to an append; raise CostlyBatch if its batch must be checked first."""
         try:
             planned = self._partition.role.plan(late.records, late.acks, late.now_ms, checked)
         except CostlyBatch:

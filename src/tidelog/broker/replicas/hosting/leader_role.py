@@ -147,7 +147,7 @@ class LeaderRole(Role):
     def plan(
         self, records: Buffer, acks: int, now_ms: int, checked: Checked | None
     ) -> Completion[AppendInfo]:
-        """Plan an append; raises KafkaError, StorageError, CostlyBatch.
+        """Assign offsets to an append, or raise KafkaError, StorageError or CostlyBatch.
 
         After a retriable refusal the log expects that the producer resends the batch (V38).
         """

@@ -195,7 +195,7 @@ class DirectoryMove:
         return True
 
     async def _drop_deleted(self) -> None:
-        """Follow the log start of the current log, and remove segments before it."""
+        """Advance the future log's start to that of the current log; remove segments before it."""
         future = self.future
         start = min(self.partition.log.log_start_offset, future.log_end_offset)
         future.advance_log_start(start)
