@@ -9,9 +9,9 @@ LEADER_NOT_AVAILABLE, so the client retries. A request may ask for authorized op
 cluster in versions 8 to 10, of topics from version 8 on (KIP-430). The response has no error of its
 own, because no broker has a reason to send a client back to its bootstrap servers (KIP-1102).
 
-A response that would name a leader that has just ended waits briefly for the next leader (V83). A
-request that names topics also gets brokers that ended seconds ago. A request for all topics gets
-live brokers only, because administrators' tools send such requests.
+A response that would name a leader that has just ended waits briefly for the next leader (V83). The
+response to a request that names topics also lists brokers that ended seconds ago. A request for all
+topics gets live brokers only, because administrators' tools send such requests.
 """
 
 from __future__ import annotations

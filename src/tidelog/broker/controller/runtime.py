@@ -298,7 +298,7 @@ class ControllerRuntime:
         self.services.timers.after(self.services.config.leader_recovery_wait_ms, over)
 
     def _time_expansions(self, term: Term, effects: Effects) -> None:
-        """Start a timer for each wait of ISR expansions that are held back (A11)."""
+        """Start a timer for each ISR expansion that the controller holds back (A11)."""
         for held in effects.notices.of(ExpansionsHeld):
 
             def over() -> None:

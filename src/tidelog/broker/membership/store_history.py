@@ -93,8 +93,8 @@ class StoreHistory:
     def heard_of(self, mark: str) -> bool:
         """Note a mark of a restored store; return whether this broker did not know the mark.
 
-        A later copy of a marked store has the same mark. A mark that the store had before it was
-        copied does not show that the copy lacks records.
+        If a marked store is copied, the copy has the same mark. A mark that the store had before it
+        was copied does not show that the copy lacks records.
         """
         if not mark or mark in self.marks:
             return False

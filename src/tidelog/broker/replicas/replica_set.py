@@ -120,8 +120,8 @@ class ReplicaSet(HostedPartitions):
     ) -> None:
         """Register functions of parts of the broker that are made after the replica set.
 
-        `give_up_damaged` has a damaged replica replaced by a controller that does not serve
-        RelinquishLeadership (V68). `on_stopped` gets each replica that the controller stopped.
+        `give_up_damaged` makes a controller that does not serve RelinquishLeadership replace a
+        damaged replica (V68). `on_stopped` gets each replica that the controller stopped.
         """
         self._give_up_damaged, self._on_stopped = give_up_damaged, on_stopped
 
@@ -145,7 +145,7 @@ class ReplicaSet(HostedPartitions):
         return partition
 
     def give_up_damaged(self, partition: Partition) -> None:
-        """Have a damaged replica replaced by a controller without RelinquishLeadership (V68)."""
+        """Make a controller without RelinquishLeadership replace a damaged replica (V68)."""
         self._give_up_damaged(partition)
 
     def stopped(self, partition: Partition) -> None:
@@ -315,7 +315,7 @@ class ReplicaSet(HostedPartitions):
     def is_overtaken(self, request: Request[Command]) -> bool:
         """Whether a command arrived after a later command, so that it must not be executed (V30).
 
-        Each command is tested once, as the command arrives.
+        The order of each command is checked once, as the command arrives.
         """
         message, correlation_id = request.message, request.header.correlation_id
         under = (message.controller_epoch, message.broker_epoch)

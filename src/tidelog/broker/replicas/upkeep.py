@@ -55,8 +55,8 @@ class ReplicaUpkeep:
     ) -> None:
         """`least_flush_ms` returns the smallest `flush.ms` of all topics here.
 
-        `give_up_damaged` has a damaged replica replaced by a controller without
-        RelinquishLeadership (V68).
+        `give_up_damaged` makes a controller without RelinquishLeadership replace a damaged replica
+        (V68).
         """
         self._services = services
         self._hosted = hosted

@@ -167,8 +167,8 @@ class Partition:
         The planned batches become readable together, and the high watermark is computed once.
         """
         self.log.submit_planned()
-        # The bytes of an append that waits for a check must stay valid, because the append is not
-        # even planned.
+        # The bytes of an append that waits for a check must stay valid, because the log does not
+        # have the append yet.
         is_all_written = not self.role.waiting_appends
         for completion in planned:
             if not completion.done:
