@@ -172,8 +172,8 @@ class StoreHistory:
             Create(path, data) if marker is None else SetData(path, data, marker.stat.version)
         ]
         if epoch is not None:
-            # This write of the controller epoch deposes a controller that does not know that the
-            # store lost writes, so its next decision fails (V3).
+            # Writing the controller epoch deposes a controller that does not know that the store
+            # lost writes, so its next decision fails (V3).
             ops.append(SetData(epoch_path, epoch.data, epoch.stat.version))
         return ops
 
