@@ -2,10 +2,11 @@
 
 A directory holds its current and its durable entries. The disk holds the ordered list of unsynced
 directory changes; `file_content` has the contents. `lose_power` keeps the durable state and some
-unsynced changes: all, none, a prefix, a prefix with a torn write, or any subset. A write is torn at
-a sector. The names of files survive a power loss independently of their contents. A killed process
-loses nothing: its writes are in the page cache. `effects` counts failures, losses and damage,
-because a fault without effect does not count. The module knows nothing of ports and their calls.
+unsynced changes: all, none, a prefix, a prefix with a torn write, or any subset. A torn write ends
+at a sector boundary. The names of files survive a power loss independently of their contents. A
+killed process loses nothing: its writes are in the page cache. `effects` counts failures, losses
+and damage, because a fault without effect does not count. The module does not know the interface of
+files that brokers use (`core.ports.Files`).
 """
 
 from __future__ import annotations

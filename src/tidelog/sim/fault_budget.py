@@ -144,7 +144,7 @@ class FaultBudget:
         )
 
     def _steady_members(self, state: PublishedPartition) -> list[int]:
-        """Return the steady members of an ISR.
+        """Return the steady ISR members: up, on a sound disk, with every committed record.
 
         A steady member is up and not shutting down, and its disk is sound. A steady member has
         every committed record, and has not restarted since the broker epoch that the state node

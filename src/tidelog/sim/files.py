@@ -1,8 +1,8 @@
 """`core.ports.Files` on a simulated disk, for one incarnation of a node.
 
-Each call is a call of a port, at which the node may die. A write at which the node dies may have
-reached the page cache in part. Failed calls raise OSError with errno and path. `last_call` names
-the failed call for the lane, the queue of file operations.
+Each file operation counts as a call of a port (`core.ports`), at which the node may die. A write at
+which the node dies may have reached the page cache in part. Failed calls raise OSError with errno
+and path. `last_call` names the failed call for the lane, the queue of file operations.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tidelog.core.ports import Buffer, FileStatus, Handle, VolumePlace, VolumeSi
 from tidelog.sim.disk import Directory, File, SimDisk, os_error
 from tidelog.sim.process import Process
 
-#: Share of cached reads that would have to wait for the disk.
+#: Share of `pread_cached` calls that return None, as if the pages were not in memory.
 _COLD_READS = 0.02
 
 

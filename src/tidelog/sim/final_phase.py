@@ -110,7 +110,7 @@ class FinalPhase:
         )
 
     def _balanced(self) -> bool:
-        """Wait until brokers plan no moves any more, once sizes no longer change (D15)."""
+        """Wait until brokers plan no moves any more, once logs no longer grow or shrink (D15)."""
         planned = self._cluster.planned_moves
         planned.nothing_grows()
         return self._wait_from_now(planned.restless, "planned moves come to rest", "move")

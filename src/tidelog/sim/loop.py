@@ -27,7 +27,8 @@ NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000
 #: Number of events at one instant above which callbacks count as an endless loop.
 MAX_EVENTS_AT_ONE_INSTANT = 200_000
-#: Minimum number of cancelled events for a rebuild of the heap, once they outnumber live events.
+#: Minimum number of cancelled events at which the heap is rebuilt without them, if they outnumber
+#: live events.
 _MIN_CANCELLED_TO_REBUILD = 4096
 #: Node id of events that belong to no node (faults, the run's own timers).
 NO_NODE = -1
@@ -48,7 +49,7 @@ class EventOwner(Protocol):
 
     @property
     def runs(self) -> bool:
-        """Whether the process's events are executed: alive and not paused."""
+        """Whether the process is alive and not paused, so that its events are executed."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:

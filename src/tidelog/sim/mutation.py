@@ -16,7 +16,7 @@ from tidelog.core.errors import TidelogError
 
 
 class MutantNotFoundError(TidelogError):
-    """The error of a name without a mutant: its reason, and the expected form."""
+    """The error of a name that names no mutant, with the reason and the expected form."""
 
 
 @runtime_checkable

@@ -328,7 +328,7 @@ class SimNetwork:
         if closes:
             endpoint.lost("the connection is forgotten")
 
-    # methods for the simulator and its nodes
+    # methods that the simulator and its nodes call
 
     def add_host(self, name: str) -> Host:
         """Return a host by name, created on first use."""

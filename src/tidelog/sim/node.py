@@ -1,8 +1,9 @@
 """A simulated node: its lasting state, and the incarnations of its process.
 
-Every port handle belongs to one incarnation. Calls of ports are counted, and a planned crash
-strikes at a counted call. After death each call raises NodeDead and has no effect. Dead coroutines
-are held until the run ends, so that none of their `finally` blocks acts (DESIGN.md, rule 5).
+Every open file, listener and connection belongs to one incarnation. Calls of a node's ports
+(`core.ports`: files, network, store, clock) are counted, and a planned crash strikes at a counted
+call. After death each call raises NodeDead and has no effect. Dead coroutines are held until the
+run ends, so that none of their `finally` blocks acts (DESIGN.md, rule 5).
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ _MILLION = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Strike:
-    """A planned crash: at the `countdown`-th port call from now whose name starts with `prefix`."""
+    """A planned crash at the `countdown`-th later port call (`port.method`) that begins with
+    `prefix`.
+    """
 
     countdown: int
     loss: Loss
@@ -105,7 +108,8 @@ class Incarnation:
         self.number = number
         self.alive = True
         self.paused = False
-        #: Whether the scheduler executes the incarnation's events: alive and not paused.
+        #: Whether the scheduler executes the incarnation's events, because the incarnation is alive
+        #: and not paused.
         self.runs = True
         self.port_calls = 0
         #: Reason of the incarnation's end; empty while it is alive.
@@ -124,7 +128,8 @@ class Incarnation:
         self.struck_disks: dict[SimDisk, bool] = {}
         #: Called at the beginning of each event of the incarnation.
         self.on_turn: list[Callable[[], None]] = []
-        #: Called in order when the process dies, with the loss of its disks.
+        #: Called when the process dies, in the order of this list, with the loss of the process's
+        #: disks.
         self.on_death: list[Callable[[Loss], None]] = []
         self._strike: Strike | None = None
         self._waiting: list[TimedCall] = []
@@ -136,7 +141,7 @@ class Incarnation:
             raise NodeDead(f"node {self.node_id}.{self.number}: {self.end_reason}")
 
     def port_call(self, name: str) -> None:
-        """Count a call of a port; raise NodeDead if the node is dead or dies at this call."""
+        """Count a call of a port (`core.ports`); raise NodeDead if the node is dead or dies now."""
         if not self.alive:
             raise NodeDead(f"node {self.node_id}.{self.number}: {self.end_reason}")
         self.port_calls += 1
@@ -213,7 +218,8 @@ class Incarnation:
             self.alive = False
             self.runs = False
             self.end_reason = "the run has ended"
-        # Hold also tasks that code of the process began between its death and its next port call.
+        # Hold also tasks that code of the process began between its death and its next call of a
+        # port (`core.ports`).
         self._held.extend(asyncio.all_tasks(self.loop))
         for held in self._held:
             if isinstance(held, asyncio.Task):

@@ -50,8 +50,8 @@ class OutcomeWatch:
         self._begin_ns = self._faults_end_ns = self._end_ns = -1
         self._changes = self._elections = self._at_risk = 0
         self._leaderless_ns = self._under_ns = self._alone_ns = 0
-        #: State of each partition of the topics that no client deletes, and the time from which on
-        #: the measurement includes the state.
+        #: State of each partition of the topics that no client deletes, and the time from which the
+        #: measurement of this state begins.
         self._states: dict[LogKey, tuple[PublishedPartition, int]] = {}
         cluster.published.on_state.append(self._changed)
         cluster.history.on_acknowledged.append(self._acknowledged)
@@ -61,7 +61,7 @@ class OutcomeWatch:
         return self._begin_ns >= 0 and self._end_ns < 0
 
     def begin(self) -> None:
-        """Begin to measure when the clients begin to work."""
+        """Begin to measure the outcomes, at the moment at which the clients begin to work."""
         now_ns = self._cluster.simulator.now_ns
         self._begin_ns = now_ns
         for state in self._cluster.published.partitions.values():

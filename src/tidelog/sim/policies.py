@@ -1,4 +1,4 @@
-"""Policies: named settings of a cluster, applied to the profile of a run, so that runs compare.
+"""Policies: named settings that replace settings of a profile, to compare runs under each.
 
 A policy changes the brokers and nothing of the faults or the clients: a seed under two policies has
 the same fault plan and the same workload. Runs under two policies differ from the first moment at

@@ -1,7 +1,7 @@
 """The interface of a node's process, used by its open disks, lanes, listeners and connections.
 
-Each port handle belongs to a process and asks the process whether it is alive. `sim/node.py`
-implements the processes.
+Each handle (open file, listener, connection) belongs to a process and asks the process whether it
+is alive. `sim/node.py` implements the processes.
 """
 
 from __future__ import annotations
@@ -31,4 +31,4 @@ class Process(EventOwner, Protocol):
         """Raise NodeDead after death."""
 
     def port_call(self, name: str) -> None:
-        """Count a call of a port; raise NodeDead if the node is dead or dies at this call."""
+        """Count a call of a port (`core.ports`); raise NodeDead if the node is dead or dies now."""

@@ -55,14 +55,14 @@ class Only:
     #: Whether the reduction keeps the second producer of each partition, consumers of old versions,
     #: and the shared producer.
     clients: bool = True
-    #: Number of the stream of message delays; 0 is the stream of the whole run.
+    #: Number of the random stream of message delays; 0 is the stream of the whole run.
     links: int = 0
 
     @property
     def needs_whole(self) -> bool:
         """Whether the whole run must be made first, to record its faults.
 
-        A reduction that only ends the faults earlier does not need the whole run.
+        A reduction that only shortens the time with faults does not need the whole run.
         """
         return replace(self, until_ms=None) != Only()
 

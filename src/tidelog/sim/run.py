@@ -296,9 +296,9 @@ def run_seed(
     """Run one seed, with a mutant in the brokers if one is named (`sim/mutation`).
 
     `on_history` gets the history of the clients, `observe` gets the run before it begins. With
-    `limit_events` the run ends soon after that number of events, and later phases are not judged.
-    `chosen` and `policy` mean the same as in `SeedRun`; `only` is the text of a reduction. Raises
-    ReductionError for an `only` that names no reduction.
+    `limit_events` the run ends soon after that number of events, without a judgement of the phases
+    that did not take place. `chosen` and `policy` mean the same as in `SeedRun`; `only` is the text
+    of a reduction. Raises ReductionError for an `only` that names no reduction.
     """
     if profile == MIXED:
         profile = profile_of(seed)

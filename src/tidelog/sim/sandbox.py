@@ -1,8 +1,8 @@
 """The sandbox of simulated nodes: no real clock, randomness, files, sockets or threads.
 
 During a run, standard library functions that reach out of the process raise SandboxError while an
-event of a node is executed. The running loop identifies an event of a node, and a running loop
-belongs to one thread. The sandbox restricts neither other threads (a progress bar) nor the run
+event of a node is executed. The sandbox recognizes an event of a node by the event loop that runs
+in the current thread. The sandbox restricts neither other threads (a progress bar) nor the run
 itself between events. An audit hook catches the calls that Python audits, however they were
 imported. The sandbox replaces unaudited functions in their modules. The replacement misses code
 that imported a function by name, so a test forbids such imports

@@ -106,7 +106,7 @@ class _Search:
                 return
 
     def _leave_out_faults(self, *, coarse: bool) -> None:
-        """Leave out all faults, or parts that shrink down to single faults unless `coarse`."""
+        """Leave out all faults, or halves, quarters and, unless `coarse`, smaller parts of them."""
         numbers = self.best.numbers(self.played)
         if not numbers or self._try({"play": ()}, _CHANCES):
             return

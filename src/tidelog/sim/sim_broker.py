@@ -132,7 +132,7 @@ class SimBroker:
 
     @property
     def reads_slowly(self) -> bool:
-        """Whether a fault slows reads of one of the broker's disks down now."""
+        """Whether a fault slows down reads of one of the broker's disks now."""
         return any(disk.read_ns is not None for disk in self.logs.disks)
 
     def hosted(self) -> Iterator[tuple[TopicPartition, TopicId]]:

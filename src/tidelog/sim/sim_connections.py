@@ -66,7 +66,7 @@ class FrameWatch(Protocol):
 
 
 class ConnectionWatch(FrameWatch, Protocol):
-    """An observer of accepted connections as a whole."""
+    """An observer of the begin and end of accepted connections, and of their frames."""
 
     def opened(self, endpoint: ConnectionEnd) -> None:
         """Follow a connection that its listener is about to accept."""
@@ -430,7 +430,7 @@ class ConnectionEnd:
                 self._network.scheduler.after(0, self.process, self._read)
 
     def close_reading(self, reason: str, on_over: Callable[[], None]) -> None:
-        """Report the end of reading; sends go on for a moment."""
+        """Report to the handler that reading has ended; sends go on for a moment."""
         if not self.is_gone:
             self._gone(reason)
             self._linger = self._network.scheduler.after(LINGER_NS, self.process, on_over)

@@ -1,6 +1,6 @@
 """Frames over a simulated connection: the real transport, with traces and checks.
 
-A `SimTransport` is the production's `FrameTransport` on a `ConnectionEnd`. Calls of a
+A `SimTransport` is the `FrameTransport` of real brokers on a `ConnectionEnd`. Calls of a
 `SimTransport` count as calls of a port (`core.ports`), where a planned crash may strike. Frames
 that a handler receives are traced and shown to the run's `FrameWatch`. Received frames must be the
 frames that the other side sent, in order. Bytes of frames that their handler does not keep are

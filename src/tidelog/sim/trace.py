@@ -1,8 +1,9 @@
 """The trace of a run: canonical lines and one hash over them.
 
-Two runs are the same run if their hashes are equal. Each executed event, port event and traced
-state change enters the hash as a line "time node kind detail". Lines contain no addresses and
-nothing whose order depends on addresses; `canonical` rejects values that could.
+Two runs are the same run if their hashes are equal. Each executed event, call of a port
+(`core.ports`) and traced state change enters the hash as a line "time node kind detail". Lines
+contain no addresses and nothing whose order depends on addresses; `canonical` rejects values that
+could.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Trace:
         self.events = 0
         #: How often each interesting state was reached.
         self.marks: dict[str, int] = {}
-        #: The last lines, for reports of violations.
+        #: The last lines of the trace, for reports of violations.
         self.recent: deque[str] = deque(maxlen=_RECENT_LINES)
         #: Called with each line except the lines of plain loop callbacks.
         self.listener: Callable[[str], None] | None = None

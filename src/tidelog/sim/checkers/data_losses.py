@@ -66,6 +66,6 @@ class DataLosses:
         )
 
     def has_lost(self, key: LogKey, broker_id: int, broker_epoch: int) -> bool:
-        """Return whether a replica has lost data under a broker epoch or a later broker epoch."""
+        """Return whether a replica has lost data under the given or a later broker epoch."""
         lost = max(self._lost.get(broker_id, -1), self._lost_replicas.get((broker_id, key), -1))
         return broker_epoch <= lost

@@ -8,7 +8,8 @@ After the faults, no disk has a future replica or a second copy of a replica.
 
 A broker plans some moves itself, for drains and for balancing (D12, D15). No planned move begins
 into a cordoned or drained directory, and balancing moves nothing out of a drained directory.
-Planned moves stop when sizes no longer change; a balancing that overshoots would never stop.
+Planned moves stop when the sizes of logs no longer change; a balancing that overshoots would never
+stop.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ _ASIDE: Final = ("-delete", "-stray", _FUTURE)
 #: Time in ns without a planned move after which moves count as over; brokers examine balance each
 #: second.
 _REST_NS: Final = 4 * NS_PER_S
-#: Maximum number of moves of one replica by balancing, after sizes have stopped changing.
+#: Maximum number of moves of one replica by balancing, after the sizes of logs have stopped
+#: changing.
 _MOST_MOVES: Final = 4
 
 
@@ -106,8 +108,8 @@ class PlannedMoveChecker(Checker):
         self.latest = ""
         #: Number of planned moves that began, by kind of move, such as `balance`.
         self.counts: dict[str, int] = {}
-        #: Number of moves of each replica by balancing since sizes stopped changing; None until
-        #: then.
+        #: Number of moves of each replica by balancing since the sizes of logs stopped changing;
+        #: None before that.
         self._since_last: dict[tuple[int, str], int] | None = None
 
     def begun(
@@ -139,7 +141,7 @@ class PlannedMoveChecker(Checker):
                 self._violate(f"{self.latest}, {count} times since nothing grows (D15)")
 
     def nothing_grows(self) -> None:
-        """Record that sizes no longer change, which limits the moves from now on."""
+        """Limit the number of moves from now on, because the sizes of logs no longer change."""
         self._since_last = {}
 
     def restless(self) -> str:

@@ -55,8 +55,8 @@ class EventChecker(Checker):
         self._states: dict[_Name, _State] = {}
         self._leaders: dict[_Name, int] = {}
         self._registrations: dict[tuple[int, int], None] = {}
-        #: By topic, partition and transaction that wrote the topic's node: the reassignment in the
-        #: node, and the replicas after a reassignment that ended.
+        #: For each topic, partition and transaction that wrote the topic's node: the reassignment
+        #: in the node, and the replicas after a reassignment that ended.
         self._moves: dict[_Name, PublishedMove] = {}
         self._arrivals: dict[_Name, tuple[int, ...]] = {}
         #: Number of events read, by kind.

@@ -1,11 +1,11 @@
 """Invariant of waiting fetches: no fetch waits whose response cannot grow (V61).
 
 A fetch waits for `min_bytes`. The checker examines every partition of each waiting fetch: the
-segments, leader epoch and log start of the broker's log. A fetch must not wait for records of an
-older segment, under another leader epoch, or for removed records. The checker allows some time for
-the response to a fetch, because the response may follow some steps later. The check skips fetches
-that read from the disk, wait for the budget of unread responses, or are throttled. The check skips
-compacted segments, because their records may be gone.
+segments, leader epoch and log start of the broker's log. A fetch must get a response at once if it
+requests records of an older segment, has another leader epoch than the log, or requests removed
+records. The checker allows some time for the response to a fetch, because the response may follow
+some steps later. The check skips fetches that read from the disk, wait for the budget of unread
+responses, or are throttled. The check skips compacted segments, because their records may be gone.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ class GroupChecker(Checker):
         """Begin without groups; `partitions` is the partition count of `__consumer_offsets`."""
         super().__init__(run)
         self.acknowledged_commits = 0
-        #: Number of loads of a partition by a new coordinator.
+        #: Number of times that a new coordinator loaded a partition of `__consumer_offsets`.
         self.coordinator_moves = 0
         #: Called when a member gets its assignment: (group, generation, member, partitions).
         self.on_synced: CallbackList[[str, int, str, list[int]]] = CallbackList()
@@ -143,7 +143,7 @@ class GroupChecker(Checker):
         self._terms.pop((node_id, partition), None)
 
     def died(self, node_id: int) -> None:
-        """Record the death of a broker, which ends all its terms."""
+        """Record the death of a broker, which ends all its terms as group coordinator."""
         for key in [key for key in self._terms if key[0] == node_id]:
             del self._terms[key]
 

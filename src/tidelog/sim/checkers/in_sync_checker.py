@@ -54,7 +54,7 @@ class _Dead(NamedTuple):
 
 
 class _KeptUp(NamedTuple):
-    """A follower that had all records of a leader; both are (broker id, incarnation)."""
+    """A leader and a follower that had all its records; each is (broker id, incarnation)."""
 
     leader: tuple[int, int]
     topic_partition: TopicPartition

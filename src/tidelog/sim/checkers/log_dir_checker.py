@@ -38,8 +38,8 @@ class LogDirChecker(Checker):
         self._failed: dict[int, dict[str, int]] = {}
         #: Number of the incarnation whose directories failed, by broker.
         self._lives: dict[int, int] = {}
-        #: By broker: the number of its incarnation, and the directories that failed or were
-        #: unusable at its start.
+        #: For each broker, the number of its incarnation, and the log directories that failed or
+        #: were unusable when this incarnation started.
         self._bad: dict[int, tuple[int, dict[str, None]]] = {}
         #: Brokers with a disk that has hung.
         self.hung: dict[int, None] = {}

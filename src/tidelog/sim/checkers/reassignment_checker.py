@@ -232,8 +232,8 @@ class ThrottleChecker(Checker):
         broker = node.broker
         if broker is None or not node.is_up:
             return
-        # This call notes the broker's current throttle rate, even if the broker sends no bytes
-        # under it.
+        # `_under_present_rate` notes the broker's current throttle rate, even if the broker sends
+        # no bytes under it.
         self._under_present_rate(broker)
         present: dict[_Waiting, int] = {}
         for session in broker.fetch_sessions.all():
@@ -246,8 +246,8 @@ class ThrottleChecker(Checker):
                         f"leader {node_id} of {partition.topic_partition} throttles follower"
                         f" {session.replica_id}, a member of the ISR (R15)"
                     )
-                # A waiting fetch examines its partitions again; a follower without a fetch requests
-                # nothing.
+                # A waiting fetch of the follower examines its partitions again; without a waiting
+                # fetch, the follower requests nothing.
                 if session.waiting is not None and not _is_listed(broker, partition, "leader"):
                     what = f"leader {node_id} throttles a partition that is not listed"
                     self._waits(present, (node_id, partition, session.replica_id), what)
@@ -280,7 +280,7 @@ def _is_outside(partition: Partition, follower: int, *, confirmed: bool = False)
 
 
 def _is_listed(broker: Broker, partition: Partition, side: str) -> bool:
-    """Return whether a topic's list, or the partition's move, throttles the partition (R4, R10)."""
+    """Return whether a list of throttled replicas, or a move, throttles the partition (R4, R10)."""
     topic, number = partition.topic_partition
     throttles = broker.replicas.throttles
     if partition.topic_partition in throttles.moves:

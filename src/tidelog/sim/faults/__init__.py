@@ -3,7 +3,8 @@
 `scheduler` decides when each fault happens. `kinds` is the registry of faults; a fault acts through
 its `context`. The fault budget decides what a power loss may lose; `sim/profiles` has the weights.
 
-Families: `network`, `store`, `clocks`, `processes`, `disks`, `log_dirs`, `rogues`.
+Modules of the kinds of faults: `network`, `store`, `clocks`, `processes`, `disks`, `log_dirs`,
+`rogues`.
 
 Scenarios are sequences of faults that independent draws would seldom bring about: `scenarios`,
 `leaderships`, `elections`, `restarts`, `stale_members`.

@@ -143,7 +143,7 @@ def hung_reads(context: FaultContext) -> bool:
 
 @kind
 def lose_power(context: FaultContext) -> bool:
-    """Cut a broker's power; a part of its unsynced data survives, torn, out of order."""
+    """Cut a broker's power; a part of its unsynced data survives, perhaps torn or out of order."""
     broker = context.any_broker()
     loss = context.draw.choice(_POWER_LOSSES)
     if broker is None or not context.cluster.budget.may_fail(broker.node_id, loses_data=True):
@@ -154,7 +154,8 @@ def lose_power(context: FaultContext) -> bool:
 @kind_at_broker
 def lose_power_at_sync(context: FaultContext, broker: SimBroker) -> None:
     """Cut a broker's power right before a later sync; a part of its unsynced data survives."""
-    # A segment was usually rolled a moment ago, so its file and the previous file are unsynced.
+    # A sync usually follows the roll of a segment, so the new segment and the previous segment both
+    # have unsynced data.
     assert broker.life is not None
     loss = context.draw.choice(_POWER_LOSSES)
     planned = Strike(context.draw.randrange(1, 4), loss, "files.fsync")

@@ -190,7 +190,7 @@ def unheard_of_return(context: FaultContext) -> Scenario:
 def two_terms_lost(context: FaultContext) -> Scenario:
     """Let a leader write records under two leader epochs that the next leader never gets.
 
-    Sometimes the leader of the two epochs loses its power after it has truncated their records.
+    Sometimes the leader that wrote the lost records truncates them and then loses its power.
     """
     case = _one_of(context, lambda it: it.leader == it.preferred)
     if case is None:

@@ -26,7 +26,7 @@ _ROLLING_LOOK_MS: Final = 50
 
 @kind
 def strike(context: FaultContext) -> bool:
-    """Crash a broker at one of its next calls of files, network, store or another port."""
+    """Crash a broker at one of its next calls of files, network, store or other services."""
     broker = context.draw.choice((context.any_broker(), context.leader()))
     if broker is None or broker.life is None:
         return False

@@ -86,7 +86,8 @@ class MoveQueue:
         now_ns: Callable[[], int],
         target: Callable[[TopicPartition], Replicas | None],
     ) -> None:
-        """`target` returns a partition's target or current replicas; None if it does not exist."""
+        """`target` returns a partition's target or current replicas; None if the partition is gone.
+        """
         self._violate = violate
         self._now_ns = now_ns
         self._target = target

@@ -46,7 +46,7 @@ class PublishedPartition:
     is_recovering: bool = False
     #: Broker epoch of each eligible leader replica (E1).
     elr: dict[int, int] = field(default_factory=dict)
-    #: Time of the first state with this leader, after another leader or none.
+    #: Time at which the present leader was first published, after another leader or none.
     led_since_ns: int = 0
     #: Controller epoch in the state node; a leader that writes the state node itself does not
     #: change it.
@@ -299,7 +299,8 @@ class Published:
                 self._state_written(topic, key, value, result.stat.version)
 
     def _begun_by(self, topic: PublishedTopic, partition: int, value: dict[str, Any]) -> LogKey:
-        """Return the partition of a written state; the state may begin another incarnation.
+        """Return the incarnation of a partition to which a written state belongs, perhaps a new
+        one.
 
         A new incarnation begins above all earlier leader epochs, and only after a removal (V71).
         """

@@ -98,7 +98,7 @@ class ReplicaLog:
         self.version = 0
         #: Offset below which `replication_checker` found no difference from the committed records.
         self.agreed = 0
-        #: Base offset and mirror of each log file.
+        #: Base offset and parsed batches of each log file.
         self.segments: list[tuple[int, _Segment]] = []
 
     @property
@@ -186,7 +186,8 @@ class NodeLogs:
         self._adopted: dict[Directory, LogKey] = {}
         self._segments: dict[File, _Segment] = {}
         self._owners: dict[File, ReplicaLog] = {}
-        #: Whether a scan of the directories must follow, because a file without a log has grown.
+        #: Whether the directories must be scanned again, because a file that belongs to no known
+        #: log has grown.
         self._must_scan = False
 
     def follow(self) -> list[ReplicaLog]:

@@ -23,8 +23,8 @@ from tidelog.sim.sim_cluster import SimCluster
 #: Time within which some write fails on the full disk; without writes, a broker does not notice a
 #: full directory.
 _MEETS_NS: Final = 12 * NS_PER_S
-#: Time limit in ns for reads, and for replicas elsewhere to lead; it is shorter than the minute for
-#: a recovery, because no repair is needed.
+#: Time limit in ns until reads succeed and replicas outside the full directories lead; it is
+#: shorter than the minute for a recovery, because no repair is needed.
 _SERVES_NS: Final = 15 * NS_PER_S
 #: Minimum number of records that a consumer reads within `_SERVES_NS`, if as many exist.
 _READS: Final = 100

@@ -186,7 +186,7 @@ def churn(kind: T) -> T:
 
 
 def churn_of_profiles(kind: T) -> T:
-    """Register a kind of churn that only profiles that name the kind play."""
+    """Register a kind of churn that takes part only in profiles that name it."""
     return _register(kind, is_drawn=False)
 
 

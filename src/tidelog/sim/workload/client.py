@@ -159,7 +159,7 @@ class ClientNode:
     def records_may_go(
         self, partition: TopicPartition, topic_id: TopicId, before: int, process: str = "retention"
     ) -> None:
-        """Record that a process may remove the records below an offset, now or later."""
+        """Record that `process` (by default retention) may remove the records below an offset."""
         name, number = partition
         self.history.record_deletion_begins(topic_id, number, before)
         where = {f"{name}@{topic_id.hex()}-{number}": before}

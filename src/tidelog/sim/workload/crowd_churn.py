@@ -44,8 +44,8 @@ _METADATA_VERSION: Final = 1
 _FETCH_VERSION: Final = 11
 _NAME: Final = b"NAME"
 _VERSIONS: Final = ApiVersionsRequest()
-#: Share of the crowds during which a client connects as a follower of Kafka would, and its possible
-#: first requests: each has a broker's replica id and requests no data.
+#: Share of the crowds in which a client begins like a Kafka follower, and the possible first
+#: requests of this client: each has a broker's replica id and requests no data.
 _FOLLOWS: Final = 0.3
 _REPLICA: Final = 1
 _OF_FOLLOWERS: Final = (

@@ -94,7 +94,7 @@ class DirectoriesChanged(ChurnKind):
 
 @churn_of_profiles
 class DirectoriesDrained(ChurnKind):
-    """Drains of log directories that begin and end, and balancing that is enabled and disabled."""
+    """Drains of log directories, and balancing between them, which begin and end at any time."""
 
     pause_ms = 50, 900
 

@@ -208,7 +208,7 @@ class MovesThrottled(PartitionsMoved):
 
 @churn_of_profiles
 class ThrottlesChanged(ChurnKind):
-    """Rates of brokers and lists of replicas of the topic `steady`, changed at any time."""
+    """Throttle rates of brokers and lists of throttled replicas, which change at any time."""
 
     def __init__(self, work: Workload, draw: random.Random) -> None:
         super().__init__(work, draw)

@@ -72,7 +72,7 @@ class OffsetLedger:
         since: str = "",
         rule: str = "",
     ) -> None:
-        """Begin without offsets; `since` and `rule` complete the text of violations."""
+        """Begin without offsets; messages about violations contain the texts `since` and `rule`."""
         router = kind.client.router
         self.admin = GroupAdmin(router, Coordinators(router))
         self.group = group

@@ -11,8 +11,8 @@ when `retention.ms` have passed since a replica first stored it. A log that begi
 younger than `retention.ms` breaks a promise; the replication checker checks this.
 
 Consumers read a partition from its beginning, one after the other, while other consumers stay at
-the log ends, where every record was just written. The consumers at the beginning read old records
-from the leaders' disks.
+the log ends, where every record was just written. Consumers that read from the beginning of a
+partition read old records from the leaders' disks.
 """
 
 from __future__ import annotations
@@ -101,9 +101,9 @@ class _Deletions(ChurnKind):
         """Return ends of replicas' logs that a deletion may request.
 
         The log of an isolated old leader may end where its successors' logs begin. If a deletion
-        ends where an isolated old leader's log ends, a follower detects different records only by
-        the start offset of the leader epoch (V67). A random offset hardly ever equals the end of an
-        isolated leader's log.
+        ends where an isolated old leader's log ends, only the start offset of the leader epoch
+        shows a follower that the old leader's records differ (V67). A random offset hardly ever
+        equals the end of an isolated leader's log.
         """
         logs = map(self._log, self.work.cluster.brokers.values())
         found = [log.log_end_offset for log in logs if log is not None]

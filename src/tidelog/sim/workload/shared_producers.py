@@ -45,7 +45,8 @@ class SharedProducer:
         self.partitions: list[SharedPartition] = []
         #: Producer id and epoch.
         self.identity = _NO_ID
-        #: The next producer id and epoch, used once no response is open; None if neither changes.
+        #: The next producer id and epoch, used as soon as no request awaits a response; None if no
+        #: change is due.
         self._next_identity: tuple[int, int] | None = None
         self._taking: asyncio.Task[None] | None = None
         #: Number of epoch bumps.

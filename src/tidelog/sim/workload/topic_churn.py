@@ -79,7 +79,7 @@ class TopicsRecreated(OfTopics):
 
 
 class _Altered(OfTopics):
-    """A topic that `Churn` changes; in the end every replica uses the values that were set last."""
+    """A topic that an administrator alters; in the end replicas use its last configuration."""
 
     topic: ClassVar[str]
     grows: ClassVar[float]

@@ -162,7 +162,7 @@ class TopicsMislaid(OfTopics):
     def _look_at_leader(self, offset: int) -> None:
         """Check that the leader's log does not end before an acknowledged record.
 
-        A leader with a shorter log would never get the acknowledged record.
+        A leader whose log ends before an acknowledged record would never get that record.
         """
         cluster = self.work.cluster
         topic = cluster.published.topics[_KEY.topic]
