@@ -307,11 +307,11 @@ class Cluster:
     ) -> ClusterStatus:
         """Wait until all given conditions hold, and return the status.
 
-        Conditions are the numbers of under-replicated partitions, of partitions without leader and
-        of running brokers, the controller's id, and a function of the status that `what` describes.
-        A partition counts as under-replicated as soon as one of its brokers does not run, and as
-        without leader as soon as its leader does not run. Raises WaitTimeout; TypeError and
-        ValueError for a condition that can never hold.
+        The conditions are: the number of under-replicated partitions, of partitions without leader
+        or of running brokers; the id of the controller; any function of the status, which `what`
+        describes. A partition counts as under-replicated as soon as one of its brokers does not
+        run, and as without leader as soon as its leader does not run. Raises WaitTimeout; TypeError
+        and ValueError for a condition that can never hold.
         """
         for name in unknown:
             raise TypeError(
@@ -343,7 +343,7 @@ class Cluster:
         return wait_until(look, holds, " and ".join(words), timeout)
 
     def _check_possible(self, wanted: Mapping[str, int]) -> None:
-        """Raise an error for a wanted number that this cluster can never reach."""
+        """Raise an error if a condition names a number that this cluster can never reach."""
         for name in ("under_replicated", "leaderless"):
             if wanted.get(name, 0) < 0:
                 raise ValueError(

@@ -245,8 +245,8 @@ class Unfinished:
         )
 
 
-#: By argument of `where`: the request attributes that the broker compares with the argument's value
-#: (`broker.server.interception`).
+#: For each argument of `where`, the request attributes that the broker compares with the argument's
+#: value (`broker.server.interception`).
 _NAMED_BY: Final = {
     "topic": ("topics", "topic_data", "topic_partitions", "topic_names"),
     "group_id": ("group_id", "groups", "groups_names"),

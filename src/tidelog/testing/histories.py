@@ -33,7 +33,8 @@ class Begun:
     def ok(self, **fields: Any) -> None:
         """End the operation as successful.
 
-        `fields` are those of the operation in its response, such as the records with their offsets.
+        `fields` are the fields of the operation that the response determines, such as the records
+        with their offsets.
         """
         self._recorder._ends(self, OK, "", fields)
 
@@ -62,7 +63,7 @@ class HistoryRecorder:
     def begin(self, process: str, kind: str, **fields: Any) -> Begun:
         """Begin an operation now.
 
-        `process` is one producer or one consumer; `kind` and `fields` are those of
+        `process` names one producer or one consumer; `kind` and `fields` are the fields of
         `tidelog.history.Operation`.
         """
         begun = Begun(self, Operation(process, kind, self._now(), None, INFO, **fields))

@@ -149,7 +149,7 @@ class SparkKafka:
         key_deserializer: str = "STRING",
         value_deserializer: str = "STRING",
     ) -> dict[Any, Any]:
-        """Return key to value of all records, read by Spark and cast to the given types.
+        """Return a dict of all records' keys and values, read by Spark and cast to the given types.
 
         If a key has several records, the method uses the last record that Spark returns.
         """
