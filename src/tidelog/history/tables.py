@@ -49,7 +49,7 @@ class Values:
         self.state = bytearray()
         #: (key, whether the record is a tombstone) of each value with a key.
         self.keys: dict[int, tuple[str, bool]] = {}
-        #: By index of a value that a transaction sent, the number of the transaction.
+        #: The number of the transaction that sent a value, by the index of the value.
         self.node: dict[int, int] = {}
 
     def __len__(self) -> int:
