@@ -83,7 +83,7 @@ class Operation:
 
 @functools.lru_cache(maxsize=65_536)
 def split_partition(name: str) -> tuple[str, int]:
-    """Return (topic, number) from a partition's name; the topic keeps its topic id, if any.
+    """Return (topic, number) from a partition's name; a topic id in the name stays in `topic`.
 
     Raises ValueError if the text is no name of a partition.
     """

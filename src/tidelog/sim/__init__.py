@@ -8,13 +8,13 @@ random streams. `phases` and `final_phase` end a run. `results`, `outcomes` and 
 run.
 
 The cluster: `sim_cluster` starts each `sim_broker` with `broker_settings`. `sim_store` and
-`sim_store_server` are the metadata store. `client_workload` starts the clients of `workload`,
-`batches` are their records.
+`sim_store_server` are the metadata store. `client_workload` starts the clients of `workload`, which
+write the records of `batches`.
 
-The machine: `simulator` with its virtual time (`loop`), its nodes (`node`, `process`) and its
-`network`: `sim_connections` carry bytes, `sim_transport` has the frames. Disks: `disk`,
-`file_content`, `files`, `lanes`, `log_dir_failure`. `sandbox` forbids real I/O, `listeners` follow
-events, `trace` records events.
+The simulated machines: `simulator` with its virtual time (`loop`), its nodes (`node`, `process`)
+and its `network`, in which `sim_connections` has the bytes and `sim_transport` the frames. Disks:
+`disk`, `file_content`, `files`, `lanes`, `log_dir_failure`. `sandbox` forbids real I/O, `listeners`
+follow events, `trace` records events.
 
 `faults` injects faults within the `fault_budget`.
 

@@ -77,7 +77,7 @@ class SimDisk:
         self.cut_files: dict[File, None] = {}
         #: Number of failures, losses and damages, by their kind.
         self.effects: dict[str, int] = {}
-        #: Number of calls that a fault made fail: the total, and by errno and call.
+        #: Number of calls that failed because of a fault: the total, and by errno and call.
         self.failed_calls = 0
         self.call_errors: dict[str, int] = {}
         #: Whether operations wait for the directory's worker, because the device is slow.

@@ -33,9 +33,7 @@ _MILLION = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Strike:
-    """A planned crash at the `countdown`-th later port call (`port.method`) that begins with
-    `prefix`.
-    """
+    """A planned crash at the `countdown`-th later port call whose name begins with `prefix`."""
 
     countdown: int
     loss: Loss
@@ -254,9 +252,10 @@ class SimNode:
         self.node_id = node_id
         self.host = host
         self.wall_offset_ms = 0
-        #: Drift of its monotonic clock in millionths; above 0 the clock is fast, below 0 slow.
+        #: Drift of the node's monotonic clock in millionths; above 0 the clock is fast, below 0
+        #: slow.
         self.drift_ppm = 0
-        #: (time on its monotonic clock, virtual time) when the drift last changed.
+        #: (time on the node's monotonic clock, virtual time) when the drift last changed.
         self._clock_base = (0, 0)
         self.incarnation: Incarnation | None = None
         self._started = 0

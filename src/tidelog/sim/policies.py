@@ -1,4 +1,4 @@
-"""Policies: named settings that replace settings of a profile, to compare runs under each.
+"""Policies: named settings of a cluster that replace settings of a profile, for comparisons.
 
 A policy changes the brokers and nothing of the faults or the clients: a seed under two policies has
 the same fault plan and the same workload. Runs under two policies differ from the first moment at

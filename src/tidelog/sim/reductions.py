@@ -25,7 +25,7 @@ class ReductionError(TidelogError):
 
 
 class Played(NamedTuple):
-    """A fault that was played, and the state of the stream from which it drew."""
+    """A fault that was played, and the state of the random stream from which it drew."""
 
     time_ns: int
     kind: str
@@ -172,7 +172,8 @@ def _whole(key: str, value: str, least: int) -> int:
     return int(value)
 
 
-#: Upper limit of every number, above all counts of a run; a mistyped range cannot fill memory.
+#: Upper limit of each number in a reduction: above all counts of a run, but so low that a mistyped
+#: range cannot fill memory.
 _MOST: Final = 1_000_000
 
 

@@ -34,11 +34,12 @@ from tidelog.sim.workload.record_churn import COMPACTED_TOPICS
 
 BROKERS: Final = 3
 START_LIMIT_NS: Final = 30 * NS_PER_S
-#: Node ids of the clients whose links faults may affect: the administrator, a producer, a consumer,
-#: a group member.
+#: Node ids of the clients with links on which faults may act: the administrator, a producer, a
+#: consumer, a group member.
 _CLIENTS_CUT_OFF: Final = (101, 102, 104, 105)
 
-#: Name for a mix of profiles: the default profile for every second seed, the others in turn.
+#: Name for a mix of profiles: the default profile for every second seed, the other profiles in
+#: turn.
 MIXED: Final = "mixed"
 
 

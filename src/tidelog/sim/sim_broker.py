@@ -84,7 +84,7 @@ class SimBroker:
         self.was_refused = False
         self._has_started = False
         self._is_ending = False
-        #: Number of calls of earlier incarnations that faults made fail.
+        #: Number of calls of earlier incarnations that failed because of faults.
         self._failed_calls_before = 0
         self._looked_at: dict[Partition, object] = {}
         #: The logs in the broker's files.

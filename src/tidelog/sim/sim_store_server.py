@@ -1,8 +1,8 @@
 """The simulated metadata store, server side: one tree, sessions, leases, watches (rules S1-S5).
 
 The server outlives every simulated node. Messages of a session travel through two pipes, which keep
-their order whatever their delays are; a broken pipe breaks the connection. Time passes only through
-`schedule`.
+their order whatever their delays are; a broken pipe breaks the connection. The server waits only by
+calls of the function `schedule`.
 
 Faults expire a session, lose requests and responses, delay watches, and make the store unavailable
 for a while. A watch is never later than the response to a later read (S1). No session expires while

@@ -48,7 +48,7 @@ class Begun:
 
 
 class HistoryRecorder:
-    """A writer of one history file; for any number of threads.
+    """A thread-safe writer of one history file.
 
     The context manager closes the recorder.
     """

@@ -136,7 +136,7 @@ def tidelog_cluster_module(
 def tidelog_cluster_session(
     request: pytest.FixtureRequest, tidelog_cluster_factory: Factory
 ) -> Generator[Cluster, None, None]:
-    """A cluster that all tests share (with pytest-xdist: of one worker)."""
+    """A cluster that all tests share; with pytest-xdist, all tests of one worker."""
     yield from _serve(request, tidelog_cluster_factory)
 
 

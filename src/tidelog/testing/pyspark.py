@@ -127,8 +127,8 @@ class SparkKafka:
     def send_messages(self, topic: str, messages: Sequence[tuple[Any, Any]]) -> None:
         """Write (key, value) pairs, and return when all in-sync replicas have them.
 
-        Texts are encoded, bytes and None left as they are. A key keeps its partition; a record
-        without a key goes to partition 0.
+        Texts are encoded, bytes and None left as they are. All records with the same key go to the
+        same partition; records without a key go to partition 0.
         """
         with BlockingClient(self.broker, KIT_CLIENT_ID) as client:
             partitions = len(client.await_topic(topic).partitions)

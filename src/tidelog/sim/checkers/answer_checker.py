@@ -43,7 +43,7 @@ _GUARDED: Final = (
 _KEY: Final = slice(0, 2)
 _CORRELATION: Final = slice(4, 8)
 _SIZE_BYTES: Final = 4
-#: First version of FindCoordinator requests with many keys.
+#: First version of FindCoordinator requests with several coordinator keys.
 _KEYS_VERSION: Final = 4
 #: Time in ns within which other processes may notice that a broker's process has ended. Another
 #: process may notice a broker's end only by a refused connection, after 10 s; the controller

@@ -119,7 +119,7 @@ class CommandChecker(Checker):
                     )
 
     def _was_there(self, node_id: int, since_zxid: int) -> bool:
-        """Return whether a broker is up and in the same registration as at a transaction."""
+        """Return whether a broker is up, and has not registered again since a transaction."""
         broker = self._brokers[node_id]
         registered = self._published.brokers.get(node_id)
         return (

@@ -29,7 +29,7 @@ _Name = tuple[str, int, int]
 
 
 class _State(NamedTuple):
-    """A published state, its time and controller epoch, and epoch and ISR of its predecessor."""
+    """A published state, its time and controller epoch, and the ISR and leader epoch before it."""
 
     leader: int
     leader_epoch: int
@@ -114,7 +114,7 @@ class EventChecker(Checker):
             self._check_complete(events)
 
     def _fault(self, event: Mapping[str, Any]) -> str:
-        """Return the fault of an event; empty if the event matches what happened."""
+        """Return what is wrong with an event; empty if the event matches what happened."""
         match event["kind"]:
             case "leader_change" | "isr_change":
                 return self._state_fault(event)

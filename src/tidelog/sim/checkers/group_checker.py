@@ -43,7 +43,7 @@ class Commit:
     topic: str = ""
     #: Process that sent the commit, as histories name it.
     process: str = ""
-    #: Member id of the committer, and the instance id of a static member.
+    #: Member id of the committer; if the committer is a static member, also its instance id.
     member: str = ""
     instance: str | None = None
 
@@ -89,9 +89,10 @@ class _Group:
 class GroupChecker(Checker):
     """Checker of the responses that members report, by coordinator and partition.
 
-    A term is one load of a partition by one broker. Responses about a generation must agree within
-    one term of the coordinator. An earlier coordinator may have responded about generations that it
-    never wrote to the log.
+    A term begins when a broker loads a partition of `__consumer_offsets`, and ends when the broker
+    gives the partition up or dies. Responses about a generation must agree within one term of the
+    coordinator. An earlier coordinator may have responded about generations that it never wrote to
+    the log.
     """
 
     def __init__(self, run: CheckedRun, partitions: int) -> None:

@@ -59,7 +59,8 @@ def operations(
     for topic_id, life in history.topics.items():
         name = f"{life.name}@{topic_id.hex()}"
         if life.deletion_begun_ns >= 0 or topic_id not in topics:
-            # A topic that is gone without a recorded request was deleted by an earlier request.
+            # A topic that is gone, without a recorded request for its deletion, was deleted by an
+            # earlier request for its name.
             begin_ns = max(life.deletion_begun_ns, 0)
             found.append(Operation(_ADMINISTRATOR, "delete", begin_ns, None, INFO, topics=[name]))
         if is_compacted or life.name in compacted:

@@ -30,7 +30,7 @@ from tidelog.sim.observed.published_state import PublishedPartition
 if TYPE_CHECKING:
     from tidelog.replication.leader import LeaderReplica
 
-#: Time in ms for a leader's timers and for the notice of a broken connection.
+#: Time in ms that a leader's timers, and the notice of a broken connection, may take in addition.
 _SLACK_MS: Final = 300
 #: Interval in ns between two checks of the leaders.
 _LOOK_NS: Final = 20 * NS_PER_MS

@@ -105,7 +105,7 @@ class LogDirChecker(Checker):
             )
 
     def _due(self, node_id: int) -> list[str]:
-        """Return the failed directories of the current incarnation whose grace time is over."""
+        """Return the current incarnation's failed directories in which no replica may lead now."""
         life = self._brokers[node_id].life
         if life is None or life.number != self._lives[node_id]:
             del self._failed[node_id]

@@ -76,7 +76,7 @@ class FaultContext:
     ) -> None:
         self._faults = faults
         self.cluster = cluster
-        #: Hosts whose links faults may affect: brokers, and some clients.
+        #: Hosts with links on which faults may act: brokers, and some clients.
         self.hosts = hosts
         self.draw = draw
 

@@ -1,9 +1,9 @@
 """Scenarios of controllers that are deposed while active, or elected without learning of it.
 
 A broker wrongly believes that it is the controller, or is the controller without knowing. The
-broker's session is alive, and a write to the store is due (V3, V42, S2). In further scenarios, a
-controller never gets a response of the store, and so cannot act. No scenario of this module loses
-data.
+deposed or unaware controller keeps its session, and is about to write to the store (V3, V42, S2).
+In further scenarios, a controller never gets a response of the store, and so cannot act. No
+scenario of this module loses data.
 """
 
 from __future__ import annotations

@@ -210,7 +210,7 @@ def two_terms_lost(context: FaultContext) -> Scenario:
     context.heal(links)
     _punctual(context, case)
     if context.draw.random() < 0.6:
-        # During the next pause, the broker writes its high watermark checkpoint to disk, but not
+        # While the scenario waits, the broker writes its high watermark checkpoint to disk, but not
         # yet all records.
         yield context.draw.uniform(40, 500)
         brokers[leader].crash(Loss.ALL_UNSYNCED, "the power fails after a truncation")

@@ -86,8 +86,7 @@ class MoveQueue:
         now_ns: Callable[[], int],
         target: Callable[[TopicPartition], Replicas | None],
     ) -> None:
-        """`target` returns a partition's target or current replicas; None if the partition is gone.
-        """
+        """`target` returns a partition's target or current replicas; None without a partition."""
         self._violate = violate
         self._now_ns = now_ns
         self._target = target

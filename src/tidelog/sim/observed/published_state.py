@@ -245,7 +245,7 @@ class Published:
         return LogKey(topic_id, partition, life)
 
     def find(self, partition: TopicPartition) -> LogKey | None:
-        """Return the latest incarnation of an existing topic's partition; None for other topics."""
+        """Return a partition in its latest incarnation; None if its topic does not exist."""
         topic = self.topics.get(partition.topic)
         return None if topic is None else self.key(topic.topic_id, partition.partition)
 
@@ -299,8 +299,7 @@ class Published:
                 self._state_written(topic, key, value, result.stat.version)
 
     def _begun_by(self, topic: PublishedTopic, partition: int, value: dict[str, Any]) -> LogKey:
-        """Return the incarnation of a partition to which a written state belongs, perhaps a new
-        one.
+        """Return the (perhaps new) incarnation of the partition that a written state describes.
 
         A new incarnation begins above all earlier leader epochs, and only after a removal (V71).
         """

@@ -1,10 +1,10 @@
 """The replicas' logs as their files show them, followed write by write.
 
-A mirror of each log file keeps the parsed batches. After a change in a file, the mirror drops the
-batches after the changed position and parses from there. The module reads Kafka's names
-(`topic-partition/<base offset>.log`, `partition.metadata`) and format v2 with the simulator's own
-reader. The mirrors of log files have the content of the page cache, because a running broker sees
-nothing else.
+A mirror of each log file keeps the parsed batches. After a change in a file, the file's mirror
+drops the batches after the changed position and parses the file from there. The module reads
+Kafka's names (`topic-partition/<base offset>.log`, `partition.metadata`) and format v2 with the
+simulator's own reader. The mirrors of log files have the content of the page cache, because a
+running broker sees nothing else.
 """
 
 from __future__ import annotations

@@ -73,12 +73,12 @@ class Profile:
     phase: str = ""
     keeps_budget: bool = True
     #: Whether acknowledged records must survive; False if losses exceed the budget. Even if
-    #: acknowledged records may be lost, the checkers check published state, epochs and whole
-    #: batches. No consumer may get records above the high watermark, records that no client sent,
-    #: or rejected records. No broker may halt unexpectedly. Acknowledged changes of topics,
-    #: partitions, configurations and leaders must hold. Liveness is always checked, too: within a
-    #: minute all replicas are in sync, everything sent is acknowledged, and every member of a group
-    #: works.
+    #: acknowledged records may be lost, the checkers check published state and epochs, and that
+    #: batches are whole. No consumer may get records above the high watermark, records that no
+    #: client sent, or rejected records. No broker may halt unexpectedly. Acknowledged changes of
+    #: topics, partitions, configurations and leaders must hold. Liveness is always checked, too:
+    #: within a minute all replicas are in sync, everything sent is acknowledged, and every member
+    #: of a group works.
     keeps_promises: bool = True
     #: Whether all followers are healthy throughout, so that no follower may leave an ISR (F5).
     isr_stands: bool = False

@@ -64,7 +64,7 @@ REPLICAS: Final = (
         store_latency_ms=(5.0, 150.0),
         shares_stream=True,
     ),
-    # Disks are slow while leaders continue under new epochs, as followers crash and return. An
+    # Disks are slow while followers crash and return, and leaders continue under new epochs. An
     # append that was planned under one epoch is written when the next epoch is about to begin.
     Profile(
         "busy_leaders",

@@ -1,8 +1,8 @@
 """The watcher of a run, which records the facts of its story.
 
 The watcher follows the brokers' traces (`core.ports.Tracer`), commits of the store, the files, the
-claims of leaders and the responses to clients. The watcher uses callbacks of checkers, so a watched
-run does the same as an unwatched run.
+claims of leaders and the responses to clients. The watcher only adds callbacks, as checkers do, so
+a watched run does the same as an unwatched run.
 """
 
 from __future__ import annotations

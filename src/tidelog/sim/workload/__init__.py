@@ -1,4 +1,4 @@
-"""Protocol clients of a simulated cluster, written against the ports and the wire codec.
+"""Protocol clients of a simulated cluster, written against `core.ports` and the wire codec.
 
 Each client is a node of the simulator, so its requests travel through the simulated network. The
 history records requests and responses.

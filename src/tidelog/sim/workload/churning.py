@@ -99,7 +99,7 @@ class ChurnKind(ABC):
 
     @contextmanager
     def tried(self, what: str, *, forgets: bool = False) -> Iterator[None]:
-        """Trace and suppress an error of the operation in the context.
+        """Trace and suppress an error of the operation that runs in the context.
 
         With `forgets` the client also forgets the cluster's metadata.
         """
@@ -123,7 +123,7 @@ class ChurnKind(ABC):
         return self.work.cluster.published.topics[topic].topic_id
 
     def key(self, partition: TopicPartition) -> LogKey:
-        """Return a partition of a topic that exists and loses no partition."""
+        """Return a partition of an existing topic, from which no partition is removed."""
         return LogKey(self.topic_id(partition.topic), partition.partition)
 
     async def alter(

@@ -159,7 +159,7 @@ class Crowds(ChurnKind):
             _close(crowd)
 
     def _ask(self, crowd: list[CrowdConnection]) -> None:
-        """Let some of a crowd send requests, so that the other connections are idle for longer."""
+        """Let some clients of a crowd send requests, so that the others are idle for longer."""
         for number, each in enumerate(crowd):
             if number % 3 and each.is_open:
                 each.transport.send(encode_request(apis.API_VERSIONS, 0, 1, "crowd", _VERSIONS))

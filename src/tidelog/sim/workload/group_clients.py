@@ -115,7 +115,7 @@ class _Speaker:
         self.checker = checker
         #: The client's name in histories.
         self.process = f"member-{client.node_id}"
-        #: Whether the client behaves: no pauses, crashes and other mistakes.
+        #: Whether the client behaves well, without pauses, crashes and other mistakes.
         self.is_steady = False
         #: Number of rounds of work that the client began while it was steady, and completed.
         self.steady_rounds = 0

@@ -2,7 +2,8 @@
 
 The group has no members, and the administrator sends one request after the other. The last
 acknowledged request determines the group's offsets. If a request was retried or got no response,
-the group may also have its offsets, because each attempt may take effect at any later time.
+the group may also have the offsets of that request, because each attempt may take effect at any
+later time.
 
 Groups have offsets of a topic that is deleted and created again (G6). The groups of a recreated
 topic have no members, and one client sends their requests one after the other. Once every broker

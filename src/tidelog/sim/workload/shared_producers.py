@@ -51,8 +51,8 @@ class SharedProducer:
         self._taking: asyncio.Task[None] | None = None
         #: Number of epoch bumps.
         self.bumps = 0
-        #: Share of the leader changes at which a new batch overtakes rejected batches, and its
-        #: random stream.
+        #: Share of the leader changes at which a new batch overtakes rejected batches, and the
+        #: random stream that draws these leader changes.
         self.overtaking: tuple[float, random.Random] | None = None
 
     def add(
