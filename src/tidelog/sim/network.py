@@ -241,7 +241,7 @@ class SimNetwork:
         self.scheduler = scheduler
         self.draw = draw
         self.cuts = cuts
-        #: Watch of the frames on accepted connections.
+        #: Observer of the frames on accepted connections.
         self.frame_watch: FrameWatch | None = None
         #: Watch of accepted connections.
         self.connection_watch: ConnectionWatch | None = None

@@ -1,9 +1,9 @@
 """Measured outcomes of a run: what the cluster's users and operators would have noticed.
 
-The watch of the outcomes follows published state and acknowledgements, and changes nothing, so
-traces are the same with and without it. The watch of the outcomes measures from the first work of
-the clients until every replica is in sync again after the faults. The watch of the outcomes ignores
-topics that are deleted and recreated during the run, because their times are not comparable.
+The measurement follows published state and acknowledgements, and changes nothing, so traces are the
+same with and without the measurement. The measurement begins with the first work of the clients,
+and ends when every replica is in sync again after the faults. The measurement ignores topics that
+are deleted and recreated during the run, because their times are not comparable.
 """
 
 from __future__ import annotations

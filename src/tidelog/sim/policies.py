@@ -32,7 +32,7 @@ class Policy:
     protocol_levels: tuple[str, ...] | None = None
 
     def applied(self, profile: Profile) -> Profile:
-        """Return the profile under this policy."""
+        """Return the profile with the settings of this policy."""
         levels = profile.protocol_levels if self.protocol_levels is None else self.protocol_levels
         properties = {**profile.properties, **self.properties}
         return replace(profile, properties=properties, protocol_levels=levels)

@@ -3,10 +3,10 @@
 The search ends the run after the violation, then leaves out halves and quarters of the faults, and
 single parts of the workload. After halves and quarters, the search leaves out smaller parts of the
 faults (delta debugging), and again parts of the workload. Finally the search halves the time for
-faults, if the violation came after that time. A reduction counts if it shows a violation of the
-same kind. A reduction changes the delays of all later messages, so the search tries a step several
-times, each time with other delays (`links`). The module chooses the runs; its caller makes the runs
-and limits their number.
+faults, if the violation came after that time. A reduction is accepted if its run shows a violation
+of the same kind. A reduction changes the delays of all later messages, so the search tries a step
+several times, each time with other delays (`links`). The module chooses the runs; its caller makes
+the runs and limits their number.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tidelog.sim.loop import NS_PER_MS
 from tidelog.sim.reductions import Only, Played
 from tidelog.sim.results import RunResult
 
-#: Number of words that identify a kind of violation.
+#: Number of words at the beginning of a violation's text that identify the kind of violation.
 _KIND_WORDS: Final = 5
 #: Number of attempts at a step that leaves out much, each with other message delays; a smaller step
 #: gets one attempt.

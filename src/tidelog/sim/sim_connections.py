@@ -82,7 +82,7 @@ class ConnectionNetwork(Protocol):
     draw: random.Random
     #: The random stream for the positions at which a link splits bytes.
     cuts: random.Random
-    #: Watch of the frames on accepted connections.
+    #: Observer of the frames on accepted connections.
     frame_watch: FrameWatch | None
 
     @property

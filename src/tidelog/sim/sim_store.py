@@ -60,9 +60,9 @@ _RECONNECTS = 60
 class WriteStrike:
     """A planned fault at the `countdown`-th transaction from now with an operation on `path`.
 
-    A transaction counts if it checks or writes the store node `path`. The client calls `strike`
-    before it sends the transaction. With `is_applied`, `strike` is called after the store applied
-    the transaction and before the store responds.
+    Only transactions that check or write the store node `path` are counted. The client calls
+    `strike` before it sends the transaction. With `is_applied`, `strike` is called after the store
+    applied the transaction and before the store responds.
     """
 
     countdown: int

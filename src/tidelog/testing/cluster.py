@@ -69,7 +69,7 @@ class Cluster:
         self._number = 0
         #: Brokers with a log directory that failed in the broker's current incarnation.
         self._failed_disks: set[int] = set()
-        #: Sizes of the brokers' logs at `mark_logs`.
+        #: Sizes of the brokers' log files at the last call of `mark_logs`.
         self._marks: dict[int, int] = {}
         for attempt in range(1, _TRIES + 1):
             self._local = self._laid_out(f"{self._directory}/{attempt}")
@@ -144,7 +144,7 @@ class Cluster:
         return describe(self.status())
 
     def log(self, broker: int) -> str:
-        """Return the whole log of a broker."""
+        """Return the whole text of a broker's log file."""
         with open(self._local.place(broker).log_path, "rb") as file:
             return file.read().decode("utf-8", errors="replace")
 
@@ -383,7 +383,7 @@ class Cluster:
     # for reports
 
     def mark_logs(self) -> None:
-        """Mark the ends of the brokers' logs: lines from now on belong to a test."""
+        """Mark the ends of the brokers' log files, because later lines belong to a test."""
         for broker, place in self._local.places().items():
             self._marks[broker] = os.stat(place.log_path).st_size
 

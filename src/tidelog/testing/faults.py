@@ -153,7 +153,7 @@ class Requests:
     def drop(self) -> Fault:
         """Lose the request, and all later requests on its connection, which stays open.
 
-        The client gets no response until its own timeout. With `after()`, the fault loses the
+        The client waits for the response until its own timeout. With `after()`, the fault loses the
         response and all later responses instead of the request.
         """
         return self._put("drop()", action=Action.DROP)

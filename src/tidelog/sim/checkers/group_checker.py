@@ -1,10 +1,10 @@
 """Checks of the responses to group members: commits, generations, ownership.
 
-An acknowledged commit counts until a later commit replaces it: a new owner of the partition in the
-newest generation never gets a replaced offset. Once members got a newer generation, a coordinator
-acknowledges no commit of an older generation. A coordinator acknowledges no commit of a static
-member after another process took its instance id (KIP-345). A generation has one leader and one
-assignment, in which each partition has one owner.
+An acknowledged commit is valid until a later commit replaces it: a new owner of the partition in
+the newest generation never gets a replaced offset. Once members got a newer generation, a
+coordinator acknowledges no commit of an older generation. A coordinator acknowledges no commit of a
+static member after another process took its instance id (KIP-345). A generation has one leader and
+one assignment, in which each partition has one owner.
 
 The checker orders operations by the times at which clients sent requests and got responses. If the
 outcome of an operation is unknown, the checker allows that it had an effect, or none. The checker

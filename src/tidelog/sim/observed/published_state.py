@@ -209,7 +209,8 @@ class Published:
     def effective_minimum(self, key: LogKey) -> int:
         """Return the lowest ISR size at which a leader may commit a record (V60).
 
-        The lowest min.insync.replicas ever set counts, because leaders may learn of changes late.
+        The lowest min.insync.replicas that was ever set is used, because leaders may learn of
+        changes late.
         """
         topic = self.all_topics[key.topic_id]
         minimum = self._minimums.get(topic.name, self._default_minimum)

@@ -369,8 +369,8 @@ class NodeLogs:
     def _segments_of(self, directory: Directory) -> list[tuple[int, _Segment]]:
         """Return the files of a log.
 
-        Compaction replaces files by a `.swap` file. The `.swap` file counts instead of the replaced
-        files, unless some file of the log is still `.cleaned`.
+        Compaction replaces files by a `.swap` file. The log consists of the `.swap` file instead of
+        the replaced files, unless some file of the log is still `.cleaned`.
         """
         found: dict[int, _Segment] = {}
         swaps: dict[int, _Segment] = {}

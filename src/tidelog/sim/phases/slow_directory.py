@@ -35,7 +35,7 @@ _STAYS_MS: Final = (0, 8_000)
 #: Time within which quick directories count as fast again: six of the windows in which brokers
 #: measure and probe directories.
 _HEALS_NS: Final = 10 * NS_PER_S
-#: Kinds of churn that begin leader epochs.
+#: Kinds of churn that cause new leader epochs.
 _ELECTING: Final = (
     "leaders_elected", "partitions_moved", "moves_queued", "moves_throttled", "nodes_edited",
 )  # fmt: skip

@@ -59,9 +59,9 @@ class Profile:
     config: InitVar[str] = ""
     weights: Mapping[str, float] = field(default_factory=lambda: DEFAULT_WEIGHTS)
     pace: Pace = Pace()
-    #: Range of the time in ms until the volatile topic is deleted and recreated.
+    #: Range of the time in ms until the topic `volatile` is deleted and recreated.
     topic_life_ms: tuple[int, int] = (2_000, 9_000)
-    #: Share of the seeds that recreate the volatile topic.
+    #: Share of the seeds that recreate the topic `volatile`.
     recreates: float = 0.7
     #: Share of recreated topics with an explicit assignment, which may name dead brokers. The
     #: creation of a topic without an explicit assignment needs all brokers.

@@ -25,7 +25,7 @@ _OFFSETS: Final = (
     re.compile(r"log ends at (\d+)"),
     re.compile(r"no leader ever had more than (\d+)"),
 )
-#: Rule by the pattern of a violation's text; the first pattern that matches counts.
+#: Rule by the pattern of a violation's text; the first pattern that matches determines the rule.
 _RULES: Final = (
     (r"lacks committed records \(cut its log\)",
      "V32: a follower truncates only records that its leader lacks, never committed ones"),
