@@ -176,7 +176,8 @@ class HistoryChecker:
                             [line],
                         )
         if operation.outcome != OK:
-            # The client may have reset the consumer to its positions before the transaction.
+            # The client may have reset the consumer to the positions that it had before the
+            # transaction.
             for number in polled:
                 consumer.positions.pop(number, None)
 

@@ -35,8 +35,9 @@ class Judge:
         self._tables = tables
         self._values = tables.values
         self._report = tables.report
-        #: Largest offset at which a record of each key is or may be, by partition and key.
-        #: Incarnations of a topic count together, because a send to a name may reach any of them.
+        #: Largest offset at which a record of each key is or may be, by partition and key. All
+        #: incarnations of a topic share these offsets, because a send to a name may reach any
+        #: incarnation.
         self._last_of_key: dict[tuple[tuple[str, str], str], int] = {}
 
     def judge(self, *, has_final_read: bool) -> None:
