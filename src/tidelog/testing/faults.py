@@ -175,8 +175,8 @@ class Requests:
     def answer(self, error: ErrorCode | str | int) -> Fault:
         """Respond with an error of Kafka's, by name or number.
 
-        With `after()`, the request takes effect in spite of the error. A Metadata request for all
-        topics has no place for an error.
+        With `after()`, the request takes effect in spite of the error. The response to a Metadata
+        request for all topics has no field for the error.
         """
         code = _error_code(error)
         return self._put(f"answer({code.name!r})", action=Action.ANSWER, error=code)
