@@ -57,7 +57,7 @@ def key_of(number: int) -> int:
 
 
 def is_tombstone(number: int) -> bool:
-    """Return whether a record with a key is a tombstone."""
+    """Return whether record `number`, if it has a key, is a tombstone."""
     if number >= _COORDINATORS:
         return number & ((1 << _CHECKSUM_BITS) - 1) == 0
     return number % _TOMBSTONE_EVERY == 0

@@ -57,7 +57,7 @@ class File:
     def __init__(self) -> None:
         self.data = bytearray()
         #: Flipped bits as (position, damaged bytes, former bytes). The bytes around a flipped bit
-        #: are recorded, too, so that later writes over its position are not mistaken for the
+        #: are recorded, too, so that later writes over the bit's position are not mistaken for the
         #: damage.
         self._damage: list[tuple[int, bytes, bytes]] = []
         #: Changes that a power loss may lose, in order.

@@ -1,6 +1,7 @@
 """Lists of functions that are called, in order, at an event of a simulated run.
 
-Checkers, and the reports of violations (`sim/story`), add functions to the lists of their events.
+Checkers, and the reports of violations (`sim/story`), add functions to the lists of the events that
+they follow.
 """
 
 from __future__ import annotations

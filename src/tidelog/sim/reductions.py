@@ -1,4 +1,4 @@
-"""Reductions of a seed's run: a subset of its faults, its duration and its workload.
+"""Reductions of a seed's run: fewer faults, a shorter duration or less workload.
 
 A short text names a reduction (`play=2-4,9;partitions=1;groups=no`), so that a seed and a text
 determine a run. The faults of a reduced run are faults of the whole run, at the same times and with

@@ -50,7 +50,7 @@ from tidelog.sim.trace import canonical
 
 #: The store's host name in links between the store and nodes.
 STORE_HOST: Final = "store"
-#: Reasons of halts that a damage, or a call that failed because of a fault, explains.
+#: Reasons of halts that are expected after damage, or after a call that failed because of a fault.
 _EXPECTED_HALTS: Final = ("log directory failed",)
 #: Interval in ns of an operator's checks of a broker that gave up a log directory.
 _OPERATOR_NS: Final = 1_500 * NS_PER_MS

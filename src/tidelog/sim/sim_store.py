@@ -344,7 +344,8 @@ class SimStoreClient:
             return
         self._session = session
         self._connection = connection
-        # From this call on the server may use the connection; notices of fired watches come first.
+        # From the call of `connected` on, the server may use the connection; notices of fired
+        # watches come first.
         session.connected(connection)
         if is_new:
             self._renewal_timer(life)

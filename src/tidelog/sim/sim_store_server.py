@@ -335,7 +335,7 @@ class SimStoreServer:
             session.fire(changes, self.watch_delay_ms)
 
     def remove_from_outside(self, path: str) -> None:
-        """Delete an existing store node on behalf of no broker; commit callbacks follow."""
+        """Delete an existing store node on behalf of no broker, and call the commit callbacks."""
         ops: list[Op] = [Delete(path, ANY_VERSION)]
         results, changes = self.tree.transact(ops, 0)
         self._committed(0, ops, results, changes)

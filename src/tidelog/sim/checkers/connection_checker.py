@@ -166,9 +166,7 @@ class UnreadChecker:
     """The sums of unread bytes, by broker."""
 
     def __init__(self, network: SimNetwork, max_bytes: int, violate: Callable[[str], None]) -> None:
-        """Begin to observe connections; `max_bytes` is each broker's budget for unread
-        responses.
-        """
+        """Begin to observe; `max_bytes` is each broker's budget for unread responses."""
         self._network = network
         self._max_bytes = max_bytes
         self._violate = violate

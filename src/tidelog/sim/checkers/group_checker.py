@@ -87,7 +87,7 @@ class _Group:
 
 
 class GroupChecker(Checker):
-    """Checker of the responses that members report, by coordinator and partition.
+    """Checker of the responses of group coordinators, as group members report them.
 
     A term begins when a broker loads a partition of `__consumer_offsets`, and ends when the broker
     gives the partition up or dies. Responses about a generation must agree within one term of the
@@ -140,7 +140,7 @@ class GroupChecker(Checker):
         self._last_coordinator[partition] = node_id
 
     def unloaded(self, node_id: int, partition: int) -> None:
-        """Record that a broker no longer coordinates the groups of a partition."""
+        """Record that a broker is no longer coordinator for a partition of `__consumer_offsets`."""
         self._terms.pop((node_id, partition), None)
 
     def died(self, node_id: int) -> None:

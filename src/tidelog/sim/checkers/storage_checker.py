@@ -1,4 +1,4 @@
-"""Checks of a broker's disk by an independent reader: the storage checks.
+"""The storage checks: an independent reader checks a broker's disk.
 
 The `meta.properties` of each log directory names its broker. In each replica, batches are whole,
 have correct checksums and stand in order. Batches have no gaps unless the topic is compacted, and

@@ -259,7 +259,7 @@ def slow_directory(context: FaultContext, broker: SimBroker) -> bool:
 
 @kind_at_disk
 def short_writes(context: FaultContext, broker: SimBroker, disk: SimDisk) -> None:
-    """Shorten some of the next writes of a broker, which write only a part of their bytes."""
+    """Let some of the next writes of a broker write only a part of their bytes."""
     disk.short_writes = context.draw.randrange(1, 40)
     context.note(f"{disk.short_writes} short writes of {context.named(broker, disk)}")
     context.at_end(partial(setattr, disk, "short_writes", 0))

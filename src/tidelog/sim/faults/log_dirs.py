@@ -3,7 +3,8 @@
 One fault fails a disk, at any call or at a call of a drawn operation; `sim/log_dir_failure` defines
 the failure and its repair. Another fault fails one operation with an error that does not come from
 the device. A further fault kills the broker in the middle of a move between two directories.
-`OPERATIONS` lists every operation of the port of files; `errors_of` returns its possible errors.
+`OPERATIONS` lists every operation of `core.ports.Files`; `errors_of` returns the possible errors of
+an operation.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _NEED_SPACE: Final = ("write", *_SYNCS, "truncate", "rename", "mkdir")
 #: Errors for lack of file descriptors (D1), and the operations that need a descriptor.
 _NO_HANDLES: Final = (errno.EMFILE, errno.ENFILE)
 _NEED_HANDLE: Final = ("open", "sync of a directory", "listdir")
-#: Errors of any operation that never mean a failed disk (D1).
+#: Errors that every operation may return, and that never mean a failed disk (D1).
 _NEVER_THE_DISK: Final = (errno.ENOMEM, errno.EINTR)
 #: Steps of a move between directories, by the event after which they begin.
 _STEPS: Final = ("directory_move_begun", "directory_move_swapped")

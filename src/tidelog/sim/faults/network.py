@@ -29,7 +29,7 @@ def cut_for_a_while(context: FaultContext, links: _Links) -> None:
 
 
 def two_hosts(context: FaultContext) -> tuple[str, str]:
-    """Return a broker's host, and another host of a broker or a client."""
+    """Return the host of a broker, and the host of another broker or of a client."""
     first = context.draw.choice(list(context.cluster.brokers.values())).node.host
     second = context.draw.choice([host for host in context.hosts if host != first])
     return first, second
@@ -72,7 +72,7 @@ def cut_two_ways(context: FaultContext) -> None:
 
 @kind_at_broker
 def isolate(context: FaultContext, broker: SimBroker) -> None:
-    """Cut a broker off from all other brokers for a while, with or without the store."""
+    """Cut a broker off from all other brokers for a while, and sometimes from the store, too."""
     host = broker.node.host
     others = _others(context, host)
     if context.draw.random() < 0.5:
@@ -115,7 +115,7 @@ def reset_connections(context: FaultContext, broker: SimBroker) -> None:
 
 @kind_at_broker
 def jitter(context: FaultContext, broker: SimBroker) -> None:
-    """Delay each message of a broker by its own random time: connections overtake others."""
+    """Delay each message of a broker by its own random time: one connection overtakes another."""
     host = broker.node.host
     links = both_ways(*((host, other) for other in _others(context, host)))
     spread_ms = context.draw.choice((5, 40, 250))

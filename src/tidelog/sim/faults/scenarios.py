@@ -171,8 +171,8 @@ def _scribbling(
 ) -> tuple[Callable[[str], None], Callable[[], None]]:
     """Return two functions: one writes nonsense into a store node, the other restores it.
 
-    At most one store node contains nonsense at a time. The end of the faults restores the store
-    node in any case.
+    At most one store node contains nonsense at a time. When the faults end, the store node is
+    restored in any case.
     """
     store = context.cluster.store
     #: The store node that contains nonsense, and its former content; empty if there is none.

@@ -1,4 +1,4 @@
-"""Faults of the metadata store: its links, sessions, requests and responses; unusual writes.
+"""Faults of the metadata store: of its links, sessions, requests, responses and store nodes.
 
 The faults keep the store's contract (rules S1 to S5): they lose or delay only what a real store may
 lose or delay. The faults end no session on which the fault budget relies.

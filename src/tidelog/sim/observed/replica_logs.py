@@ -430,7 +430,7 @@ def _moved_from(directory: Directory) -> tuple[tuple[str, ...], int]:
 
 
 def _is_kept(copy: _Copy, other: _Copy) -> bool:
-    """Return whether a broker keeps `copy` and not `other`, two copies of a replica.
+    """Return whether a broker with two copies of a replica keeps `copy` and not `other`.
 
     The broker cannot see a copy in a failed directory. If both copies are visible, the broker keeps
     the copy that replaced the other (D11), or else the copy with the greater last leader epoch and

@@ -57,7 +57,8 @@ def play(stage: Stage) -> bool:
 def _all_read(stage: Stage) -> bool:
     """Wait until everything is read; return False if a consumer reads almost nothing for 15 s.
 
-    All reads together may take longer, because the run determines how much there is to read.
+    All reads together may take longer than 15 s, because the run determines how much there is to
+    read.
     """
     reading = rereading.begin(stage.cluster, stage.workload, is_growing=True)
     while before := reading.behind():

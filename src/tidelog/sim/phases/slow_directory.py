@@ -49,8 +49,8 @@ def play(stage: Stage) -> bool:
         return False
     log_dir_failure.restart_given_up(cluster)
     found_slow = partial(_found_slow, cluster)
-    # The phase begins only after all directories count as fast again, because earlier faults slowed
-    # some.
+    # The phase begins only after all directories count as fast, because earlier faults may have
+    # slowed some directories.
     if not stage.wait(found_slow, stage.after_ns(_HEALS_NS), "fast before the phase"):
         return False
     epochs = {key: state.leader_epoch for key, state in cluster.published.partitions.items()}

@@ -23,8 +23,8 @@ GENERAL: Final = (
         churn_share=0.4,
         has_all_kinds=True,
     ),
-    # Losses beyond the fault budget: any broker may lose its unsynced data at any time. Records
-    # may be lost, but all other invariants hold (see keeps_promises).
+    # Losses beyond the fault budget: any broker may lose its unsynced data at any time. Records may
+    # be lost, but all other invariants hold (`keeps_promises`).
     Profile(
         "beyond",
         faults="crash_leader 4, crash_any 4, strike 4, cut_two_ways 2, cut_store 1,"

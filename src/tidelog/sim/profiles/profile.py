@@ -136,7 +136,7 @@ class Profile:
     #: `weights` are ignored, and the draws for one kind of fault do not change the draws for
     #: another kind.
     has_all_kinds: bool = False
-    #: Whether all faults draw from one stream, so that the omission of a fault changes later
+    #: Whether all faults draw from one random stream, so that the omission of a fault changes later
     #: faults.
     shares_stream: bool = False
 

@@ -36,5 +36,5 @@ class Fact:
     text: str
     #: Actor of the event, for kinds of facts that are summarized.
     who: str = ""
-    #: First and last offset of the records; for an offset commit, the committed offset as both.
+    #: First and last offset of the records; for an offset commit, both are the committed offset.
     offsets: tuple[int, int] | None = None

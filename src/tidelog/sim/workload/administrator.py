@@ -5,8 +5,8 @@ administrator repeats the operation until a response shows the state of the topi
 
 An altered topic gets further partitions and other configurations. Acknowledged changes must hold:
 the number of partitions never falls below the acknowledged number. After the faults every replica
-uses the values that were set last. A change with an unknown outcome may have taken effect or not,
-so at the end of the run the administrator sets each configuration key once more.
+uses the configuration that was set last. A change with an unknown outcome may have taken effect or
+not, so at the end of the run the administrator sets each configuration key once more.
 """
 
 from __future__ import annotations

@@ -148,8 +148,8 @@ class _Watched(ClientConnection):
 class LeadersFollowed(ChurnKind):
     """A client that asks for the next leader once when its connection ends, then by a timer."""
 
-    # Source: librdkafka, rd_kafka_broker_fail and rd_kafka_topic_scan_all; kafka-python and
-    # aiokafka wait for their retry back-offs.
+    # Source: librdkafka, rd_kafka_broker_fail and rd_kafka_topic_scan_all. The clients kafka-python
+    # and aiokafka do not ask at once, but wait for their retry back-offs.
 
     async def act(self) -> None:
         partition = self.draw.choice(self.work.steady)

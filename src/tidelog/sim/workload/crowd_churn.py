@@ -29,7 +29,7 @@ from tidelog.wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochRe
 _ABOVE: Final = 10
 #: A crowd opens at most this number of connections and `_ABOVE` more.
 _MOST: Final = 90
-#: Number of clients that read no responses, and of the fetches that each sends at once.
+#: Number of clients that read no responses, and number of fetches that each client sends at once.
 _READERS: Final = 12
 _FETCHES: Final = 100
 #: Share of the crowds that break all connections to their broker.

@@ -36,7 +36,7 @@ _POLL_MS: Final = 20
 
 @churn_of_profiles
 class NodesEdited(OfTopics):
-    """Foreign edits of a topic's nodes: created, changed, made invalid, repaired and deleted."""
+    """Edits with foreign tools: a topic's nodes are created, changed, broken, repaired, deleted."""
 
     topic: ClassVar[str] = "edited"
     pause_ms = 50, 800
@@ -135,8 +135,8 @@ class NodesEdited(OfTopics):
         await self.pause(20, 1_500)
         await self._available()
         node = cluster.store.tree.get(path)
-        # If the store node no longer contains `data`, another client has changed it since, and its
-        # content stays.
+        # If the store node no longer contains `data`, another client has changed the node, and its
+        # new content stays.
         if node is not None and node.data == data:
             cluster.store.write_from_outside(path, before)
         self.succeeded("invalid content repaired")

@@ -28,7 +28,7 @@ from tidelog.sim.workload.work import Workload
 _MAX_TIMESTAMP: Final = -3
 #: Offset that stands for the high watermark in DeleteRecords.
 _EVERYTHING: Final = -1
-#: Offset in a response if no record has the requested timestamp or a later one.
+#: Offset in a response if no record is as new as the requested timestamp.
 _NONE: Final = -1
 #: Ages in ms of the records that lookups search.
 _AGES_MS: Final = (0, 50, 300, 1_500, 8_000)

@@ -2,8 +2,9 @@
 
 A consumer follows the topic id, and reads a recreated topic from its beginning. A consumer with an
 API version without topic ids reports only records that certainly belong to its topic. After an
-offset out of range, the consumer reads again from the partition's beginning. A response that the
-log ends before the consumer's position breaks a promise, unless the topic is being deleted.
+offset out of range, the consumer reads again from the partition's beginning. A response that says
+that the log ends before the consumer's position breaks a promise, unless the topic is being
+deleted.
 """
 
 from __future__ import annotations

@@ -157,7 +157,7 @@ class PartitionProducer:
         await self.client.tasks.sleep(self._draw.randrange(*_BACKOFF_MS))
 
     async def _pump(self, connection: ClientConnection) -> None:
-        """Keep the window full until a batch fails or all batches are done."""
+        """Keep the window of batches in flight full until a batch fails or all batches are done."""
         in_flight: deque[tuple[UnsettledBatch, asyncio.Future[Any]]] = deque()
         healthy = True
         refused: UnsettledBatch | None = None

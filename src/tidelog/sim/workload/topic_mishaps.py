@@ -32,7 +32,7 @@ _PATHS: Final = (
     _STATE.rpartition("/")[0],
     _STATE,
 )
-#: First record number, above the numbers of all other records.
+#: First record number of this kind of churn, above the numbers of all other records.
 _FIRST_NUMBER: Final = 1 << 40
 _CRASHES: Final = 0.5
 _OPTIONS: Final = FetchOptions(1 << 20, 1 << 20, 1, 200)
@@ -40,7 +40,7 @@ _OPTIONS: Final = FetchOptions(1 << 20, 1 << 20, 1, 200)
 
 @churn_of_profiles
 class TopicsMislaid(OfTopics):
-    """Deletions and restorations of a topic's store nodes; its acknowledged records stay."""
+    """Deletions and restorations of a topic's store nodes; acknowledged records must survive."""
 
     def __init__(self, work: Workload, draw: random.Random) -> None:
         super().__init__(work, draw)
