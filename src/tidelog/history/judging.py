@@ -36,7 +36,7 @@ class Judge:
         self._values = tables.values
         self._report = tables.report
         #: Largest offset at which a record of each key is or may be, by partition and key. All
-        #: incarnations of a topic share these offsets, because a send to a name may reach any
+        #: incarnations of a topic are judged together, because a send to a name may reach any
         #: incarnation.
         self._last_of_key: dict[tuple[tuple[str, str], str], int] = {}
 

@@ -144,7 +144,8 @@ def given_up(broker: SimBroker) -> str:
 def restart_given_up(cluster: SimCluster) -> None:
     """Periodically restart each broker that gave up a directory and has only quick directories.
 
-    The check repeats itself periodically, because the fault budget may refuse a restart for now.
+    The function checks all brokers again periodically, because the fault budget may refuse a
+    restart for now.
     """
     if cluster.settings.of(1).log_dir_slow_action != OFFLINE:
         return

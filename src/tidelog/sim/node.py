@@ -1,9 +1,9 @@
 """A simulated node: its lasting state, and the incarnations of its process.
 
-Every open file, listener and connection belongs to one incarnation. Calls of a node's ports
-(`core.ports`: files, network, store, clock) are counted, and a planned crash strikes at a counted
-call. After death each call raises NodeDead and has no effect. Dead coroutines are held until the
-run ends, so that none of their `finally` blocks acts (DESIGN.md, rule 5).
+Every open file, listener and connection belongs to one incarnation. Calls of a node's ports (files,
+network and store; `core.ports`) are counted, and a planned crash strikes at a counted call. After
+death each call raises NodeDead and has no effect. Dead coroutines are held until the run ends, so
+that none of their `finally` blocks acts (DESIGN.md, rule 5).
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class CommandChecker(Checker):
         """Record that a controller deletes a topic whose node it could not read.
 
         The controller does not wait for brokers with replicas of a topic whose node it could not
-        read. Brokers set replicas of such a topic aside when a full LeaderAndIsr omits them.
+        read. Brokers set replicas of a topic aside when a full LeaderAndIsr omits the replicas.
         """
         self._unread.add(name)
 

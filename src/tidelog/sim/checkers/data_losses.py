@@ -26,7 +26,7 @@ class DataLosses:
         self._struck: dict[int, Collection[LogKey] | None] = {}
 
     def died(self, broker_id: int, struck: Collection[LogKey] | None) -> None:
-        """Record a broker's death that lost data of some replicas; None means all replicas."""
+        """Record a broker's death, and the replicas that lost data; None means all replicas."""
         self._struck[broker_id] = struck
         epoch = self._intact.get(broker_id)
         if epoch is not None:

@@ -252,7 +252,7 @@ def unreadable_partition(context: FaultContext) -> Scenario:
 def controller_lost_at_each_write(context: FaultContext) -> Scenario:
     """Crash the controller before and after its first write, its second write, and so on.
 
-    The crashes go through these cases in order, from a random case on, until the faults end.
+    The crashes strike one write after the other, from a random write on, until the faults end.
     """
     cluster = context.cluster
     turn = context.draw.randrange(2 * MAX_CONTROLLER_WRITE)

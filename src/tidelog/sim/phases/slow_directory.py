@@ -5,7 +5,7 @@ directory of one broker, or each directory of all brokers. Once the brokers have
 directories, the phase checks four conditions. If one broker alone is slow, it leads no partition in
 a slow directory while another member of the ISR is up. Among brokers that are all slow, leadership
 moves at most once to each broker. A broker whose directories are all slow gives up none of them.
-The brokers count directories that are quick again as fast, even directories without work.
+Directories that are quick again count as fast on their brokers, even directories without work.
 
 After this phase, the final phase checks that producers and replicas continue.
 """

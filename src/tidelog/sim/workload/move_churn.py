@@ -122,7 +122,7 @@ class PartitionsMoved(ChurnKind):
             self.succeeded("a cancel of all moves")
 
     def _leave_in_the_store(self, targets: dict[TopicPartition, tuple[int, ...] | None]) -> None:
-        """Request reassignments by a new store node, as Kafka's old tools did, if there is none."""
+        """Create the node that requests reassignments (Kafka's old way), unless the node exists."""
         store = self.work.cluster.store
         path = layout.REASSIGN_PARTITIONS
         if store.is_available and store.tree.get(path) is None:
