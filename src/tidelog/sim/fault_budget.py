@@ -91,8 +91,8 @@ class FaultBudget:
     def may_fail(self, node_id: int, *, loses_data: bool, disk: SimDisk | None = None) -> bool:
         """Return whether a broker's disk may fail now; with `loses_data`, unsynced pages are lost.
 
-        With `disk`, the broker may continue with its other disks, so only replicas on this disk
-        count.
+        With `disk`, the broker may continue with its other disks, so only replicas on `disk` are
+        judged.
         """
         if not self.is_kept:
             return True

@@ -186,8 +186,8 @@ class SimLane:
             return
         result, failure = self._perform(job.operation)
         if isinstance(failure, StorageError):
-            # The broker must learn of a disk failure at once. If the broker learned of the failure
-            # late, it could shrink an ISR to itself after a loss of pages.
+            # The broker must learn of a disk failure at once. If the broker learned of a disk
+            # failure late, it could shrink an ISR to itself after a loss of pages.
             rest_ns = 0
         self._scheduler.after(rest_ns, self._process, self._deliver, job, result, failure)
 

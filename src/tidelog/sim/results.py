@@ -24,8 +24,8 @@ class RunResult:
     events: int
     simulated_ns: int
     counters: dict[str, int]
-    #: Further choices of the job: the mutant, kinds of faults that replace the profile's kinds, and
-    #: the reduction of the run (`sim/reductions`).
+    #: Choices of the job besides seed and profile: the mutant, kinds of faults that replace the
+    #: profile's kinds, and the reduction of the run (`sim/reductions`).
     mutant: str = ""
     chosen: tuple[str, ...] = ()
     only: str = ""

@@ -185,8 +185,8 @@ class SimBroker:
         if self.broker is None or not self.is_up:
             return
         looked_at = self._looked_at
-        # This loop runs after every event, so it reads the role directly, which is faster than
-        # properties of the partition.
+        # The loop over all partitions runs after every event, so it reads the role directly, which
+        # is faster than properties of the partition.
         for partition in self.broker.replicas.all():
             role = partition.role
             core, leadership = role.core, role.leadership

@@ -199,7 +199,7 @@ class SimCluster:
     def is_ending(self, broker: SimBroker) -> None:
         """Check a broker that dies in the middle of an event, up to its death.
 
-        Other nodes may have learned of changes that the event made before the death.
+        Other nodes may have learned of changes that the event made before the broker's death.
         """
         self.replication.after_event(broker)
 

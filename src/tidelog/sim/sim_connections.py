@@ -483,7 +483,7 @@ class ConnectionEnd:
             self._read()
 
     def _read(self) -> None:
-        """Read what has arrived; if the link splits bytes, read the rest in a separate event."""
+        """Read what has arrived; on a link that splits bytes, in pieces and separate events."""
         while self._waiting and self.is_reading and not self.is_gone:
             splits = self.incoming.link.splits
             self._read_once(in_pieces=splits)

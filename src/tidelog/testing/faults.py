@@ -254,7 +254,7 @@ _NAMED_BY: Final = {
 
 
 def _names(api_key: int, attributes: tuple[str, ...]) -> bool:
-    """Return whether requests of an API have one of these attributes."""
+    """Return whether requests of an API have one of the given attributes."""
     fields = {each.name for each in dataclasses.fields(API[api_key].request)}
     if "topics" in attributes and "groups" in fields:
         return True  # OffsetFetch names topics by group

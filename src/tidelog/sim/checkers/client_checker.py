@@ -65,9 +65,9 @@ class ClientChecker(Checker):
 
         A leader has every acknowledged record, so it accepts the oldest open batch. A leader that
         does not know of its deposition yet may lack records that its successors acknowledged (V65).
-        Retention may have removed a batch whose response was lost, before this leader could copy it
-        as a follower. As in Kafka, a leader without the removed batch knows only later batches of
-        the producer, and rejects the sequence.
+        Retention may have removed a batch whose response was lost, before the present leader could
+        copy the batch as a follower. As in Kafka, a leader without the removed batch knows only
+        later batches of the producer, and rejects the sequence.
         """
         key = self._published.find(TopicPartition(operation.topic, operation.partition))
         if key is None:

@@ -206,7 +206,8 @@ class ReplicationChecker(Checker):
     def has_skipped(self, key: LogKey, node_id: int, number: int) -> bool:
         """Return whether a node's log began after a committed record (V67).
 
-        Retention had removed the record before this follower could copy it.
+        Retention can remove a record before a follower copies it, so that the follower's log begins
+        later.
         """
         truth = self.truths.get(key)
         log = self._brokers[node_id].logs.logs.get(key)

@@ -1,8 +1,8 @@
 """Scenarios of leadership that moves away and back while commands or records arrive late.
 
-A further scenario has a leader that starts without its log. Each scenario makes an interleaving
-common that independent draws produce once in thousands of seeds. All scenarios keep within the
-fault budget: links are slow, sessions end, and power is lost only if the budget allows it.
+In one scenario, a leader starts without its log. Each scenario makes an interleaving common that
+independent draws produce once in thousands of seeds. All scenarios keep within the fault budget:
+links are slow, sessions end, and power is lost only if the budget allows it.
 """
 
 from __future__ import annotations

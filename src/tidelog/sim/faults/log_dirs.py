@@ -1,10 +1,10 @@
 """Faults of brokers that have several log directories.
 
-One fault fails a disk, at any call or at a call of a drawn operation; `sim/log_dir_failure` defines
-the failure and its repair. Another fault fails one operation with an error that does not come from
-the device. A further fault kills the broker in the middle of a move between two directories.
-`OPERATIONS` lists every operation of `core.ports.Files`; `errors_of` returns the possible errors of
-an operation.
+One kind of fault fails a disk, at any call or at a call of a drawn operation; `sim/log_dir_failure`
+defines the failure and its repair. One kind of fault fails a single operation with an error that
+does not come from the device. One kind of fault kills the broker in the middle of a move between
+two directories. `OPERATIONS` lists every operation of `core.ports.Files`; `errors_of` returns the
+possible errors of an operation.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Phases after the faults: a part of the cluster stays broken, and the rest must work.
+"""Phases after the faults: a part of the cluster stays broken, and the other parts must work.
 
 Without phases in which a part stays broken, every run would end with all brokers up and all
 directories good. A profile names its phase, and `sim.run` plays it before the final phase.

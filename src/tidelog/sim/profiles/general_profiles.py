@@ -1,7 +1,7 @@
 """Profiles without a bias towards one part: default faults, all faults, and all losses.
 
 The module has also the profiles that change the work of clients: compaction, lookups of offsets,
-compression, crowds. A further profile splits the bytes of connections.
+compression, crowds. One profile splits the bytes of connections.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """All kinds of churn; the import of their modules registers them.
 
-Other modules import churn from here, so that no kind of churn is missing.
+Modules that need churn import it from `churn_kinds`, so that no kind of churn is missing.
 """
 
 from tidelog.sim.workload import (  # noqa: F401

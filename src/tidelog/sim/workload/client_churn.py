@@ -7,10 +7,10 @@ the client queries another broker at once. If the response names no other leader
 for a long timer, as librdkafka does for a second. `checkers.answer_checker` judges the responses
 (V83).
 
-A second kind of client knows only the brokers of the last Metadata response. Like librdkafka, the
-client decommissions a broker that the response does not list, and drops its bootstrap addresses
-once it knows a broker. After a Metadata response without brokers, the client has no broker left and
-hangs forever. The steady topic exists all the time, so no broker may respond that it is unknown.
+One kind of client knows only the brokers of the last Metadata response. Like librdkafka, the client
+decommissions a broker that the response does not list, and drops its bootstrap addresses once it
+knows a broker. After a Metadata response without brokers, the client has no broker left and hangs
+forever. The steady topic exists all the time, so no broker may respond that it is unknown.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Each lookup is compared with the committed records (V36). The "latest" offset is
 of the committed records. The "latest" offset is never below the end of what leaders of earlier
 epochs committed, nor below an earlier response of the same leader. A record found by time is
 committed, has the reported time, and is the first record as new as requested. If the published
-leader finds no record and still leads, there was no such record at the time of the request.
+leader finds no record and still leads, no matching record existed at the time of the request.
 
 Retention and DeleteRecords may remove any committed record of a looked-up topic, and no other
 record. `replication_checker` checks these removals.

@@ -2,9 +2,9 @@
 
 While the topic's nodes are missing, its replicas are strays. The operator has strays restored in
 any order, until a leader has every acknowledged record. After the nodes are restored, the module
-reads every earlier acknowledged record again. Other checkers do not check the topic's records,
-because records of a deleted topic may be lost. Brokers die at any step, without loss of data (V25,
-V35).
+reads every earlier acknowledged record again. Only this module checks the topic's records, because
+checkers allow records of a deleted topic to be lost. Brokers die at any step, without loss of data
+(V25, V35).
 """
 
 from __future__ import annotations
