@@ -16,9 +16,10 @@ The controller has these concerns, each with decisions of its own: `topics`, `pa
 `elections`, `reassignments`, `registrations`, `shutdowns`, `replica_answers` and `producer_ids`.
 Each concern owns its events, its answers, its orders to brokers, and its writes.
 
-`answers` go to the senders of requests, `orders` to brokers. `command_builder` turns the `orders`
-of a decision into requests to brokers, and `commands` holds the requests that a broker has yet to
-receive. `overdue` finds the brokers that do not acknowledge their commands.
+`answers` are responses to requests, and `orders` are instructions to send commands to brokers.
+`command_builder` turns the `orders` of a decision into requests to brokers, and `commands` holds
+the requests that a broker has yet to receive. `overdue` finds the brokers that do not acknowledge
+their commands.
 
 `notices` and `cluster_events` report what happened. `isr_shrinks` and `failover` explain shrinks
 and measure failovers. `activity` detects stalls (V42).

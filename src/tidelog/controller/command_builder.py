@@ -93,7 +93,7 @@ class CommandBuilder:
             commands.stops[topic_partition] = Stop(state.leader_epoch, False)
 
     def _may_not_lead(self, broker_id: int, topic_partition: TopicPartition) -> bool:
-        """Return whether the state names a broker as leader that has restarted since (V10).
+        """Return whether the broker leads, but has restarted since it was elected (V10).
 
         A leader below protocol level 2.7 may have written the state itself right before its session
         ended. If the leader's write conflicted with the controller's election, the election follows
@@ -190,7 +190,7 @@ class CommandBuilder:
         )
 
     def _unreadable(self) -> dict[TopicPartition, BrokerRole]:
-        """Return roles that keep replicas with unreadable states from becoming strays (V35)."""
+        """Return roles by which replicas with unreadable partition states are no strays (V35)."""
         return {
             topic_partition: self._kept(topic_partition)
             for topic_partition in self._image.unreadable_states
@@ -215,7 +215,7 @@ class CommandBuilder:
     def delete_replica(
         self, broker_id: int, topic_partition: TopicPartition, leader_epoch: int
     ) -> None:
-        """Command a live broker to delete its replica, under this leader epoch (V22, V52, V71)."""
+        """Command a live broker to delete its replica, under `leader_epoch` (V22, V52, V71)."""
         assert broker_id in self._image.brokers, f"broker {broker_id} is not alive"
         self._of(broker_id).stops[topic_partition] = Stop(leader_epoch, True)
 

@@ -48,8 +48,8 @@ LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, GET_REPLICA_LOG_INFO = 4, 5, 6, 9
 GET_REPLICA_LOG_INFO_VERSION = 0
 #: Kafka's AbstractControlRequest.Type.
 INCREMENTAL, FULL = 1, 2
-#: The leader and the epoch that brokers get for a partition whose topic is being deleted. The
-#: broker deletes the replica under this epoch, whatever the replica's own epoch is (Kafka's
+#: The leader and the epoch that brokers get for a partition whose topic is being deleted. A command
+#: under `EPOCH_DURING_DELETE` deletes the replica, whatever the replica's own epoch is (Kafka's
 #: LeaderDuringDelete, EpochDuringDelete).
 LEADER_DURING_DELETE = -2
 EPOCH_DURING_DELETE = -2

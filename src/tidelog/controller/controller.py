@@ -8,8 +8,9 @@ on the applied image (DESIGN.md, rule 6).
 The image changes only when `decide` begins and in `applied`, and is read-only otherwise. Readings
 of the store and answers of brokers are facts: `decide` applies them before it decides. `applied`
 applies the writes, then the changes that follow from commands, and builds the commands last.
-Elections are level-triggered: the decision on a partition follows from the image alone. So a
-conflict in the store, a new controller and a repeated event need no code of their own (V15, V41).
+Elections are level-triggered: the decision on a partition follows from the image alone. As the
+image alone decides, a conflict in the store, a new controller and a repeated event need no code of
+their own (V15, V41).
 """
 
 from __future__ import annotations
@@ -68,7 +69,8 @@ class Controller:
         self._events: list[Event] = []
         self._deciding: Decision | None = None
         self._agenda = Agenda()
-        # Each of these objects keeps the state of one concern from one decision to the next.
+        # Each of the following objects keeps the state of one concern (deletions, shutdowns, ...)
+        # between decisions.
         self._registrations = Registrations()
         self._deletions = deletion.Deletions()
         self._additions = addition.Additions()

@@ -83,7 +83,8 @@ class Failovers:
     ) -> list[ClusterEvent]:
         """Record that the controller's commands are queued; a `loss` of leaders begins a failover.
 
-        Returns the events of failovers that end with the queued commands.
+        Returns the events of failovers that end because the commands name yet other leaders, or no
+        leader.
         """
         moved = [
             change

@@ -91,8 +91,8 @@ class Image:
         #: Live brokers that were commanded to delete a removed replica, and have not acknowledged
         #: it (V52).
         self.leaving: dict[TopicPartition, dict[int, None]] = {}
-        #: Replica presence by broker (D3, D4). A partition is listed only while a broker reports
-        #: its replica as lost or offline.
+        #: Replica presence by broker (D3, D4). `presences` has a partition only while a broker
+        #: reports its replica as lost or offline.
         self.presences: dict[TopicPartition, dict[int, Presence]] = {}
         #: Recoveries by proof under way (E6).
         self.recoveries: dict[TopicPartition, Recovery] = {}
@@ -179,9 +179,9 @@ class Image:
     def closing(self, topic: str) -> range:
         """Return the partitions of a topic that accept no more records, before their removal.
 
-        The returned partitions are the highest partitions of the topic, down to the first number
-        whose removal is not requested, and never partition 0 (V71). The result is empty while any
-        partition of the topic is being reassigned: removals wait for the end of the reassignment.
+        The result has the topic's highest partitions, as long as the removal of each is requested,
+        and never partition 0 (V71). The result is empty while any partition of the topic is being
+        reassigned: removals wait for the end of the reassignment.
         """
         removal, known = self.removals.get(topic), self.topics.get(topic)
         if removal is None or known is None or known.moves or self.is_deleting(topic):

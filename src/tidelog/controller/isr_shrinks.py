@@ -1,9 +1,10 @@
 """Causes for which replicas are outside the ISR, as the controller knows them (V10, V43, V62, D3).
 
-A leader sends its causes with AlterPartition. If the controller itself removes members, the cause
-follows from its image. The image keeps the causes of replicas that are still outside the ISR, and
-all brokers show them. The causes are lost with the controller's term: the next controller knows
-none, and brokers keep the causes that they received. This module decides nothing.
+A leader that removes replicas sends the causes with AlterPartition. If the controller itself
+removes members, the cause follows from its image. The image keeps the causes of replicas that are
+still outside the ISR, and all brokers show them. The causes are lost with the controller's term:
+the next controller knows none, and brokers keep the causes that they received. This module decides
+nothing.
 """
 
 from __future__ import annotations
@@ -53,8 +54,8 @@ def shrinks(
     """Return why each replica that is not in the ISR of `after` leaves the ISR of `before`.
 
     `ended` are the brokers whose registration ended; the value says whether by a controlled
-    shutdown. `absent` are live brokers that reported the replica missing or offline. `offline` are
-    the brokers of `absent` whose log directory has failed. `reported` are the causes that the
+    shutdown. `absent` are live brokers that reported their replica missing or offline. `offline`
+    are the brokers of `absent` whose log directory has failed. `reported` are the causes that the
     leader sent. The result omits replicas that are no longer assigned.
     """
     if before is None:

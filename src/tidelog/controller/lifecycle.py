@@ -64,7 +64,8 @@ def tombstone(state: PartitionState, controller_epoch: int) -> PartitionState:
 def is_tombstone(state: PartitionState) -> bool:
     """Return whether a state is the tombstone of a removed partition.
 
-    A controller that does not know removals may have dropped the key `removed` from a tombstone.
-    The empty ISR still identifies a tombstone, because no other state has an empty ISR.
+    A controller of a version without removals of partitions may have dropped the key `removed` from
+    a tombstone. The empty ISR still identifies a tombstone, because no other state has an empty
+    ISR.
     """
     return state.removed or not state.isr

@@ -1,9 +1,9 @@
 """Orders: the messages of a decision to brokers, which `CommandBuilder` turns into commands.
 
-An order is a value that names brokers and partitions. Orders are given once the image holds every
-change of the decision (DESIGN.md, rule 6), so the commands reflect the applied image. This module
-has the orders that several concerns (topics, partitions, elections, ...) share; each concern
-defines further orders of its own.
+An order is a value that names brokers and partitions. `CommandBuilder` gets the orders once the
+image holds every change of the decision (DESIGN.md, rule 6), so the commands reflect the applied
+image. This module has the orders that several concerns (topics, partitions, elections, ...) share;
+each concern defines further orders of its own.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tidelog.core.types import TopicPartition
 
 
 class Rank(IntEnum):
-    """The sequence in which `CommandBuilder` gets the orders (to send commands) of a decision.
+    """The sequence in which `CommandBuilder` gets a decision's instructions to send commands.
 
     A broker has one role or one stop per partition: a later order for the partition replaces an
     earlier order.

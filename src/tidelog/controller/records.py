@@ -31,7 +31,7 @@ class Presence(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A reassignment under way, during which added and removed replicas are assigned."""
+    """A reassignment under way, during which the replicas to add and to remove are assigned."""
 
     #: Replicas that were not assigned when the reassignment began.
     adding: Replicas
@@ -97,7 +97,7 @@ def idle(replicas: Replicas, move: Move, state: PartitionState, is_paused: bool)
 
 
 class LogEnd(NamedTuple):
-    """The reported end of a replica's log; the log with the greater (epoch, end) has more (E6)."""
+    """A replica's reported log end; a log with a greater (epoch, end) has more records (E6)."""
 
     #: Leader epoch of the last record; -1 for a log without records.
     leader_epoch: int

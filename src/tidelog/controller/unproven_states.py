@@ -1,4 +1,4 @@
-"""States of partitions without a proven replica, because the store lost its latest writes (E8).
+"""Partition states that prove nothing about replicas, as the store lost its latest writes (E8).
 
 In an unproven state every assigned replica is a member, and the recorded epochs belong to no
 registration. This module has pure functions: `store_went_back` decides which states become

@@ -38,7 +38,7 @@ Outcome = Written | Conflict
 
 
 class Write:
-    """A conditional write of a decision."""
+    """A conditional write to the store, which a decision requests."""
 
     __slots__ = ()
 

@@ -48,11 +48,11 @@ class Balance:
 
     def __init__(self) -> None:
         self._waiting: dict[TopicPartition, None] = {}
-        #: Brokers that reported slow reads: their broker epoch, and the rebalance checks to skip
-        #: (F11).
+        #: Brokers that reported slow reads, each with its broker epoch and the number of rebalance
+        #: checks until it may lead again (F11).
         self._slow: dict[int, tuple[int, int]] = {}
-        #: Replicas on full or slow disks: the broker epoch, and the rebalance checks to skip (D13,
-        #: D14).
+        #: Replicas on full or slow disks, each with its broker epoch and the number of rebalance
+        #: checks until it may lead again (D13, D14).
         self._unfit: dict[tuple[int, TopicPartition], tuple[int, int]] = {}
         self._brokers: dict[int, _Registration] = {}
 
@@ -116,7 +116,7 @@ class Balance:
         return due
 
     def note_slow(self, broker_id: int, image: Image) -> None:
-        """Return no leadership to a live broker before the second next rebalance check (F11)."""
+        """Return no leadership to a live broker before the second rebalance check to come (F11)."""
         self._slow[broker_id] = (image.brokers[broker_id].broker_epoch, SLOW_LOOKS)
 
     def is_slow(self, broker_id: int, image: Image) -> bool:
@@ -128,8 +128,8 @@ class Balance:
     def note_unfit(self, broker_id: int, topic_partition: TopicPartition, image: Image) -> None:
         """Bar a live broker from leading a partition: its disk is full or slow (D13, D14).
 
-        The bar ends when the broker withdraws its report, or at the second rebalance check from
-        now, because the withdrawal may be lost.
+        The replica may lead again when the broker withdraws its report, or at the second rebalance
+        check from now, because the withdrawal may be lost.
         """
         epoch = image.brokers[broker_id].broker_epoch
         self._unfit[broker_id, topic_partition] = (epoch, SLOW_LOOKS)
@@ -150,7 +150,7 @@ class Balance:
 
     @property
     def counts_looks(self) -> bool:
-        """Whether rebalance checks are due even if no leadership returns automatically."""
+        """Whether rebalance checks must run so that reports of slow or unfit disks expire."""
         return bool(self._slow or self._unfit)
 
     def held_back(self) -> tuple[int, ...]:

@@ -182,9 +182,9 @@ def elect_without(
 
     If the damaged replica led, a live member of the ISR is elected, a member of `slow` only if
     there is no other. If another replica leads, it stays leader under the next leader epoch, from
-    which the damaged replica's broker learns of the removal. The broker truncates the damaged log,
-    so the damaged replica does not become an eligible leader replica. Without a leader, or with a
-    bounced member, the result is None, and `elect` decides.
+    which the damaged replica's broker learns that the replica left the ISR. The broker truncates
+    the damaged log, so the damaged replica does not become an eligible leader replica. Without a
+    leader, or with a bounced member, the result is None, and `elect` decides.
     """
     if state.leader == NO_LEADER or incarnations.bounced_members(state, around.brokers):
         return None
@@ -282,8 +282,8 @@ def _epoch_above_all(state: PartitionState, around: Circumstances) -> int:
 
     Because the store was restored, the leader epoch of `state` already skips numbers. A log with a
     later epoch than `state` comes from an earlier restore of the same backup, which skipped more
-    epochs. For a log with a later epoch, the returned epoch skips numbers, because leaders after an
-    earlier restore of the backup may have had epochs of which no log has a record.
+    epochs. If a log has a later epoch than `state`, the returned epoch skips numbers. Leaders after
+    an earlier restore of the backup may have had epochs of which no log has a record.
     """
     logs = {} if around.recovery is None else around.recovery.logs
     latest = max((log.leader_epoch for log in logs.values()), default=NO_EPOCH)

@@ -1,8 +1,8 @@
 """Elections for partitions whose circumstances changed, and ElectLeaders (V11, V13, D3).
 
-Elections are level-triggered: the decision follows from the image alone. So a conflict in the
-store, a new controller and a repeated event need no code of their own (V15, V41). The same code
-elects leaders automatically and for ElectLeaders requests.
+Elections are level-triggered: the decision follows from the image alone. As the image alone
+decides, a conflict in the store, a new controller and a repeated event need no code of their own
+(V15, V41). The same code elects leaders automatically and for ElectLeaders requests.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class UncleanChanged(Change):
     unclean: bool | None
 
     def apply(self, image: Image) -> None:
-        """Set `unclean` of the topic, unless the topic is gone."""
+        """Set the topic's unclean.leader.election.enable, unless the topic is gone."""
         topic = image.topics.get(self.name)
         if topic is not None:
             image.topics[self.name] = replace(topic, unclean=self.unclean)

@@ -61,7 +61,7 @@ class PreferredElections:
         self._is_requested = False
 
     def __bool__(self) -> bool:
-        """Return whether leaderships have yet to return, or the node of a request to be removed."""
+        """Return whether leaderships have to return, or a request's node has to be removed."""
         return bool(self._waiting) or self._is_requested
 
     def read(self, event: PreferredElectionRead) -> None:
@@ -70,7 +70,7 @@ class PreferredElections:
         self._is_requested = True
 
     def rebalance(self, event: RebalanceDue, image: Image) -> None:
-        """Find the brokers that are out of balance, and queue the first step."""
+        """Find brokers that are out of balance, and queue the first leaderships to return."""
         self.balance.look(image, event.percentage)
         self.step(image)
 

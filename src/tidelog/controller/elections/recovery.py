@@ -79,8 +79,8 @@ def _quorum(state: PartitionState, members: int, minimum: int) -> int:
     """Return how many members must be registered: normally k, the effective `minimum`.
 
     In an unproven state all replicas are members, and each record was committed on at least k of
-    them (k: the effective minimum). So if at most k - 1 members are not registered, each committed
-    record is on a registered member (E8).
+    them (k: the effective minimum). So if fewer members than the effective minimum are not
+    registered, each committed record is on a registered member (E8).
     """
     if state.is_unproven:
         return max(1, members - minimum + 1)

@@ -102,6 +102,6 @@ def look_at(
 
 
 def settle(settlement: Settlement) -> None:
-    """Record in the image the waits that this decision found."""
+    """Record in the image the waits for a leader that this decision found."""
     for changed in settlement.notices.of(WaitChanged):
         settlement.apply(WaitKnown(changed.topic_partition, changed.wait))

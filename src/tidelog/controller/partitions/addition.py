@@ -292,7 +292,7 @@ def _gap(name: str, count: int, wanted: Mapping[int, Sequence[int]]) -> str:
 
 
 def unknown_numbers(counts: Mapping[str, int], image: Image) -> list[TopicPartition]:
-    """Return partitions to add, up to `counts` per topic, with unknown former incarnations.
+    """Return partitions to add, if their former incarnations are unknown; `counts` are totals.
 
     The result has at most as many partitions of a topic as one request may add.
     """

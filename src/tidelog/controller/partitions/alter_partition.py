@@ -234,8 +234,8 @@ def _minimum(asked: HeldExpansion, replicas: Sequence[int], own: int) -> int:
     The leader and the controller use different minimums while brokers adopt a new
     `min.insync.replicas` one by one. The leader commits records by the `min.insync.replicas` that
     it knows. If the controller used a smaller minimum than the leader, it would drop eligible
-    replicas that have every committed record. If the controller's minimum is greater, the leader
-    commits nothing until `elr` is cleared.
+    replicas that have every committed record. If the controller's effective minimum is greater than
+    the leader's, the leader commits nothing until `elr` is cleared.
     """
     return max(own, min(asked.data.minimum, len(replicas)))
 

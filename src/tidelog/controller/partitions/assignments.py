@@ -27,7 +27,7 @@ def check_size(partitions: int, replicas: int, widest_id: int) -> None:
 
 
 def check_partition_count(partitions: int, room: int) -> None:
-    """Raise KafkaError unless a request may create this number of partitions.
+    """Raise KafkaError unless a request may create `partitions` further partitions.
 
     `room` is the number of partitions that the request may still create.
     """

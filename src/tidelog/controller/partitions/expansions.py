@@ -3,8 +3,8 @@
 A broker that was down catches up on its partitions one after the other. With `isr.expand.linger.ms`
 the controller collects ISR expansions for a while and writes them together. Expansions written
 together need fewer transactions of the metadata store, and the controller sends their states to the
-brokers once. A held expansion may still be accepted, so its leader continues to count the joining
-replica (A8). A newer proposal for the partition replaces a held expansion. The controller holds
+brokers once. A held expansion may still be accepted, so its leader keeps the joining replica in the
+maximal ISR (A8). A newer proposal for the partition replaces a held expansion. The controller holds
 back no shrink, and no expansion of an ISR below the effective minimum. The controller also holds
 back no expansion of a partition that is being reassigned or whose leader shuts down. This module
 writes nothing: `alter_partition` judges the due expansions again.

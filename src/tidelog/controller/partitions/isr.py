@@ -5,8 +5,8 @@ brokers; the caller has checked the sender (A2). The order of the checks is that
 controller. The broker epochs of *all* members are compared (V63): a member of an earlier
 incarnation has not caught up in its present incarnation. A leader of Kafka's ZooKeeper mode sends
 no broker epochs. If a leader that sends no broker epochs adds a replica that may have restarted,
-the controller raises the leader epoch. Fetches that the leader counts under the new leader epoch
-come from the replica's present incarnation. A leader treats some refusals as final, so the
+the controller raises the leader epoch. Under the new leader epoch, only fetches of the replica's
+present incarnation can bring it into the ISR. A leader treats some refusals as final, so the
 controller makes sure that they are final (A8).
 """
 
@@ -48,8 +48,8 @@ class Proposal:
 class ProposalVerdict:
     """The controller's judgement of a proposal.
 
-    `state` is the valid state: already published, or to be published first (`is_new`). If the
-    verdict has an error, `state` must be published before the leader may receive the refusal.
+    `state` is the valid state: already published, or to be published first (`is_new`). If `error`
+    is set, `state` must be published before the leader may receive the refusal.
     """
 
     error: ErrorCode = ErrorCode.NONE
@@ -112,7 +112,7 @@ def judge(
 
 
 def fencing_error(wanted: Proposal, state: PartitionState) -> ErrorCode:
-    """Return NONE if the sender leads in this epoch and knows no state newer than `state`."""
+    """Return NONE if the sender leads now and knows no state newer than `state`."""
     if wanted.leader_epoch < 0 or wanted.partition_epoch < 0:
         # The store would take a negative version for "any version" (V6).
         return ErrorCode.INVALID_REQUEST
@@ -153,9 +153,9 @@ def ineligible_members(
 ) -> tuple[int, ...]:
     """Return the proposed members that are not eligible.
 
-    An ineligible member is not alive in the incarnation whose fetch the leader counted (V63), or is
-    leaving (V43). A leader that is itself leaving stays a member, because it adds members to which
-    leadership can be transferred.
+    An ineligible member is not alive in the incarnation whose fetch brought it into the proposal
+    (V63), or is leaving (V43). A leader that is itself leaving stays a member, because it adds
+    members to which leadership can be transferred.
     """
     return tuple(
         member
@@ -175,8 +175,8 @@ def _is_eligible(member: int, epoch: int, state: PartitionState, brokers: Broker
         return member not in incarnations.bounced_members(state, brokers)
     # The returned comparison shows whether the broker registered before the present state was
     # written. A leader, also Kafka's, proposes a follower without an epoch only in response to a
-    # fetch that came after it knew the present state. The fetch that the leader counted therefore
-    # came from the follower's present incarnation.
+    # fetch that came after it knew the present state. So the fetch that brought the follower into
+    # the proposal came from its present incarnation.
     return broker.broker_epoch <= state.mzxid
 
 
@@ -198,10 +198,10 @@ def _under_next_leader_epoch(
     """Return the same state under the next leader epoch, for a leader that sends no broker epochs.
 
     The leader proposes the ISR again under the next leader epoch. Fetches of an earlier incarnation
-    of the joining replica carry an earlier leader epoch, and the leader rejects them (V37). Fetches
-    that the leader counts under the next leader epoch therefore come from the replica's present
-    incarnation. Returns None while the node's last modification is needed to detect a bounced
-    member (V10), because an election is then due.
+    of the joining replica carry an earlier leader epoch, and the leader rejects them (V37). So
+    under the next leader epoch, only fetches of the replica's present incarnation can bring it into
+    the ISR. Returns None while the node's last modification is needed to detect a bounced member
+    (V10), because an election is then due.
     """
     epochs = state.isr_epochs
     if epochs is None:
@@ -223,13 +223,13 @@ def _under_next_leader_epoch(
 def _refused_for_good(
     error: ErrorCode, wanted: Proposal, state: PartitionState, controller_epoch: int
 ) -> ProposalVerdict:
-    """Return a refusal after which the leader no longer counts the change (A8).
+    """Return a final refusal, after which the leader drops the ISR change (A8).
 
     This controller or another may judge another copy of the request later, with another view of the
-    live brokers. Before a final refusal, the controller therefore advances the partition epoch on
-    which the request builds, by a write that a deposed controller cannot make. If the state records
-    no broker epochs (V10), or the request has none for a joining member (V63), the controller
-    leaves the node unchanged, because the node's last modification separates incarnations.
+    live brokers. So before a final refusal, the controller advances the partition epoch on which
+    the request builds, by a write that a deposed controller cannot make. If the state records no
+    broker epochs (V10), or the request has none for a joining member (V63), the controller leaves
+    the node unchanged, because the node's last modification separates incarnations.
     """
     epochs = dict(zip(wanted.isr, wanted.isr_epochs, strict=True))
     joining = [epoch for member, epoch in epochs.items() if member not in state.isr]
@@ -254,7 +254,7 @@ def _accepted(
         controller_epoch=controller_epoch,
         partition_epoch=state.partition_epoch + 1,
         leader_recovery_state=wanted.leader_recovery_state,
-        # Every member was found alive in its present incarnation.
+        # Every member of the accepted ISR is alive in its present incarnation.
         isr_epochs=tuple(brokers[member].broker_epoch for member in wanted.isr),
         elr=eligible.elr,
         elr_epochs=eligible.elr_epochs,

@@ -1,12 +1,13 @@
 """Placement of the replicas of new partitions: over racks first, then evenly (V21).
 
-The result is the same for the same seed. Leaders are assigned to the brokers in a ring. Each
-further replica goes to a broker whose rack has the fewest replicas of this partition so far. If
-several brokers qualify by rack, the broker with the fewest replicas of the topic is chosen. In a
-tie, the first of the tied brokers after the leader in the ring is chosen. Each time every broker of
-the ring has become leader once more, the search for followers starts one place further, so that the
-same brokers do not always share partitions. A broker without a rack is its own rack. Partitions
-added to a topic continue after its last partition, and its existing replicas count as load (V70).
+The result is the same for the same seed. Consecutive partitions get consecutive brokers of a ring
+as leaders. Each further replica goes to a broker whose rack has the fewest replicas of this
+partition so far. If several brokers qualify by rack, the broker with the fewest replicas of the
+topic is chosen. In a tie, the first of the tied brokers after the leader in the ring is chosen.
+Each time every broker of the ring has become leader once more, the search for followers starts one
+place further, so that the same brokers do not always share partitions. A broker without a rack is
+its own rack. Partitions added to a topic continue after its last partition, and its existing
+replicas count as load (V70).
 """
 
 from __future__ import annotations

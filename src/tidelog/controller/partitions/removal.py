@@ -1,12 +1,12 @@
 """Removal of partitions from topics: which requests are rejected, which steps are due (V7, V71).
 
 Only the highest partitions are removed, so that numbers stay 0 to n-1. A request waits until all
-higher partitions are requested too. Once all higher partitions are requested too, the partition
-accepts no more records. A partition that is to be drained stays readable until every consumer group
-has reached its end. When no consumer group has to read the partition any more, the partition's
-state becomes a tombstone, which is durable before any broker is commanded to delete its replica.
-When no live broker has a replica any more, the partition leaves the topic's node, and its request
-is removed with it.
+higher partitions are requested too. A partition to be removed accepts no more records once the
+removal of all higher partitions is requested, too. A partition that is to be drained stays readable
+until every consumer group has reached its end. When no consumer group has to read the partition any
+more, the partition's state becomes a tombstone, which is durable before any broker is commanded to
+delete its replica. When no live broker has a replica any more, the partition leaves the topic's
+node, and its request is removed with it.
 """
 
 from __future__ import annotations
@@ -400,7 +400,8 @@ def refusal(topic_partition: TopicPartition, image: Image) -> str | None:
 def ready(name: str, image: Image) -> Iterator[int]:
     """Yield the partitions that can be removed now, the highest first.
 
-    A partition is ready if its state is readable and no consumer group has to read it any more.
+    A partition is ready for removal if its state is readable and no consumer group has to read it
+    any more.
     """
     removal = image.removals[name]
     for partition in reversed(image.closing(name)):

@@ -110,7 +110,7 @@ def roles_of_idle(
 
 
 def _idled_by(change: StateChange, image: Image) -> list[int]:
-    """Return the replicas of a reassignment that stop copying, or copy again, with a new state."""
+    """Return a reassignment's replicas that stop copying, or copy again, because of a new state."""
     topic_partition, before = change.topic_partition, change.before
     move, state = image.move(topic_partition), image.states.get(topic_partition)
     if move is None or before is None or state is None or image.is_completing(topic_partition):

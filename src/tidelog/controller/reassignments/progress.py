@@ -295,7 +295,7 @@ class ReassignmentsDraft:
         after: PartitionState,
         new_replicas: tuple[int, ...] = (),
     ) -> None:
-        """Write the state of a reassignment; replicas outside every target leave the ISR."""
+        """Write a partition's next state; members that leave the ISR get the cause MOVED."""
         left = [member for member in before.isr if member not in after.isr]
         self.draft.write_state(
             WritePartitionState(
@@ -310,7 +310,7 @@ class ReassignmentsDraft:
     def _without_unwanted(
         self, topic_partition: TopicPartition, full: tuple[int, ...], move: Move
     ) -> PartitionState | None:
-        """Return the state without in-sync replicas outside all targets; None if all stay (R10)."""
+        """Return the state without members that only an earlier target added (R10), or None."""
         image = self._image
         return transitions.without_unwanted(
             image.states[topic_partition],

@@ -115,7 +115,7 @@ def _used_by(topic_partition: TopicPartition, image: Image) -> set[int]:
 
 
 class Queue:
-    """The queue of reassignments in one decision."""
+    """The queue of reassignments, as one decision changes it."""
 
     def __init__(self, reassignments: ReassignmentsDraft, stored: StoredRequests) -> None:
         self._reassignments = reassignments
@@ -146,8 +146,8 @@ class Queue:
     ) -> bool:
         """Return whether an entry stays in the queue. Raises KafkaError for an impossible entry.
 
-        `first` collects the partitions whose reassignment is rolled back for the entry, which moves
-        to the front of the queue.
+        `first` collects the partitions whose queue entry moves to the front, because a reassignment
+        is rolled back for the entry.
         """
         topic_partition, target = entry.topic_partition, entry.replicas
         image = self._image

@@ -44,7 +44,7 @@ class ReassignmentsAsked(Event):
 
 
 class ReassignmentRequests:
-    """The reassignment requests of clients in one decision."""
+    """The reassignment requests of clients that one decision serves."""
 
     def __init__(self, reassignments: ReassignmentsDraft, stored: StoredRequests) -> None:
         self._reassignments = reassignments

@@ -96,7 +96,7 @@ class Entries:
         self._found = found
         self._write = write
         self.left = {} if found is None else dict(found.entries)
-        #: Index of the write; None while no entry changes.
+        #: Index of the write that replaces the entries; None while no entry changes.
         self.index: int | None = None
 
     def keep(
@@ -120,7 +120,7 @@ class Entries:
             self._draft.decision.writes[self.index] = write
 
     def overrule(self, wanted: Wanted) -> None:
-        """Remove entries with an overruled target; set the newest throttle in the other entries."""
+        """Remove overruled entries; set the throttle of the newest request in the other entries."""
         kept = {}
         for topic_partition, entry in self.left.items():
             newer = wanted.get(topic_partition)
@@ -132,7 +132,7 @@ class Entries:
 
 
 class StoredRequests:
-    """The nodes of the store that request reassignments, in one decision."""
+    """The nodes of the store that request reassignments, as one decision changes them."""
 
     def __init__(self, reassignments: ReassignmentsDraft) -> None:
         self._reassignments = reassignments
@@ -263,8 +263,8 @@ class StoredRequests:
         """Begin the reassignments of `/admin/reassign_partitions` (R1).
 
         Entries that are done or cannot be carried out are removed. Each remaining entry records the
-        original replicas of its reassignment. A reassignment that begins overrules the queue and an
-        accepted request.
+        original replicas of its reassignment. A reassignment that begins replaces the partition's
+        queue entry and accepted request.
         """
         if self._image.reassignments is None:
             return
@@ -309,8 +309,9 @@ class StoredRequests:
         minimum = self._draft.minimum(topic_partition)
         targets.check_minimum(topic_partition, target, minimum, image)
         if route is Route.NODE:
-            # An entry of `/admin/reassign_partitions` overrules queue entries now. An accepted
-            # request overruled older queue entries when it was accepted.
+            # An entry of `/admin/reassign_partitions` replaces older queue entries when its
+            # reassignment begins. An accepted request replaced older queue entries when it was
+            # accepted.
             self._precede(entry)
         self._reassignments.begin(topic_partition, target, entry.throttle or None)
         begun = self._reassignments.begun(topic_partition)

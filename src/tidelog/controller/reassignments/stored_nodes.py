@@ -90,7 +90,7 @@ class AcceptedFound(Change):
     request: AcceptedRequest | None
 
     def apply(self, image: Image) -> None:
-        """Keep the accepted request in the image, or drop it if it is gone."""
+        """Keep the accepted request in the image, or drop the request if its node is gone."""
         if self.request is None:
             image.accepted.pop(self.topic_partition, None)
         else:

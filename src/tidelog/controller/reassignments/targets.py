@@ -188,8 +188,8 @@ def goes_offline(
 ) -> list[int]:
     """Return the online replicas whose removal by a cancel would take a partition offline (R6).
 
-    The list is empty if an original replica is in sync, or if no in-sync replica is alive: then the
-    cancel takes no partition offline.
+    The result is empty if an original replica is in sync, or if no in-sync replica is alive: then
+    the cancel takes no partition offline.
     """
     state = image.states.get(topic_partition)
     if state is None or any(member in original for member in state.isr):

@@ -327,7 +327,7 @@ def _live_replicas(topic: Topic, image: Image) -> dict[int, tuple[TopicPartition
 def deletion_target(
     wanted: DeleteTopicState, image: Image, defaults: TopicDefaults
 ) -> tuple[str, TopicId]:
-    """Return name and id of the topic to delete. Raises KafkaError if the topic must stay."""
+    """Return name and id of the topic to delete. Raises KafkaError for an undeletable topic."""
     if not defaults.deletion_enabled:
         raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
     if wanted.name is None:

@@ -25,7 +25,7 @@ from tidelog.core.types import PartitionState, TopicPartition, topic_id_to_text
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
-    """A topic as adopted from its node, other changes of the image, and a report for the log."""
+    """A topic adopted from its node, with further changes of the image and a report for the log."""
 
     found: TopicFound
     changes: tuple[FormerFound | RemovalsAdded, ...] = ()

@@ -1,7 +1,7 @@
 """Readings of topics' nodes and states: changes of the image, and what brokers are sent (V25).
 
-What was read enters the image at once, because it is a fact. The controller checks every partition
-of a topic that was read. If another writer changed a topic's node, the controller adopts only the
+A reading enters the image at once, because it is a fact. The controller checks every partition of a
+topic that was read. If another writer changed a topic's node, the controller adopts only the
 changes that `edits` allows. If a topic may be new to brokers but no write of its states is due,
 brokers get full commands (V35).
 """
@@ -78,8 +78,8 @@ def _topic_read(found: TopicFound, draft: Draft, agenda: Agenda) -> None:
         draft.send_everything(image.brokers)
     _report_unreadable(taken, draft)
     image.apply(taken)
-    # The topic is applied before `changes`, because to apply a topic drops the former incarnations
-    # of its partitions.
+    # The image adopts `taken` before `changes`, because adopting a topic drops the former
+    # incarnations of its partitions.
     for change in changes:
         image.apply(change)
     topic = taken.topic
@@ -119,12 +119,12 @@ def _vanished(name: str, draft: Draft) -> None:
 
 
 def _is_news_to_brokers(found: TopicFound, image: Image) -> bool:
-    """Return whether brokers must be sent a topic even if no write of the topic is due.
+    """Return whether brokers need full commands because of a topic, even if no write is due.
 
-    Brokers must be sent a topic that could not be read before, because brokers may have registered
-    since. Brokers must be sent a topic whose nodes another writer has restored together with
-    published states. Brokers must be sent a topic that has replaced another topic of the same name,
-    because they must set the replaced topic's replicas aside as strays.
+    Brokers that registered while the topic could not be read do not know the topic. Brokers do not
+    know a topic whose nodes another writer has restored together with published states. If the
+    topic has replaced another topic of the same name, brokers must set the replaced topic's
+    replicas aside as strays.
     """
     name = found.topic.name
     known = image.topics.get(name)
