@@ -44,7 +44,7 @@ class BufferPool:
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
-        #: The remembered buffers, the least recently checked first.
+        #: The remembered buffers, the least recently checked for reuse first.
         self._buffers: deque[bytearray] = deque()
 
     @property

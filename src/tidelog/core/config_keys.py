@@ -303,7 +303,7 @@ def paths(meaning: str, *, ours: bool = False) -> Any:
 
 def _is_replica(element: str) -> bool:
     if not element:
-        return True  # Kafka's pattern accepts an empty element
+        return True  # Kafka's pattern for lists of replicas accepts an empty element
     return re.fullmatch("[0-9]+:[0-9]+", element, re.ASCII) is not None
 
 

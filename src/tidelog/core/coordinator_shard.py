@@ -40,7 +40,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorAppend:
-    """Records to append as one batch, under this leader epoch only (G1)."""
+    """Records to append as one batch, under `leader_epoch` only (G1)."""
 
     number: int
     leader_epoch: int
@@ -74,7 +74,7 @@ class CoordinatorShard(Protocol):
 
     When a leadership begins, `broker.coordinators` makes a shard for the leader epoch.
     `broker.coordinators` calls `replay` with every record from the log start to the log end (G1) in
-    order, except control records and records of other kinds. `broker.coordinators` calls `loaded`
+    order, except control records and records of unknown kinds. `broker.coordinators` calls `loaded`
     when the high watermark has reached the log end of the replay. If `loaded` were called before
     the replayed records are committed, clients could see uncommitted state, which the next failover
     might lose.
@@ -88,7 +88,7 @@ class CoordinatorShard(Protocol):
     its number. Before the outcome, `timed_out` may be reported once: the batch is in the log, but
     was not replicated in time (REQUEST_TIMED_OUT), or the ISR is too small
     (NOT_ENOUGH_REPLICAS_AFTER_APPEND). `failed` is called after all effects of a call, not during
-    an effect. After `unload`, no outcome is reported.
+    an effect. After `unload`, the outcome of no append is reported.
     """
 
     partition: int

@@ -4,9 +4,9 @@ A disk read holds part of the budget of unread responses until the read ends. A 
 that hangs never ends. So the reads of one directory hold a bounded part of the budget, and the
 reads of all directories together at most half. A directory is blocked while its reads use up its
 part of the budget, or has finished no read for `HUNG_MS`. From a blocked directory, fetches get
-only the records in the page cache. Fetches respond without records of a blocked directory that only
-the disk has, or try again when a read of the directory ends. This module accesses no log and no
-disk: fetches report their reads.
+only the records in the page cache. If records of a blocked directory are only on the disk, a fetch
+responds without these records, or tries again when a read of the directory ends. This module
+accesses no log and no disk: fetches report their reads.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _Directory:
 
 
 class DiskReads:
-    """The pending reads, by directory, for the fetches of one budget."""
+    """The pending reads, by directory, for the fetches of one response budget."""
 
     __slots__ = ("_clock", "_directories", "_max_bytes", "_waiting")
 

@@ -93,7 +93,7 @@ def dynamic_keys() -> dict[str, Key]:
 
 
 def is_accepted_without_effect(name: str) -> bool:
-    """Return whether this broker stores a dynamic key, as Kafka does, without any effect.
+    """Return whether this broker, like Kafka, stores a dynamic key that has no effect.
 
     Kafka stores its own dynamic keys, including the keys of single listeners, and any key that
     Kafka does not know (KIP-226).
@@ -324,7 +324,7 @@ def check_broker(
 
 
 def _check_without_effect(name: str, text: str, for_all: bool) -> None:
-    """Raise ConfigError for a key without effect here if Kafka would reject its value.
+    """Raise ConfigError for a key without effect in tidelog if Kafka would reject its value.
 
     A secret is rejected: Kafka stores secrets encrypted by password.encoder.secret, and rejects
     them without that key.
@@ -348,8 +348,8 @@ def _check_without_effect(name: str, text: str, for_all: bool) -> None:
 def check_rates(settings: Mapping[str, str]) -> None:
     """Raise KafkaError(INVALID_REQUEST) unless the replication throttle's rates are valid (R15).
 
-    Further settings of another broker depend on its own configuration, so this broker does not
-    check them.
+    Another broker's settings beside the rates depend on that broker's configuration, so this broker
+    does not check them.
     """
     declared = keys_of(BrokerConfig)
     for name in FOREIGN_RATES:

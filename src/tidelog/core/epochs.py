@@ -115,10 +115,10 @@ class LeaderEpochs:
     def truncate_from_start(self, start_offset: int) -> None:
         """Drop the entries that end before `start_offset` (retention, DeleteRecords).
 
-        The entry of the record before `start_offset` stays and keeps its start offset, which Kafka
-        moves to `start_offset`. A follower whose log ends at `start_offset` in an earlier epoch may
-        have diverged below `start_offset`. Only an entry with the epoch's true start offset reveals
-        that a follower's log diverged below the log start (V67).
+        The entry whose epoch includes the record before `start_offset` keeps its start offset;
+        Kafka moves that start offset to `start_offset`. A follower whose log ends at `start_offset`
+        in an earlier epoch may have diverged below `start_offset`. Only an entry with the epoch's
+        true start offset reveals that a follower's log diverged below the log start (V67).
         """
         keep_from = bisect_left(self._starts, start_offset) - 1
         if keep_from <= 0:

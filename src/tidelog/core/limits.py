@@ -41,15 +41,16 @@ MAX_CONNECTIONS = 4096
 #: Requests of one connection without a response, above which the broker stops reading from the
 #: connection (Kafka mutes it at one).
 MAX_IN_FLIGHT_PER_CONNECTION = 256
-#: How long a request may wait to begin while its broker has no current state of the cluster. The
-#: limit is below clients' request timeouts, so that clients get an error in time to try another
-#: broker.
+#: How long a request may wait to begin while its broker has no current state of the cluster.
+#: `MAX_REQUEST_HOLD_MS` is below clients' request timeouts, so that clients get an error in time to
+#: try another broker.
 MAX_REQUEST_HOLD_MS = 10_000
 #: Queued response bytes of one connection, above which the broker reads no further request from it.
 #: So a client that reads slowly delays only itself.
 MAX_SEND_QUEUE_BYTES = 16 * MIB
 #: Metadata and FindCoordinator responses that may wait for the election of leaders, about 1 KiB
-#: each. At the limit, the broker sends further responses at once, without leaders.
+#: each. While `MAX_HELD_ANSWERS` responses wait, the broker sends further responses at once,
+#: without leaders.
 MAX_HELD_ANSWERS = 1_000
 #: Partitions in all Metadata and FindCoordinator responses that wait for the election of leaders.
 #: The loop may make all the waiting responses in one turn, which takes some 5 µs for each
@@ -72,8 +73,8 @@ MAX_DECOMPRESSED_ON_LOOP_BYTES = 2 * MIB
 LOOP_CHECK_BURST_BYTES = 4 * MIB
 #: Long-term rate of batch checks on the loop, about a third of the loop's time.
 LOOP_CHECK_BYTES_PER_MS = 128 * KIB
-#: Cost up to which an uncompressed batch is always checked on the loop, because a thread would cost
-#: more.
+#: Effort of a check, in bytes, up to which an uncompressed batch is always checked on the loop,
+#: because a thread would cost more.
 LOOP_CHECK_FREE_BYTES = 64 * KIB
 #: Size up to which a batch is recompressed on the loop (compression.type); gzip takes 2 ms for a
 #: batch of that size. The log directory's thread recompresses batches above
@@ -109,8 +110,9 @@ MAX_HAND_OVERS_PER_DECISION = 500
 MAX_SUPERSEDED_STATES = 10_000
 #: Logs whose ends one GetReplicaLogInfo response reports, as in Kafka.
 MAX_LOG_ENDS_PER_REQUEST = 1_000
-#: Partitions in one DescribeReplicas response, about 200 bytes for each replica. The limit equals
-#: Kafka's default for the partitions of a DescribeTopicPartitions response.
+#: Partitions in one DescribeReplicas response, about 200 bytes for each replica.
+#: `MAX_DESCRIBED_PARTITIONS` equals Kafka's default for the partitions of a DescribeTopicPartitions
+#: response.
 MAX_DESCRIBED_PARTITIONS = 2_000
 #: Events queued for `__cluster_events`, about 600 bytes each. The events of a failover of 10,000
 #: partitions fit into the queue; events beyond the limit are dropped and counted.

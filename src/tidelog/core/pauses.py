@@ -21,7 +21,7 @@ class LoopPauses:
         self._waiting: Completion[None] | None = None
 
     async def wait(self, longest_ms: float) -> None:
-        """Return after this time, or earlier after `wake`; cancellable."""
+        """Return after `longest_ms`, or earlier after `wake`; cancellable."""
         if not self._is_woken:
             self._waiting = Completion()
             timer = self._clock.call_later(longest_ms, self.wake)

@@ -290,8 +290,8 @@ class Transport(Protocol):
     def send(self, parts: Sequence[Buffer]) -> None:
         """Send bytes that already carry their size prefixes.
 
-        Sends during `frames_received` are corked, and sent together when it returns. Buffers must
-        not change until they are sent.
+        Bytes sent during `frames_received` wait, and leave together when `frames_received` returns.
+        Buffers must not change until they are sent.
         """
 
     def keep_frames(self) -> None:

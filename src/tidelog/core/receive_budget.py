@@ -47,7 +47,8 @@ _PRODUCE: Final = 0
 def budget_bytes(config: BrokerConfig) -> int | None:
     """Return `queued.max.request.bytes` in force, or None for no limit.
 
-    The default is raised to a larger `socket.request.max.bytes`, so that every request fits.
+    The default of `queued.max.request.bytes` is raised to `socket.request.max.bytes` if that is
+    larger, so that every request fits.
     """
     if config.queued_max_request_bytes <= 0:
         return None

@@ -52,7 +52,7 @@ UNCOUNTED_BYTES: Final = 4 * KIB
 SHORT_IN_FLIGHT: Final = 5
 #: Expired fetches that respond without records in one turn of the loop; each costs up to 0.1 ms.
 _DUE_AT_ONCE: Final = 100
-#: If a peer reads no byte for this time, the broker may close its connection to free memory for
+#: If a peer reads no byte for `STALLED_MS`, the broker may close its connection to free memory for
 #: others.
 STALLED_MS: Final = 10_000
 #: Bytes that the fetches of one turn of the loop may read before the budget checks

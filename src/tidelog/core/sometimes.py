@@ -100,7 +100,7 @@ SOMETIMES: Final[Mapping[str, str]] = {
     "registration_lost_while_session_lives": "a broker's registration was deleted by hand",
     "session_lost_while_registering": "a session ends before its registration is answered",
     "session_lost_during_start": "a session ends before the start asks for the registration",
-    # Rare states of responses that wait for the next leader
+    # Rare states of responses that wait until a leader is elected
     "answer_waits_for_leader": "a response waits for the leader after one that has just ended",
     "leader_wait_over": "the next leader is not published within the limit",
     # The replication throttle

@@ -1,8 +1,8 @@
 """The hash that assigns a group or a transactional id to its coordinating partition (rule G2).
 
 Kafka takes Java's String.hashCode, which is defined over UTF-16 units, modulo the number of the
-internal topic's partitions. All clients and brokers of a cluster must agree on the partition, so
-tidelog uses Java's hash.
+internal topic's partitions. All clients and brokers of a cluster must agree on the coordinating
+partition, so tidelog uses Java's hash.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class Tasks:
         self._running: dict[asyncio.Task[Any], str] = {}
 
     def spawn(self, name: str, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Run a coroutine as a task; report its failure, not its cancellation, under this name."""
+        """Run a coroutine as a task; report its failure, but not its cancellation, under `name`."""
         task = asyncio.Task(coroutine, loop=self._loop, name=name)
         self._running[task] = name
         task.add_done_callback(self._ended)

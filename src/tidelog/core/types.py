@@ -99,7 +99,7 @@ class CleanEpochs(NamedTuple):
     `last` is the broker epoch of the last registration, or -1. `earlier` are the broker epochs of
     earlier registrations, the newest last. After each listed registration the broker shut down
     cleanly, or lost only its session. A state node may still record an `earlier` epoch, if no
-    controller recorded the later registrations. The epochs are listed one by one, because an epoch
+    controller recorded the later registrations. `earlier` lists each epoch, because an epoch
     between two of them may belong to an incarnation with another disk.
     """
 
@@ -122,7 +122,8 @@ class BrokerInfo:
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
     #: Broker epoch of the broker's previous registration, if the broker provably lost nothing since
-    #: then; else -1. The proof is a clean shutdown (E3), or that the same process still runs (E7).
+    #: then; else -1. The proof that nothing was lost is a clean shutdown (E3), or that the same
+    #: process still runs (E7).
     previous_broker_epoch: int = NO_BROKER_EPOCH
     #: Broker epochs of the registrations before the previous one, since which the broker provably
     #: lost nothing.
@@ -155,8 +156,8 @@ class StoreWentBack:
     timestamp_ms: int
     #: Number of leader epochs that each partition skips after the restore of the store.
     skipped: int = LEAST_EPOCHS_SKIPPED
-    #: Transaction that wrote the node; partition states that were in the store before this
-    #: transaction prove nothing.
+    #: Transaction that wrote `/brokers/store_went_back`; partition states that were in the store
+    #: before this transaction prove nothing.
     zxid: int = 0
 
     @property
@@ -195,8 +196,8 @@ class PartitionState:
     #: above zero if an earlier partition of that number was removed (V71).
     first_epochs: tuple[int, int] = (0, 0)
     #: Whether the state is from a store that was restored from an older copy (E8). In an unproven
-    #: state no recorded epoch proves a replica, and any assigned replica may have the committed
-    #: records. The election of the next leader makes the state proven again.
+    #: state no recorded epoch proves that a replica lost nothing, and any assigned replica may have
+    #: the committed records. The election of the next leader makes the state proven again.
     is_unproven: bool = False
     #: Transaction id of the node's last change, which detects bounces if isr_epochs is absent
     #: (V10).
