@@ -154,10 +154,10 @@ class FollowerReplica:
 
         A failed effect may have changed the log, and a fetch from the old position would then fail
         for ever. If the log is longer than the fetch position, a flush of the last records failed:
-        they are flushed before the position follows the log. If the log is shorter than the fetch
-        position, a truncation was done in part: the rest is a prefix of the former log, and the
-        position moves to the log end at once. The follower now truncates a damaged end of the log
-        that it could not truncate earlier (V68).
+        the records are flushed before the fetch position moves to the log end. If the log is
+        shorter than the fetch position, a truncation was done in part: the rest is a prefix of the
+        former log, and the position moves to the log end at once. The follower now truncates a
+        damaged end of the log that it could not truncate earlier (V68).
         """
         if self.is_busy:
             return NOTHING

@@ -5,10 +5,10 @@ known, every state that may be true counts: the maximal ISR is the union of all 
 expansion counts for the maximal ISR at once (A7), a shrink only when it is confirmed (A6). Only one
 request per partition waits at the controller at a time. If a request gets no response, a newer
 change may supersede the requested change, and then both changes count for the maximal ISR. A change
-no longer counts for the ISR once a newer partition epoch arrives, or the controller responds that
-the change was not and will not be made (A8). A newer change replaces a change that was not sent.
-This module does not know follower state or time, except in the checks for joining and leaving the
-ISR (V62, V63). `docs/internals/isr.md` shows the transitions in a diagram.
+leaves the maximal ISR once a newer partition epoch arrives, or the controller responds that the
+change was not and will not be made (A8). A newer change replaces a change that was not sent. This
+module does not know follower state or time, except in the checks for joining and leaving the ISR
+(V62, V63). `docs/internals/isr.md` shows the transitions in a diagram.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from tidelog.replication.shrinks import IsrShrink
 NOT_MADE = (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED)
 #: Errors after which the change may have been made, this leader is not current, or the controller
 #: cannot read the topic. After an error of `WAIT_FOR_COMMAND`, the leader waits for the
-#: controller's next command for the partition, and still counts the change (A3). If the
-#: controller's next command shows no newer state, the leader requests the change again.
+#: controller's next command for the partition, and the maximal ISR still includes the change (A3).
+#: If the controller's next command shows no newer state, the leader requests the change again.
 WAIT_FOR_COMMAND = (
     ErrorCode.FENCED_LEADER_EPOCH,
     ErrorCode.INVALID_REQUEST,
@@ -163,7 +163,7 @@ def left_to_command(state: IsrState, change: IsrChange) -> IsrState:
 
 
 def command_repeated(state: IsrState) -> IsrState:
-    """Record that the awaited command has the partition epoch that is already known (A3).
+    """Record that the awaited command has the partition epoch that the leader already knows (A3).
 
     A repeated command shows the outcome of no change: the controller may still accept a request
     that is under way (A8).
@@ -173,7 +173,7 @@ def command_repeated(state: IsrState) -> IsrState:
 
 
 def not_made(state: IsrState, change: IsrChange) -> IsrState:
-    """Drop `change`, which the controller has finally refused, so that it no longer counts (A8)."""
+    """Drop `change`, which the controller has finally refused, from the maximal ISR (A8)."""
     left = tuple(other for other in state.in_flight if other != change)
     awaits = state.awaits
     if not left:
@@ -226,8 +226,8 @@ def must_leave(
 ) -> bool:
     """Return whether a member of the ISR has fallen out of sync (V62, F3 to F6).
 
-    The limit is on time and, if `max_lag_bytes` is not negative, also on bytes. A follower that
-    waits for the leader's reads stays in the ISR.
+    The limit of the follower's lag is on time and, if `max_lag_bytes` is not negative, also on
+    bytes. A follower that waits for the leader's reads stays in the ISR.
     """
     if 0 <= max_lag_bytes < follower.bytes_behind and not follower.has_pending_read(now_ms):
         return True

@@ -415,8 +415,8 @@ class LeaderReplica:
     def pending_reads_changed(self, is_enabled: bool) -> None:
         """Apply a new value of `follower.fetch.pending.reads.insync.enable` (F5).
 
-        If the key is enabled, pending reads for later fetches keep followers in the ISR; if the key
-        is disabled, no pending read does.
+        With `is_enabled`, pending reads for later fetches keep followers in the ISR; otherwise no
+        pending read does.
         """
         self.counts_pending_reads = is_enabled
         if not is_enabled:
@@ -530,7 +530,7 @@ class LeaderReplica:
 
         A follower that `change` would have added is not proposed for `REFUSED_JOIN_BACKOFF_MS`, and
         the rest of `change` is proposed again. If `change` would have added no follower, the leader
-        would propose the same change again, so the leader waits for the next examination.
+        proposes nothing before it next examines its followers: the proposal would be the same.
         """
         self.isr = isr_rules.not_made(self.isr, change)
         self._mark()
@@ -574,9 +574,9 @@ class LeaderReplica:
     def _propose(self, target: tuple[int, ...], now_ms: int) -> Effects:
         """Queue an ISR change to `target`, unless it is already wanted or a request is open (A8).
 
-        A change back to the confirmed ISR is not sent: a queued change is withdrawn, and the
-        outcome of a change in flight must be known first. To a request for the confirmed ISR, the
-        controller would respond with success (A4), which shows the outcome of no other change.
+        The leader requests no change back to the confirmed ISR: it withdraws a queued change, and
+        awaits the outcome of a change in flight. The controller would respond to a request for the
+        confirmed ISR with success (A4), which shows the outcome of no other change.
         """
         state = self.isr
         if not isr_rules.may_propose(state):
@@ -605,7 +605,7 @@ class LeaderReplica:
         return (SendAlterPartition(change),)
 
     def _withdraw(self, queued: IsrChange) -> Effects:
-        """Withdraw the change that was not sent; request a change in flight again instead."""
+        """Withdraw the queued change; if a change is in flight, request that change again."""
         self.isr = isr_rules.withdraw(self.isr)
         self._mark()
         again = isr_rules.repetition(self.isr)

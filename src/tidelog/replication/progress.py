@@ -54,7 +54,7 @@ class FollowerProgress:
         last_caught_up_ms: int,
         leader_end_offset: int = UNKNOWN_OFFSET,
     ) -> None:
-        """Start progress; `leader_end_offset` is a member's LEO at `last_caught_up_ms` (F5)."""
+        """Start progress; for an ISR member, `leader_end_offset` is the leader's LEO now (F5)."""
         self.replica_id = replica_id
         self.log_start_offset = UNKNOWN_OFFSET
         #: End of the follower's log for the high watermark: the synced offset with
@@ -63,9 +63,9 @@ class FollowerProgress:
         #: Offset of the last fetch, and the offset below which the follower has synced its log.
         self.fetch_offset = UNKNOWN_OFFSET
         self.synced_offset = UNKNOWN_OFFSET
-        #: The leader's LEO when the last fetch arrived. For a member that has not fetched, the LEO
-        #: at the begin of the leadership, so that a slow first read does not put the member out of
-        #: sync (F5).
+        #: The leader's LEO when the last fetch arrived. For a member that has not fetched, the
+        #: leader's LEO when its leadership began, so that a slow first read does not put the member
+        #: out of sync (F5).
         self.last_fetch_leader_end_offset = leader_end_offset
         self.last_fetch_ms = NEVER_MS
         self.last_caught_up_ms = last_caught_up_ms
@@ -94,8 +94,7 @@ class FollowerProgress:
         self.reads: PendingReads | None = None
         #: The reads for the follower's fetches, kept for display even while `reads` is None.
         self.reads_shown: PendingReads | None = None
-        #: Pending reads keep the follower in sync only for fetches that arrived at this time or
-        #: later.
+        #: Pending reads for fetches before `reads_since_ms` do not keep the follower in sync.
         self.reads_since_ms = NEVER_MS
         #: Whether the last fetch reached the leader's LEO, or the LEO at the arrival of the
         #: previous fetch. `reached_previous_end` stays False while `reads` is None.
@@ -196,9 +195,10 @@ class FollowerProgress:
     def keep_reads(self, former: FollowerProgress, now_ms: int) -> None:
         """Copy the state of the pending reads that the leader began in its former epoch (F7).
 
-        The leader does not copy the follower's log end (V31). The response to a pending read has
-        the former leader epoch, so the follower discards the response and repeats its fetch. The
-        follower has kept up if its next fetch reaches the offset of the discarded response.
+        The new leadership does not adopt the follower's log end (V31). The response to a pending
+        read has the former leader epoch, so the follower discards the response and repeats its
+        fetch. The follower has kept up if its next fetch begins at or above the offset of its last
+        fetch in the former epoch.
         """
         if former.reads is None:
             return

@@ -14,7 +14,7 @@ from tidelog.replication.progress import NEVER_MS, FollowerProgress
 
 @dataclass(frozen=True, slots=True)
 class IsrShrink:
-    """A member that a change removes from the ISR, with the cause and the lag at that moment."""
+    """A member that a change removes from the ISR, with the cause, and the lag at the removal."""
 
     replica_id: int
     cause: ShrinkCause
@@ -28,7 +28,7 @@ class IsrShrink:
 def shrink_of(
     follower: FollowerProgress, leader_end_offset: int, now_ms: int, max_lag_ms: int
 ) -> IsrShrink:
-    """Return the cause of a follower that is out of sync and must leave the ISR."""
+    """Return the cause for which a follower that is out of sync must leave the ISR."""
     records = leader_end_offset - follower.log_end_offset if follower.log_end_offset >= 0 else -1
     if follower.last_refused_ms > follower.last_fetch_ms and (
         now_ms - follower.last_refused_ms <= max_lag_ms

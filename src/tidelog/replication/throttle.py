@@ -83,7 +83,7 @@ class MoveRates:
 
 
 class SideThrottle:
-    """The throttle of one side of one broker."""
+    """The throttle of one side of a broker: the leader's or the follower's."""
 
     __slots__ = ("_bytes", "_moves", "rate", "settings")
 

@@ -3,9 +3,9 @@
 Histories are compared by leader epoch (KIP-101, KIP-279, KIP-595), never by the high watermark. A
 follower's high watermark lags behind the committed records, so truncation to the high watermark
 loses some of them. The leader names the largest epoch that both logs may share, and the end of this
-epoch in its log. The follower truncates to the end of this epoch in the leader's log or in its own
-log, whichever is smaller, and fetches again, until the logs no longer diverge. This module reads no
-log: it gets only the epoch histories and end offsets of logs.
+epoch in its log. The follower truncates to the end of the named epoch, in the leader's log or in
+its own log, whichever is smaller, and fetches again, until the logs no longer diverge. This module
+reads no log: it gets only the epoch histories and end offsets of logs.
 """
 
 from __future__ import annotations
