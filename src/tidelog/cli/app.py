@@ -27,7 +27,7 @@ EXIT_NOT_REACHED = 3
 
 #: First words of commands, the module of `cli` that has these commands, and the module's command
 #: group. `register` adds commands that have no group. Help pages list the commands in the order of
-#: this table.
+#: `_COMMANDS`.
 _COMMANDS: Final = (
     ("up down status broker", "clusters", "register"),
     ("health", "health", "register"),

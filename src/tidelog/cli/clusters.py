@@ -269,8 +269,9 @@ def broker(
 ) -> None:
     """Run one broker in the foreground until a signal stops it, such as Ctrl-C or SIGTERM.
 
-    A second signal ends the wait until other brokers lead the broker's partitions. SIGHUP reopens
-    the log file and reads the configuration again, but stops a broker whose terminal hangs up.
+    After the first signal, the broker waits until other brokers lead its partitions; a second
+    signal ends that wait. SIGHUP reopens the log file and reads the configuration again, but stops
+    a broker whose terminal hangs up.
     """
     key_values(override)
     words = [sys.executable, "-m", "tidelog.runtime.main", "--config", config]

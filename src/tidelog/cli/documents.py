@@ -537,7 +537,7 @@ class MoveVerified(OfPartition):
     `queued_elsewhere` the move has another target. In state `moving_directory`, the partition has
     the wanted replicas, but a replica is not yet in its wanted log directory. In state `changed`,
     another request has replaced the given request. In state `in_place`, the partition has the
-    wanted replicas, and the given request is no longer recorded.
+    wanted replicas, and the store no longer records the given request.
     """
 
     state: str
@@ -559,9 +559,9 @@ class LogDirDescribed:
     Bytes of the volume are null if the broker does not report them. With `read_only` the disk is
     full: the directory serves reads, and takes no records until there is space. With `cordoned` the
     directory takes no new replicas. With `slow` too many writes or reads in the directory take
-    log.dir.slow.threshold.ms. With `draining` the directory's replicas move to other directories.
-    `last_known` are the replicas of a failed directory: those at the failure, or else the
-    controller's offline replicas, without sizes.
+    log.dir.slow.threshold.ms or longer. With `draining` the directory's replicas move to other
+    directories. `last_known` are the replicas of a failed directory: those at the failure, or else
+    the controller's offline replicas, without sizes.
     """
 
     broker: int

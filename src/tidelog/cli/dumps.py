@@ -126,7 +126,7 @@ def _is_text_of_a_log(file: str) -> bool:
 
 
 def _some_of(directory: str) -> str:
-    """Return the end of a message: the first segment files of a partition's directory."""
+    """Return the end of an error message, which names the first segments of a directory."""
     names = sorted(name for name in os.listdir(directory) if name.endswith(LOG))
     return f", such as {' or '.join(names[:2])}" if names else ""
 

@@ -139,8 +139,8 @@ def _moving_off(client: BlockingClient, leaving: frozenset[int]) -> list[TopicPa
 def _await_none(
     what: str, look: Callable[[], list[TopicPartition]], timeout_s: float, sentence: str
 ) -> None:
-    """Poll `look` until it returns no partition; NotYetError puts the remaining partitions into
-    `sentence`.
+    """Poll `look` until it returns no partition; raise NotYetError with the remaining partitions,
+    in the words of `sentence`.
 
     Brokers learn the end of a move one after the other, so `look` may return partitions whose moves
     have ended.

@@ -1,8 +1,8 @@
 """`tidelog history`: checks of a recorded history of client operations.
 
 The command `check` judges a history (docs/reference/history.md) in one reading, and keeps only the
-line numbers of operations in anomalies. A second reading of the file fetches these lines for the
-output.
+line numbers of operations in anomalies. A second reading of the history fetches the lines of the
+anomalies for the output.
 """
 
 from __future__ import annotations

@@ -209,7 +209,7 @@ def _is_number(value: object) -> bool:
 
 
 def printable(text: str) -> str:
-    """Return foreign text as one line without effect on a terminal.
+    """Return a text from a client as one line, with control characters escaped.
 
     Clients choose the names of groups, clients and members, which may contain control characters.
     """

@@ -116,8 +116,8 @@ def rebalance(
     """Balance racks, replicas, bytes and leaders of the brokers by moves that copy little.
 
     After the moves, brokers differ by at most one in replicas, and by as little as the replicas
-    allow in leaders. Bytes differ by at most the tolerance, where exchanges of replicas reach it.
-    The exit code is 1 if a move was refused.
+    allow in leaders. A broker's bytes differ from the mean by at most the tolerance, if exchanges
+    of replicas can achieve that. The exit code is 1 if a move was refused.
     """
     with cluster.client() as client:
         found = rebalanced(read_state(client, how.racks), tolerance / 100)

@@ -174,9 +174,9 @@ def cancel(
     min.insync.replicas of the former replicas are in sync. The exit code is 1 if a cancel was
     refused; the other cancels take effect.
 
-    --throttles removes the throttles that Kafka's tools configure for moves and do not remove. The
-    option removes the rates of all brokers and the lists of all topics; with --topic, only the
-    lists of throttled replicas of these topics. The moves themselves go on.
+    With --throttles the command cancels no move, but removes the throttles that Kafka's tools
+    configure for moves and do not remove. Without --topic, those are the rates of all brokers and
+    the lists of throttled replicas of all topics; with --topic, only the lists of these topics.
     """
     named = file is not None or text is not None
     if throttles and (named or cancel_all or broker is not None or wait):
@@ -360,8 +360,8 @@ def _state(
     if requests and (replicas != target if move is None else move.request_id not in requests):
         return "changed"
     if requests and move is None and queued is None:
-        # The record of a request ends with its move, so these replicas may come from another
-        # request.
+        # The record of a request ends with its move, so another request may have set the present
+        # replicas.
         return "in_place"
     if move is not None and move.target == target:
         return "moving"

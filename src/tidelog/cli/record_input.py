@@ -99,8 +99,8 @@ def pieces(descriptor: int, delimiter: bytes) -> Iterator[bytes | None]:
         chunk = os.read(descriptor, _READ_BYTES)
         if not chunk:
             break
-        # A new delimiter may begin in the earlier bytes, so the search begins shortly before the
-        # new bytes.
+        # A delimiter that ends in the new bytes may begin in the earlier bytes, so the search
+        # begins shortly before the new bytes.
         searched = max(0, len(held) - len(delimiter) + 1)
         held += chunk
         if held.find(delimiter, searched) >= 0:

@@ -16,7 +16,7 @@ from tidelog.client.throttles import LISTS, RATES, Throttle, of_configs, removal
 from tidelog.core.errors import ConnectionLost, KafkaError, RequestTimeout
 from tidelog.runtime.blocking import BlockingClient
 
-#: Maximum number of topics in one request.
+#: Maximum number of topics whose configurations one request reads.
 _TOPICS = 1_000
 _NAMED = 5
 

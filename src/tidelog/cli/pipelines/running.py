@@ -28,7 +28,7 @@ MemoryOption = Annotated[str, typer.Option(help="Memory of Spark's Java process.
 
 
 def _writable_page(path: Path | None) -> Path | None:
-    """Return the page's path; refuse an unwritable page before the work begins."""
+    """Return the path of the HTML page; refuse an unwritable path before the work begins."""
     if path is not None and (path.is_dir() or not os.access(path.absolute().parent, os.W_OK)):
         raise typer.BadParameter(f"{path} cannot be written: a file in a directory expected")
     return path
