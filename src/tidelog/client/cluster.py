@@ -73,7 +73,7 @@ class TopicMetadata:
 
     @classmethod
     def from_response(cls, answer: MetadataResponseTopic) -> TopicMetadata:
-        """Return one topic of a response; its partitions ascend."""
+        """Return one topic of a response, with its partitions in ascending order."""
         partitions = [PartitionMetadata.from_response(each) for each in answer.partitions]
         partitions.sort(key=lambda each: each.partition)
         return cls(

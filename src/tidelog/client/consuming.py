@@ -175,7 +175,7 @@ class PartitionConsumer:
             listed = yield from self._reader.list_offsets({tp: LATEST}, self._isolation_level)
             target = listed[tp].offset
         if target == wanted:
-            return  # the log includes the position now
+            return  # the log has reached the position in the meantime
         self.skips.append(Skip(tp, wanted, target))
         self.seek(tp, target)
 

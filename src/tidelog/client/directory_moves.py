@@ -52,7 +52,7 @@ class DirectoryMoveAdmin:
     ) -> Operation[dict[TopicPartition, ErrorCode]]:
         """Move replicas of a broker to these log directories (absolute paths); return the outcomes.
 
-        A request for a replica's current directory cancels its move. Outcomes are NONE,
+        A request for a replica's current directory cancels the replica's move. Outcomes are NONE,
         LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR (a failed directory, or no room),
         REPLICA_NOT_AVAILABLE (remembered for the creation) and INVALID_TOPIC_EXCEPTION; the
         broker's log has the reasons. Raises KafkaError for a response that lacks a replica.

@@ -139,7 +139,7 @@ class GroupAdmin:
                 group, DESCRIBE_GROUPS, always(message), patience
             )
             for each in expect(answer, DescribeGroupsResponse).groups:
-                if each.error_code == ErrorCode.GROUP_ID_NOT_FOUND:  # Kafka 4: the group is missing
+                if each.error_code == ErrorCode.GROUP_ID_NOT_FOUND:  # Kafka 4: no such group
                     each.error_code, each.group_state = 0, DEAD
                 self._coordinators.check(group, each.error_code)
                 node = yield from self._coordinators.find(group, patience)

@@ -212,7 +212,7 @@ class GroupMember:
             )
         counts = {name: len(topic.partitions) for name, topic in known.items()}
         for name in sorted({name for each in members.values() for name in each.topics}):
-            if name not in counts:  # a topic of another member's subscription, which may not exist
+            if name not in counts:  # only other members subscribe to this topic
                 found = (yield from self._router.metadata([name])).topics.get(name)
                 if found is not None and found.error is ErrorCode.NONE:
                     counts[name] = len(found.partitions)

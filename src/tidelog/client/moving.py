@@ -37,8 +37,8 @@ from tidelog.wire.registry import ALTER_PARTITION_REASSIGNMENTS, LIST_PARTITION_
 
 _ANSWER_MARGIN_MS: Final = 2_000
 #: Timeouts in ms of one try of a request. A hanging controller loses its session, so the next try
-#: goes to a new controller. A change of reassignments takes longer than a list, because the
-#: controller waits a second for brokers.
+#: goes to a new controller. A request to change reassignments takes longer than a request to list
+#: reassignments, because the controller waits a second for brokers.
 _LIST_MS: Final = 5_000
 _ALTER_MS: Final = 10_000
 

@@ -55,7 +55,7 @@ def is_retriable(error: TidelogError) -> bool:
 
 
 class Patience:
-    """One operation's deadline and growing pauses. `now_ms` is monotonic."""
+    """One operation's deadline, and the growing pauses between its tries. `now_ms` is monotonic."""
 
     __slots__ = ("_backoff_ms", "_deadline_ms", "_now_ms", "_started_ms", "is_over")
 

@@ -105,7 +105,7 @@ def rate_of(throttles: Iterable[Throttle], tp: TopicPartition, move: MoveUnderWa
 
 
 def removals(throttles: Iterable[Throttle]) -> dict[ConfigResource, list[ConfigChange]]:
-    """Return the changes that remove these settings."""
+    """Return the configuration changes that remove these throttle settings."""
     changes: dict[ConfigResource, list[ConfigChange]] = {}
     for each in throttles:
         change = ConfigChange(ConfigOperation.DELETE, each.key, None)

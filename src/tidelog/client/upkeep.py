@@ -259,8 +259,8 @@ class PartitionAdmin:
     def mark_log_dirs_bad(self, broker_id: int, paths: Sequence[str]) -> Operation[None]:
         """Make a broker treat log directories as failed (D12).
 
-        Only tidelog's brokers can mark a directory. To mark a directory again has no further
-        effect. Raises KafkaError for the first directory that is refused.
+        Only tidelog's brokers serve MarkLogDirsBad. To repeat the request has no further effect.
+        Raises KafkaError for the first directory that is refused.
         """
         message = MarkLogDirsBadRequest(list(paths))
 

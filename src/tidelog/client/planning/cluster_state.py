@@ -81,7 +81,7 @@ def without_racks(state: ClusterState) -> ClusterState:
 def rack_cap(replicas: int, racks: Mapping[int, str], targets: Iterable[int]) -> int:
     """Return the maximum number of a partition's replicas in one rack.
 
-    The result is the smallest limit per rack that lets the brokers in `targets` hold all replicas.
+    The result is the smallest maximum with which the brokers in `targets` can hold all replicas.
     """
     sizes = Counter(racks[broker] for broker in targets)
     for cap in range(1, replicas + 1):

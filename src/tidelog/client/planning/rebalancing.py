@@ -6,8 +6,8 @@ racks forbid it. Exchanges of two replicas bring the bytes of a broker within a 
 mean, if possible. Leaderships are spread as evenly as the replicas allow, without any copy. The
 plan for a balanced cluster has no moves.
 
-No step worsens the result of an earlier step, and each step reduces its own imbalance, so planning
-ends.
+Planning ends: each step reduces the imbalance of racks, replicas, bytes or leaders, and does not
+worsen the balance that earlier steps reached.
 """
 
 from __future__ import annotations
