@@ -48,7 +48,7 @@ def parse_object(path: str, data: bytes) -> Fields:
 
 
 def parse_integers(path: str, data: bytes) -> tuple[int, ...]:
-    """Return the list of broker ids in a node. Raises LayoutError, also for a repeated id."""
+    """Return a node's list of broker ids. Raises LayoutError, also for a repeated broker id."""
     try:
         value = json.loads(data)
     except (ValueError, RecursionError) as error:

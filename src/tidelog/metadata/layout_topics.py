@@ -36,7 +36,7 @@ from tidelog.metadata.json_fields import (
 )
 from tidelog.metadata.store import Stat
 
-#: The keys of nearly all partition states, which have no other keys.
+#: The keys of a partition state without optional keys; nearly all partition states have none.
 _PLAIN_KEYS = frozenset(
     ("controller_epoch", "leader", "version", "leader_epoch", "isr", "isr_epochs")
 )

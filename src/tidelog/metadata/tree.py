@@ -74,7 +74,7 @@ class TreeNode:
 
     @property
     def stat(self) -> Stat:
-        """The node's stat as readers get it."""
+        """The node's stat in the form that the store returns."""
         return Stat(self.version, self.czxid, self.mzxid, self.owner)
 
 
