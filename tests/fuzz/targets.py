@@ -26,15 +26,15 @@ TARGETS: dict[str, Callable[[], Target]] = {
 }
 #: Five to ten seconds each.
 EXECUTIONS = {
-    "requests": 40_000,
-    "responses": 40_000,
-    "stream": 30_000,
-    "group-records": 30_000,
-    "batches": 30_000,
-    "compression": 30_000,
-    "producers": 20_000,
-    "log-files": 2_500,
-    "small-files": 50_000,
-    "broker": 3_000,
-    "groups": 3_000,
+    "requests": 20_000,
+    "responses": 20_000,
+    "stream": 15_000,
+    "group-records": 15_000,
+    "batches": 15_000,
+    "compression": 15_000,
+    "producers": 10_000,
+    "log-files": 1_250,
+    "small-files": 25_000,
+    "broker": 1_500,
+    "groups": 1_500,
 }
