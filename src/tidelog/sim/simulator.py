@@ -182,19 +182,24 @@ class CollectorPaused:
 
     With automatic collection, memory use would decide the instants of collections, and a collected
     coroutine runs its `finally` blocks. Objects from before the runs are frozen, so that the
-    garbage collection at the end visits only objects of the runs.
+    garbage collection at the end visits only objects of the runs. If the program itself has frozen
+    objects, objects from before later runs stay frozen.
     """
+
+    #: Whether the program has frozen objects; the count takes time in proportion to the objects.
+    _is_program_frozen = False
 
     def __enter__(self) -> None:
         self._was_enabled = gc.isenabled()
-        self._froze = gc.get_freeze_count() == 0
+        if not CollectorPaused._is_program_frozen:
+            CollectorPaused._is_program_frozen = gc.get_freeze_count() > 0
+        self._is_to_unfreeze = not CollectorPaused._is_program_frozen
         gc.disable()
-        if self._froze:
-            gc.freeze()
+        gc.freeze()
 
     def __exit__(self, *_: object) -> None:
         gc.collect()
-        if self._froze:
+        if self._is_to_unfreeze:
             gc.unfreeze()
         if self._was_enabled:
             gc.enable()
