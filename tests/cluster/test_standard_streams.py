@@ -28,6 +28,8 @@ class Foreground(OneBroker):
             stdin=writer if terminal else subprocess.DEVNULL,
             stdout=writer,
             stderr=writer,
+            # Python buffers its output, as it does for most users.
+            env={name: os.environ[name] for name in os.environ if name != "PYTHONUNBUFFERED"},
             start_new_session=True,
         )
         wrote = b""

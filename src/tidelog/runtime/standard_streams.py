@@ -50,6 +50,20 @@ def say_last(message: str) -> None:
     writing.join(_PATIENCE_S)
 
 
+def abandon_unwritten() -> None:
+    """Discard what Python's standard streams still hold for a reader that is gone.
+
+    Otherwise the interpreter would write it at its end, fail, and exit with code 120.
+    """
+    for stream in filter(None, (sys.stdout, sys.stderr)):  # a stream closed at the start is None
+        try:
+            stream.flush()
+        except OSError:
+            nothing = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nothing, stream.fileno())
+            os.close(nothing)
+
+
 def _write(data: bytes) -> None:
     with contextlib.suppress(OSError):
         while data:
