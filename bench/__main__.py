@@ -1,7 +1,7 @@
 """`python -m bench [part ...] [--beside VERSION] [--store STORE]`: docs/measurements.md's tables.
 
 Parts: throughput produce walk failover clients scale controller shutdown isr flush groups offsets
-compaction memory unread reassign jbod simulation spark. With `--beside` Apache Kafka of that
+compaction starts memory unread reassign jbod simulation spark. With `--beside` Apache Kafka of that
 version runs next to us and is measured in turns, where Java, Maven and a registry are; where they
 are not, one line says so and the parts go on without. The parts scale, controller and isr measure
 both stores, or with `--store` one of them. With `--against` each part runs in turns with another
@@ -37,6 +37,7 @@ from bench import (
     scale,
     shutdown,
     simulation,
+    starts,
     throughput,
     unread,
     walk,
@@ -58,6 +59,7 @@ PARTS = (
     "groups",
     "offsets",
     "compaction",
+    "starts",
     "memory",
     "unread",
     "reassign",
@@ -157,6 +159,8 @@ def _tables(
             return offsets.run(systems, rounds)
         case "compaction":
             return log.compactions(rounds)
+        case "starts":
+            return starts.run(rounds)
         case "memory":
             return memory.run(systems, run_bytes)
         case "unread":

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -22,11 +21,13 @@ from tidelog.core.errors import TidelogError
 from tidelog.core.types import Endpoint
 from tidelog.local import layout
 from tidelog.local.errors import LocalClusterError
+from tidelog.local.forking import ForkedProcess
 from tidelog.local.layout import BrokerPlace
 from tidelog.local.listeners import check_first_port, check_free
 from tidelog.local.ports import LOOPBACK
-from tidelog.local.processes import ProcessIdentity, start_process
+from tidelog.local.processes import ProcessIdentity
 from tidelog.local.readiness import await_writable
+from tidelog.local.starting import start_broker
 from tidelog.local.status import (
     BrokerStatus,
     ClusterStatus,
@@ -94,8 +95,8 @@ class LocalCluster:
         self._client_id = client_id
         self._places = layout.load(self.directory)
         self._zookeeper: LocalZookeeper | None = None
-        #: Processes that this program started and, as their parent, must reap.
-        self._children: dict[int, subprocess.Popen[bytes]] = {}
+        #: Processes that this program started and must reap.
+        self._children: dict[int, subprocess.Popen[bytes] | ForkedProcess] = {}
         self._is_existing = False
         if self._places is not None and not self._is_to_discard():
             self._check_wanted(self._places)
@@ -460,17 +461,9 @@ class LocalCluster:
             raise LocalClusterError(str(error)) from error
 
     def _spawn(self, broker_id: int, environment: Mapping[str, str] | None = None) -> None:
-        place = self.place(broker_id)
-        os.makedirs(os.path.dirname(place.log_path), exist_ok=True)
-        words = [sys.executable, "-m", "tidelog.runtime.main", "--config", place.properties_path]
-        words += ["--override", f"tidelog.test.disk.faults={place.disk_faults_path}"]
-        if self._end_with_program:
-            words += ["--end-with-parent", str(os.getpid())]
-        process = start_process(
-            words, place.log_path, environment, ends_with_program=self._end_with_program
+        self._children[broker_id] = start_broker(
+            self.place(broker_id), environment, ends_with_program=self._end_with_program
         )
-        self._children[broker_id] = process
-        place.write_process(ProcessIdentity.of(process.pid))
 
     def _reap(self, broker_id: int) -> None:
         child = self._children.get(broker_id)

@@ -35,7 +35,7 @@ from tidelog.runtime.memory import MemoryAtRest, limit_arenas
 from tidelog.runtime.network import SocketNetwork
 from tidelog.runtime.parent import end_with_parent
 from tidelog.runtime.signals import BrokerSignals, Phase, report_stacks
-from tidelog.runtime.standard_streams import open_closed, say_last
+from tidelog.runtime.standard_streams import abandon_unwritten, open_closed, say_last
 from tidelog.runtime.stores.opening import make_store
 from tidelog.runtime.turns import TurnSelector
 from tidelog.runtime.watchdog import Watchdog
@@ -86,6 +86,7 @@ def run_broker(start: Start) -> int:
         listener.stop()
     if listener.is_blocked:
         os._exit(code)  # a normal exit would wait for a blocked standard error
+    abandon_unwritten()
     return code
 
 
@@ -291,15 +292,15 @@ def _raise_descriptor_limit() -> int:
     return hard
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Parse the options of a spawned broker and run the broker."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Parse the options of a spawned broker, by default the process's own, and run the broker."""
     open_closed()
     report_stacks()
     signals = BrokerSignals()
     signals.install()
     path = parent = ""
     overrides: list[str] = []
-    rest = list(arguments)
+    rest = list(sys.argv[1:] if arguments is None else arguments)
     while rest:
         option = rest.pop(0)
         if option in ("--config", "--override", "--end-with-parent") and rest:
@@ -328,4 +329,4 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())
