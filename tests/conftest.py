@@ -10,10 +10,14 @@ import os
 from collections.abc import Callable, Iterator
 
 import pytest
+from tests import forks
 from tests.support import draws
 from tests.support.rules import rule_ids
 
+from tidelog.local.starting import FORK_SERVER
+
 draws.load_profile()
+forks.install()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -45,8 +49,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(autouse=True, scope="session")
 def cpu_time(record_testsuite_property: Callable[[str, object], None]) -> Iterator[None]:
-    """CPU seconds of this process and of those that it waited for, in the JUnit file."""
+    """CPU seconds of this process and of those that it waited for, in the JUnit file.
+
+    What forked processes took counts when their servers have ended.
+    """
     yield
+    for server in (forks.SERVER, FORK_SERVER):
+        server.close()
     record_testsuite_property("cpu_s", round(sum(os.times()[:4]), 1))
 
 

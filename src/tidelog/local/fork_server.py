@@ -148,6 +148,7 @@ def _renew_streams() -> None:
 
 
 def send(connection: socket.socket, message: Mapping[str, Any]) -> None:
+    """Send a message; raise OSError if the peer has ended."""
     data = json.dumps(message).encode()
     connection.sendall(len(data).to_bytes(_LENGTH_BYTES, "big") + data, socket.MSG_NOSIGNAL)
 

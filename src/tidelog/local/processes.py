@@ -14,6 +14,7 @@ import os
 import select
 import signal
 import subprocess
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -117,6 +118,8 @@ class ProcessIdentity:
             os.close(descriptor)
 
 
+#: The beginning of the lasting thread's name.
+_LASTING = "tidelog-processes"
 _lasting: dict[int, ThreadPoolExecutor] = {}
 
 
@@ -124,11 +127,14 @@ def from_lasting_thread(start: Callable[[], T]) -> T:
     """Call `start` on a thread that lives as long as this process.
 
     With PR_SET_PDEATHSIG the kernel kills a child when the thread that started it ends. A fork does
-    not copy the thread, so a forked process starts a lasting thread of its own.
+    not copy the thread, so a forked process starts a lasting thread of its own. On the lasting
+    thread itself, `start` is called at once.
     """
     pid = os.getpid()
+    if threading.current_thread().name.startswith(_LASTING):
+        return start()
     if pid not in _lasting:
-        _lasting[pid] = ThreadPoolExecutor(1, thread_name_prefix="tidelog-processes")
+        _lasting[pid] = ThreadPoolExecutor(1, thread_name_prefix=_LASTING)
     return _lasting[pid].submit(start).result()
 
 

@@ -2,7 +2,7 @@
 
 A fork of a process that has imported the broker takes a tenth of the time of a new interpreter.
 Brokers that end with their program are forked: those of tests, which start and die often. Brokers
-that outlive their program are children of nobody, with an interpreter of their own.
+that outlive their program have an interpreter of their own.
 """
 
 from __future__ import annotations

@@ -26,7 +26,8 @@ def tell():
 
 def wait():
     os.write(1, b"waits\\n")
-    signal.pause()
+    while True:  # a signal right before a longer wait would not end it
+        time.sleep(0.01)
 
 def interrupted():
     try:

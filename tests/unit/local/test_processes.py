@@ -6,11 +6,12 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 
 import pytest
 
-from tidelog.local.processes import ProcessIdentity
+from tidelog.local.processes import ProcessIdentity, from_lasting_thread
 
 
 @pytest.fixture
@@ -75,3 +76,10 @@ def test_an_identity_survives_its_file() -> None:
 def test_what_is_not_a_pid_file_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not a pid file"):
         ProcessIdentity.from_text(text)
+
+
+def test_a_start_on_the_lasting_thread_may_start_another() -> None:
+    names = from_lasting_thread(
+        lambda: (threading.current_thread().name, from_lasting_thread(threading.current_thread))
+    )
+    assert names[0] == names[1].name != threading.current_thread().name
