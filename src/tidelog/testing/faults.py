@@ -93,7 +93,10 @@ class Requests:
     def of(
         cls, make: Callable[[Rule, str], Fault], names: tuple[str, ...], unfinished: Unfinished
     ) -> Requests:
-        """Return the requests of the named APIs; raise ValueError for an unknown name."""
+        """Return a selection of all requests of the named APIs, such as `Produce`.
+
+        Raises ValueError for an unknown name, and without any.
+        """
         keys = tuple(_api_key(name) for name in names)
         if not keys:
             raise ValueError("no API is named: on_request('Produce')")
