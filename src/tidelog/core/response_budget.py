@@ -44,8 +44,8 @@ SHORT_GRANT_BYTES: Final = 64 * KIB
 #: Unread bytes of a connection above which it begins no further request while room is short.
 SHORT_QUEUE_BYTES: Final = 64 * KIB
 #: A connection's responses that wait for an earlier response count only once they hold more than
-#: `UNCOUNTED_BYTES`. A client that sends several requests at once always has waiting responses; on
-#: 4,096 connections the uncounted bytes are 16 MiB.
+#: `UNCOUNTED_BYTES`. Without this allowance, each client that sends several requests at once
+#: would count. On 4,096 connections the allowances are 16 MiB together.
 UNCOUNTED_BYTES: Final = 4 * KIB
 #: Pending requests of one connection while fetches wait for their turn, as many as an idempotent
 #: producer has in flight.

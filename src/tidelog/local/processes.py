@@ -147,8 +147,8 @@ def start_process(
 ) -> subprocess.Popen[bytes]:
     """Start a background process in its own session; append its output to a file.
 
-    `environment` adds variables to the environment of this process. With `ends_with_program` the
-    kernel kills the process when its parent ends.
+    The new process gets the environment of this process and the variables in `environment`. With
+    `ends_with_program` the kernel kills the process when its parent ends.
     """
 
     def start() -> subprocess.Popen[bytes]:

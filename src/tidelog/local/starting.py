@@ -28,9 +28,9 @@ def start_broker(
 ) -> subprocess.Popen[bytes] | ForkedProcess:
     """Start a broker, and record its process identity.
 
-    `environment` adds variables to the environment of this process. With `ends_with_program` the
-    kernel kills the broker when this program ends. Such a broker is forked if a fork starts as a
-    new child of this program would.
+    The broker gets the environment of this process and the variables in `environment`. With
+    `ends_with_program` the kernel kills the broker when this program ends. Such a broker is forked
+    if a fork starts as a new child of this program would.
     """
     os.makedirs(os.path.dirname(place.log_path), exist_ok=True)
     arguments = ["--config", place.properties_path]

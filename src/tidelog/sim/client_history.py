@@ -103,9 +103,9 @@ class ClientHistory:
         #: is open, and with the broker id. A broker that rejects the oldest open batch lacks
         #: acknowledged records of the producer, or has later batches of the producer.
         self.sequence_refused: CallbackList[[Produce, int]] = CallbackList()
-        #: First record of each open batch that was stored and then removed, before the present
-        #: leader could copy the batch. The leader of the partition rejects retries of a removed
-        #: batch forever.
+        #: First record of each unanswered batch that retention removed before the present leader
+        #: could copy the batch. The leader of the partition rejects retries of a removed batch
+        #: forever.
         self.expired_open: set[int] = set()
         #: Called when a consumer skips from its position to a later log start: (topic id,
         #: partition, position, log start).

@@ -298,8 +298,9 @@ def run_seed(
 
     `on_history` gets the history of the clients, `observe` gets the run before it begins. With
     `limit_events` the run ends soon after that number of events, without a judgement of the phases
-    that did not take place. `chosen` and `policy` mean the same as in `SeedRun`; `only` is the text
-    of a reduction. Raises ReductionError for an `only` that names no reduction.
+    that did not take place. `chosen` and `policy` mean the same as in `SeedRun`. `only`
+    is a reduction of the run, in the form that `shrink` prints. Raises ReductionError for an `only`
+    of another form.
     """
     if profile == MIXED:
         profile = profile_of(seed)

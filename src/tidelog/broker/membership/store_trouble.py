@@ -50,8 +50,9 @@ class StoreTrouble:
         ask: Callable[[Callable[[], Any]], Pending | Any],
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
     ) -> Pending | Any:
-        """Return the response of `ask`, which gets a function that makes a NOT_CONTROLLER response.
+        """Call `ask` and return its response.
 
+        The argument of `ask` is a function that makes a NOT_CONTROLLER response.
         A client that waits `timeout_ms` gets a response in time even if the store is unreachable.
         """
         answer = ask(partial(self._not_controller, request))

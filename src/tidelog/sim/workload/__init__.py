@@ -8,8 +8,8 @@ history records requests and responses.
 Clients of every run: `administrator`, `partition_producers`, `shared_producers`,
 `partition_consumers`, `group_clients`.
 
-Churn is the changes that administrators and clients make while faults happen. `churning` declares
-churn, `churn_kinds` registers all kinds.
+Churn is the changes that administrators and clients make while faults happen. `churning` has
+the base class of a kind of churn; `churn_kinds` imports the kinds, which registers them.
 
 Topics and records: `topic_churn`, `record_churn`, `edit_churn`, `topic_mishaps`. Clients:
 `client_churn`, `crowd_churn`, `lookup_churn`. Groups: `offset_churn`.

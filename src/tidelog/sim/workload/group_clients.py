@@ -442,7 +442,7 @@ class SimMember(_Speaker):
     async def _live(self, connection: ClientConnection, was_steady: bool) -> None:
         """Send heartbeats and commits, and make mistakes, until the membership ends.
 
-        A member that makes no more mistakes (`is_steady`) also leaves, and joins once more.
+        When the group begins to make no more mistakes (`is_steady`), a member leaves and rejoins.
         """
         draw = self._draw
         while not self.stopping:

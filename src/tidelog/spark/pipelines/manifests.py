@@ -43,8 +43,9 @@ class DataFile:
 class PartitionRun:
     """A run's offsets `[start, end)` of a partition, which hold `rows` records.
 
-    `dead` is the number of records in the dead-letter path. Offsets of the run without a record are
-    transaction markers (`control`) or were removed by compaction of the log.
+    `dead` is the number of records in the dead-letter path. Offsets in
+    `[start, end)` that have no record are transaction markers (`control`), or compaction removed
+    their records.
     """
 
     partition: int

@@ -45,8 +45,8 @@ _THROTTLED_TAIL_READS: Final = 1
 def future_config(config: LogConfig) -> LogConfig:
     """Return the configuration of a future log, which must not delete or flush by itself.
 
-    The records of a future log are synced before it is used, and its segments are deleted with
-    those of the current log.
+    The broker syncs the records of a future log before the log replaces the current log. Retention
+    deletes a segment of the future log after it deletes these records from the current log.
     """
     return replace(
         config,
