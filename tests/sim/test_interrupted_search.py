@@ -17,7 +17,9 @@ import pytest
 from tidelog.cli.seed_search import Interruptions
 
 ROOT = Path(__file__).resolve().parents[2]
-COMMAND = [sys.executable, "-m", "tidelog", "sim", "run"]
+#: `tidelog`, with an interpreter of its own: what a fork (`tests/forks.py`) used counts elsewhere.
+TIDELOG = [sys.executable, "-c", "from tidelog.cli import main; main()"]
+COMMAND = [*TIDELOG, "sim", "run"]
 
 
 def search(*words: str) -> subprocess.Popen[str]:
