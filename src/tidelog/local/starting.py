@@ -1,6 +1,6 @@
 """The start of a broker's process for a local cluster.
 
-A fork of a process that has imported the broker takes a tenth of the time of a new interpreter.
+A fork of a process that has imported the broker takes a quarter of a new interpreter's CPU time.
 Brokers that end with their program are forked: those of tests, which start and die often. Brokers
 that outlive their program have an interpreter of their own.
 """
