@@ -26,7 +26,6 @@ from tidelog.core.errors import TidelogError
 from tidelog.core.types import TopicPartition
 from tidelog.records.builder import NewRecord, build_batch
 from tidelog.runtime.blocking import BlockingClient
-from tidelog.testing import Cluster
 
 _POLL_S = 0.002
 _IDLE_S = 30
@@ -234,14 +233,12 @@ def _start_and_rest(systems: Sequence[System], rounds: int) -> list[tuple[str, .
         time.sleep(_IDLE_S)
         rest_bytes = [pss_bytes(one.pids()) for one in running]
         cpu_s = [cpu_seconds(one.pids()) - was for one, was in zip(running, before, strict=True)]
-    kit = [spread(_kit_starts(rounds), 2) if system is TIDELOG else "" for system in systems]
     return [
         (
             "exec to the first acknowledged record of RF 3, s",
             *(spread(times, 2) for times in starts),
             "<= 2",
         ),
-        ("a test's cluster (tidelog.testing), s", *kit, "<= 2"),
         (
             f"sum of PSS {2 * _IDLE_S} s after start, MiB",
             *(f"{each / MIB:,.0f}" for each in rest_bytes),
@@ -253,14 +250,3 @@ def _start_and_rest(systems: Sequence[System], rounds: int) -> list[tuple[str, .
             "",
         ),
     ]
-
-
-def _kit_starts(rounds: int) -> list[float]:
-    """Seconds that a test waits for its cluster."""
-    starts = []
-    for _ in range(rounds):
-        with tempfile.TemporaryDirectory(prefix="tidelog-bench-") as directory:
-            begin = time.monotonic()
-            with Cluster(directory, 3):
-                starts.append(time.monotonic() - begin)
-    return starts

@@ -41,6 +41,7 @@ def main(words: Sequence[str]) -> None:
     gc.disable()
     for module in modules:
         importlib.import_module(module)
+    _check_single_thread()
     generate(("tidelog.",))
     gc.collect()
     gc.freeze()  # a collection would write to each object, and so copy the shared memory
@@ -48,6 +49,15 @@ def main(words: Sequence[str]) -> None:
     forked = _serve(connection)
     if forked is not None:
         sys.exit(forked)
+
+
+def _check_single_thread() -> None:
+    """Raise RuntimeError if this process has other threads, whose locks a fork would copy."""
+    count = len(os.listdir("/proc/self/task"))
+    if count > 1:
+        raise RuntimeError(
+            f"the imported modules have started {count - 1} threads: no fork is safe"
+        )
 
 
 def _serve(connection: socket.socket) -> Any:

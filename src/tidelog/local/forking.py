@@ -69,6 +69,7 @@ class ForkServer:
         """`modules` are imported by the server; forked processes import others themselves."""
         self._modules = modules
         self._forget()
+        atexit.register(self.close)
 
     def _forget(self) -> None:
         self._lock = threading.Lock()
@@ -83,7 +84,8 @@ class ForkServer:
         Umask, user, limits, priority, signals and some variables act on a process from its first
         instruction, and a fork has those of the server.
         """
-        return not self._is_running or _inherited(environment) == self._inherited
+        of_server = self._inherited if self._is_running else _inherited(os.environ)
+        return _inherited(environment) == of_server
 
     def start(
         self, program: Program, streams: Sequence[int], directory: int | None = None
@@ -186,7 +188,6 @@ class ForkServer:
         finally:
             os.close(passed)
         self._socket = ours
-        atexit.register(self.close)
 
     def _ask(self, request: Mapping[str, Any], descriptors: Sequence[int] = ()) -> Any:
         """Return the answer to a request, which has a socket of its own.

@@ -201,7 +201,7 @@ def test_an_interrupted_start_leaves_no_process_and_no_answer_behind(
 
 
 def test_a_process_that_does_not_start_alike_is_known(server: ForkServer) -> None:
-    assert server.starts_alike({**os.environ, "PYTHONHASHSEED": "7"})
+    assert not server.starts_alike({**os.environ, "PYTHONHASHSEED": "7"}), "before its start, too"
     assert server.pid
     assert server.starts_alike({**os.environ, "WORD": "else"})
     assert not server.starts_alike({**os.environ, "PYTHONHASHSEED": "7"})
@@ -264,6 +264,20 @@ def test_a_module_that_cannot_be_imported_is_an_error() -> None:
     with pytest.raises(LocalClusterError, match="forks processes does not respond"):
         Started(server, "tell")
     server.close()
+
+
+def test_modules_that_start_threads_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = (
+        "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\n"
+    )
+    (tmp_path / "threaded.py").write_text(text)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    server = ForkServer("threaded")
+    with pytest.raises(LocalClusterError, match="forks processes does not respond"):
+        Started(server, "tell")
+    assert "imported modules have started 1 threads: no fork is safe" in capfd.readouterr().err
 
 
 def test_a_program_that_was_forked_starts_a_server_of_its_own(server: ForkServer) -> None:
