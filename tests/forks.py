@@ -58,6 +58,7 @@ class Popen(_PLAIN):  # type: ignore[misc]  # typed as Any
             is_special
             or user_and_umask != [None, None, None, -1]
             or not _is_ours(args)
+            or "--end-with-parent" in args  # the parent of a fork is the server
             or (cwd is not None and not os.path.isdir(cwd))
             or not SERVER.starts_alike(environment)
             or any(map(os.isatty, streams))

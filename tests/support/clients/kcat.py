@@ -12,6 +12,8 @@ from tests.support.clients.samples import Headers, Record
 KCAT = shutil.which("kcat")
 needs_kcat = pytest.mark.skipif(KCAT is None, reason="kcat is not installed")
 PATIENCE_S = 60.0
+#: Maximum time until kcat sends a batch that is not full.
+_LINGER_MS = 10_000
 
 #: Between records, and between key and value: nothing that a sample contains.
 _RECORD_END = b"\x1e\x1e"
@@ -35,10 +37,12 @@ def write(
 ) -> list[Record]:
     """Send records that have the same headers; return what was sent, without timestamps.
 
-    An empty key or value is sent as none: kcat cannot distinguish them.
+    An empty key or value is sent as none: kcat cannot distinguish them. All are one batch: kcat
+    does not compress a batch that is smaller without, as one of a single small record is.
     """
     headers = records[0].headers
     words = ["-P", "-b", bootstrap, "-t", topic, "-p", str(partition), "-z", codec]
+    words += ["-X", f"linger.ms={_LINGER_MS}", "-X", f"batch.num.messages={len(records)}"]
     words += ["-X", "acks=all", "-Z", "-D", _RECORD_END.decode(), "-K", _KEY_END.decode()]
     for name, value in headers:
         words += ["-H", name if value is None else f"{name}={value.decode()}"]

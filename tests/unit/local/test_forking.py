@@ -321,3 +321,17 @@ os._exit(0)
     assert server is None or server.await_end(60)
     assert process is not None and process.is_alive
     assert process.send(signal.SIGKILL) and process.await_end(60)
+
+
+def test_a_broker_that_is_not_forked_by_the_program_is_not_forked_by_tests_either() -> None:
+    """As one that is started after an interrupt was allowed that the program had ignored."""
+    words = [sys.executable, "-m", "tidelog.runtime.main", "--config", "/no/such/file"]
+    ended = subprocess.run(
+        [*words, "--end-with-parent", str(os.getpid())],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert "/no/such/file" in ended.stderr
+    assert "parent" not in ended.stderr
