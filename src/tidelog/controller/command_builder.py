@@ -16,6 +16,7 @@ from tidelog.controller.commands import (
     UNREADABLE,
     BrokerRole,
     Commands,
+    SharedShown,
     Shown,
     ShownKey,
     Stop,
@@ -36,7 +37,7 @@ class CommandBuilder:
         self._brokers = tuple(image.brokers[broker_id] for broker_id in sorted(image.brokers))
         self._commands: dict[int, Commands] = {}
         #: Metadata of partitions, one map for the commands to all brokers.
-        self._shown: dict[ShownKey, UpdateMetadataPartitionState] = {}
+        self._shown = SharedShown()
         self._full: list[int] = []
         self._brokers_changed = False
         #: By partition, the role that creates no replica; all replicas of the partition get the
@@ -274,7 +275,7 @@ class CommandBuilder:
         )
 
     def _everything(self) -> Shown:
-        everything: dict[ShownKey, UpdateMetadataPartitionState] = {}
+        everything = SharedShown()
         states, brokers = self._image.states, self._image.brokers
         for topic in self._image.topics.values():
             if self._image.is_deleting(topic.name):

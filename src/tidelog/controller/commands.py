@@ -43,6 +43,7 @@ from tidelog.wire.messages.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
+from tidelog.wire.schema import SharedList
 
 LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, GET_REPLICA_LOG_INFO = 4, 5, 6, 93
 GET_REPLICA_LOG_INFO_VERSION = 0
@@ -107,6 +108,22 @@ class Outgoing(NamedTuple):
 #: topic of the same name.
 ShownKey = tuple[TopicId, TopicPartition]
 Shown = Mapping[ShownKey, UpdateMetadataPartitionState]
+
+
+class SharedShown(dict[ShownKey, UpdateMetadataPartitionState]):
+    """Metadata that several brokers are sent, complete once a request has it."""
+
+    __slots__ = ("_topics",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._topics: SharedList | None = None
+
+    def topics(self) -> SharedList:
+        """Return the metadata as in requests, which share the list and its encoding."""
+        if self._topics is None:
+            self._topics = SharedList(_topic_states(self))
+        return self._topics
 
 
 @dataclass(slots=True)
@@ -231,21 +248,16 @@ class Commands:
     def _update_metadata(
         self, sender: Sender, broker_epoch: int, part: Part, shown: Shown, kind: int
     ) -> Outgoing:
-        topics: dict[tuple[TopicId, str], UpdateMetadataTopicState] = {}
-        for (topic_id, topic_partition), state in shown.items():
-            topic = topics.get((topic_id, topic_partition.topic))
-            if topic is None:
-                topic = topics[topic_id, topic_partition.topic] = UpdateMetadataTopicState(
-                    topic_name=topic_partition.topic, topic_id=topic_id
-                )
-            topic.partition_states.append(state)
-        kept = [UpdateMetadataTopicState(name, ZERO_TOPIC_ID) for name in self.keep]
+        states = shown.topics() if isinstance(shown, SharedShown) else _topic_states(shown)
+        if kind == FULL and self.keep:
+            kept = [UpdateMetadataTopicState(name, ZERO_TOPIC_ID) for name in self.keep]
+            states = [*states, *kept]
         message = UpdateMetadataRequest(
             controller_id=sender.controller_id,
             type=kind,
             controller_epoch=sender.controller_epoch,
             broker_epoch=broker_epoch,
-            topic_states=[*topics.values(), *(kept if kind == FULL else ())],
+            topic_states=states,
             live_brokers=[_live_broker(broker) for broker in self.brokers],
             store_mark=self.store_mark,
         )
@@ -291,6 +303,18 @@ class Commands:
             ],
         )
         return Outgoing(Part.ROLES, LEADER_AND_ISR, sender.versions.leader_and_isr, message)
+
+
+def _topic_states(shown: Shown) -> list[UpdateMetadataTopicState]:
+    topics: dict[tuple[TopicId, str], UpdateMetadataTopicState] = {}
+    for (topic_id, topic_partition), state in shown.items():
+        topic = topics.get((topic_id, topic_partition.topic))
+        if topic is None:
+            topic = topics[topic_id, topic_partition.topic] = UpdateMetadataTopicState(
+                topic_name=topic_partition.topic, topic_id=topic_id
+            )
+        topic.partition_states.append(state)
+    return list(topics.values())
 
 
 def _log_ends(asked: Sequence[tuple[TopicId, int]]) -> Outgoing:

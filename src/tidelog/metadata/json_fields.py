@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from tidelog.core.errors import TidelogError
 
@@ -17,6 +17,9 @@ INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 
 _REQUIRED: Any = object()
+
+#: `json.dumps` would make an encoder for each value.
+_encode: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
 class LayoutError(TidelogError):
@@ -35,7 +38,7 @@ def encode_json(value: dict[str, Any]) -> bytes:
 
 def encode_value(value: object) -> bytes:
     """Return JSON like `encode_json`, for a value that is no object."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
+    return _encode(value).encode("utf-8")
 
 
 def parse_object(path: str, data: bytes) -> Fields:

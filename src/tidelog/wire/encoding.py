@@ -332,12 +332,14 @@ class _EncoderBuilder:
             return
         self.length(value)
         with src.block(f"if {value.size} > 0:"):
-            if spec.kind == "array":
+            if spec.shared:
+                self.shared_loop(value)
+            elif spec.kind == "array":
                 self.loop(value)
             elif spec.kind == "string":
                 src.line(f"out.append({value.local})")
             elif self.in_tag:
-                raise SchemaError("records and bytes cannot be a tagged field")
+                raise SchemaError("records and bytes cannot be tagged or shared")
             else:
                 src.line(f"put_records({value.local}, {value.size}, out, parts)")
 
@@ -404,6 +406,21 @@ class _EncoderBuilder:
             self.one_by_one(run, rare)
             self.long_length(value, length)
             src.line(f"out.append(pack_int32s({value.local}))")
+
+    def shared_loop(self, value: _EncodedValue) -> None:
+        """Emit the loop over the elements of an array whose encoding may be known already."""
+        src, local = self.source, value.local
+        outer, known = src.fresh("out"), src.fresh("k")
+        src.namespace["SharedList"] = schema.SharedList
+        src.line(f"{known} = {local}.encoded if type({local}) is SharedList else {{}}")
+        with src.block(f"if {self.version} not in {known}:"):
+            src.line(f"{outer} = out; out = []")
+            self.in_tag = True
+            self.loop(value)
+            self.in_tag = False
+            src.line(f"{known}[{self.version}] = b''.join(out); out = {outer}")
+        src.line(f"{known} = {known}[{self.version}]")
+        src.line(f"put_records({known}, len({known}), out, parts)")
 
     def loop(self, value: _EncodedValue) -> None:
         """Emit the loop over the elements of a non-empty array."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import struct
+from collections.abc import Iterable
 from dataclasses import field
 from typing import Any, Final
 
@@ -77,6 +78,7 @@ class FieldSpec:
     `element` is the class of a struct; for an array, it is a class or the name of a primitive.
     `default` is the value of an absent field; arrays get a new list, structs a shared instance.
     `rare` marks a field that is nearly always empty or null, for which the codecs have a fast path.
+    `shared` marks an array whose encoding is reused if the array is a SharedList.
     """
 
     kind: str
@@ -87,6 +89,21 @@ class FieldSpec:
     tag: int | None = None
     element: type | str | None = None
     rare: bool = False
+    shared: bool = False
+
+
+class SharedList(list[Any]):
+    """A list of structs that several messages contain; do not change it after an encoding.
+
+    The encoder keeps the list's encoding for the next message of the same version.
+    """
+
+    __slots__ = ("encoded",)
+
+    def __init__(self, structs: Iterable[Any] = ()) -> None:
+        super().__init__(structs)
+        #: By version.
+        self.encoded: dict[int, bytes] = {}
 
 
 def _field(
@@ -99,6 +116,7 @@ def _field(
     tag: int | None = None,
     element: type | str | None = None,
     rare: bool = False,
+    shared: bool = False,
 ) -> Any:
     spec = FieldSpec(
         kind=type_name,
@@ -109,6 +127,7 @@ def _field(
         tag=tag,
         element=element,
         rare=rare,
+        shared=shared,
     )
     metadata = {_METADATA_KEY: spec}
     if type_name == "array" and default is not None:
@@ -197,6 +216,7 @@ def array(
     ignorable: bool = False,
     tag: int | None = None,
     rare: bool = False,
+    shared: bool = False,
 ) -> Any:
     """Return a field of a list of structs, or of primitives by name ("int32", "string", ...)."""
     return _field(
@@ -208,6 +228,7 @@ def array(
         tag=tag,
         element=element,
         rare=rare,
+        shared=shared,
     )
 
 

@@ -37,6 +37,7 @@ from tidelog.controller.topics.changes import TopicFound, TopicGone, TopicUnread
 from tidelog.controller.topics.deletion import DeletionRequested, deletion_order
 from tidelog.core import limits
 from tidelog.core.types import BrokerInfo, Endpoint, TopicPartition
+from tidelog.wire.schema import SharedList
 
 SENDER = Sender(controller_id=1, controller_epoch=7, listener="PLAINTEXT")
 OTHER = TopicPartition("u", 0)
@@ -410,6 +411,31 @@ class TestMerging:
         both[1].merge(Commands(both[1].brokers))
         assert len(both[1].shown) == 2
         assert len(both[2].shown) == 1
+
+
+class TestSharing:
+    """Brokers are sent the same metadata, which is encoded once."""
+
+    def test_requests_of_all_brokers_have_one_list(self, image: Image) -> None:
+        builder = CommandBuilder(image)
+        builder.send_everything_to_all()
+        requests = [the(Part.SHOWN, commands) for commands in builder.build().values()]
+        assert len(requests) == 3
+        assert all(each.topic_states is requests[0].topic_states for each in requests)
+        assert isinstance(requests[0].topic_states, SharedList)
+
+    def test_a_broker_with_more_to_learn_has_a_list_of_its_own(self, image: Image) -> None:
+        builder = CommandBuilder(image)
+        builder.send_metadata(TP)
+        both = builder.build()
+        before = the(Part.SHOWN, both[2]).topic_states
+        builder = CommandBuilder(image)
+        builder.send_metadata(OTHER)
+        both[1].merge(builder.build()[1])
+        partitions = [state.partition_states for state in the(Part.SHOWN, both[1]).topic_states]
+        assert sum(map(len, partitions)) == 2
+        assert the(Part.SHOWN, both[2]).topic_states is before
+        assert [len(state.partition_states) for state in before] == [1]
 
 
 def test_brokers_reach_each_other_on_the_inter_broker_listener() -> None:

@@ -44,6 +44,7 @@ from tidelog.wire.messages.leader_and_isr import (
 from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tidelog.wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from tidelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tidelog.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataTopicState
 from tidelog.wire.primitives import Buffer, encode_uvarint
 from tidelog.wire.registry import (
     API,
@@ -55,6 +56,7 @@ from tidelog.wire.registry import (
     METADATA,
     OFFSET_FOR_LEADER_EPOCH,
     PRODUCE,
+    UPDATE_METADATA,
 )
 from tidelog.wire.schema import SchemaError, Versions, int32
 
@@ -512,7 +514,36 @@ class TestTypesThatNoMessageHasYet:
         with pytest.raises(SchemaError, match=r"Late\.ints is set"):
             encode(Late(ints=[]), [], [])
 
-    def test_records_cannot_be_tagged(self) -> None:
+    @pytest.mark.parametrize("count", [0, 1, 200, 2_000])
+    @pytest.mark.parametrize("version", [6, 8])
+    def test_a_shared_list_is_encoded_as_any_other_and_once(self, count: int, version: int) -> None:
+        topics = [
+            UpdateMetadataTopicState(
+                f"topic-{n}", topic_id=bytes(16) if version < 7 else bytes(range(16))
+            )
+            for n in range(count)
+        ]
+        shared = schema.SharedList(topics)
+
+        def frame(states: list[UpdateMetadataTopicState], broker_epoch: int) -> bytes:
+            message = UpdateMetadataRequest(1, broker_epoch=broker_epoch, topic_states=states)
+            return bytes(joined(encode_request(UPDATE_METADATA, version, 7, None, message)))
+
+        for broker_epoch in (3, 4):
+            assert frame(shared, broker_epoch) == frame(topics, broker_epoch)
+        assert list(shared.encoded) == ([version] if count else [])
+        other = 6 if version == 8 else 8
+        plain = UpdateMetadataRequest(1, topic_states=topics)
+        same = UpdateMetadataRequest(1, topic_states=shared)
+        assert joined(encode_request(UPDATE_METADATA, other, 7, None, same)) == joined(
+            encode_request(UPDATE_METADATA, other, 7, None, plain)
+        )
+        if count:
+            shared[0] = UpdateMetadataTopicState("another")
+            assert frame(shared, 3) == frame(topics, 3)
+
+    @pytest.mark.parametrize("kind", ["tagged", "shared"])
+    def test_records_cannot_be_tagged_or_shared(self, kind: str) -> None:
         @dataclasses.dataclass(frozen=True, slots=True)
         class Hidden:
             data: typing.Any = schema.records("0+")  # noqa: RUF009
@@ -521,8 +552,12 @@ class TestTypesThatNoMessageHasYet:
         class Outer:
             hidden: Hidden = schema.nested(Hidden, "0+", tag=0)  # noqa: RUF009
 
-        with pytest.raises(SchemaError, match="tagged"):
-            encoding.build_encoder(Outer, 0, True)
+        @dataclasses.dataclass(slots=True)
+        class Sharing:
+            hidden: list[Hidden] = schema.array(Hidden, "0+", shared=True)  # noqa: RUF009
+
+        with pytest.raises(SchemaError, match=kind):
+            encoding.build_encoder(Outer if kind == "tagged" else Sharing, 0, True)
 
 
 def structs_of(struct_class: type) -> list[type]:

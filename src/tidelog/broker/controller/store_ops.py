@@ -543,13 +543,14 @@ def batches(units: Sequence[Unit]) -> list[list[Unit]]:
     ops = size_bytes = 0
     sealed = True
     for unit in units:
-        full = ops + len(unit.ops) > MAX_OPS or size_bytes + unit.size_bytes > MAX_BYTES
+        added_bytes = unit.size_bytes
+        full = ops + len(unit.ops) > MAX_OPS or size_bytes + added_bytes > MAX_BYTES
         if sealed or full or unit.alone:
             packed.append([])
             ops = size_bytes = 0
         packed[-1].append(unit)
         ops += len(unit.ops)
-        size_bytes += unit.size_bytes
+        size_bytes += added_bytes
         sealed = unit.alone
     return packed
 

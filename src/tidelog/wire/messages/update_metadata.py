@@ -97,7 +97,9 @@ class UpdateMetadataRequest:
     type: int = int8("8+", tag=0)
     controller_epoch: int = int32("0+")
     broker_epoch: int = int64("5+", -1, ignorable=True)
-    topic_states: list[UpdateMetadataTopicState] = array(UpdateMetadataTopicState, "5+")
+    topic_states: list[UpdateMetadataTopicState] = array(
+        UpdateMetadataTopicState, "5+", shared=True
+    )
     live_brokers: list[UpdateMetadataBroker] = array(UpdateMetadataBroker, "0+")
     #: Name of the mark that a broker has set on a metadata store restored from an older copy; empty
     #: without a mark (E8).
