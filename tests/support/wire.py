@@ -140,7 +140,8 @@ def _value(draw: Random, name: str, spec: schema.FieldSpec, version: int, tame: 
         return [message(draw, spec.element, version, tame=tame) for _ in range(draw.randint(0, 3))]
     if spec.element == "int32" and draw.random() < 0.1:
         return list(range(draw.choice([126, 300])))
-    return [_primitive(draw, str(spec.element), name, tame) for _ in range(draw.randint(0, 4))]
+    found = [_primitive(draw, str(spec.element), name, tame) for _ in range(draw.randint(0, 4))]
+    return () if spec.is_shared_empty and not found else found
 
 
 def message(draw: Random, struct_class: type, version: int, *, tame: bool = False) -> Any:

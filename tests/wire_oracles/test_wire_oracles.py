@@ -127,7 +127,8 @@ def without_own_fields(value: Any) -> Any:
     for field in schema.fields_of(type(value)):
         inside = getattr(value, field.name)
         if is_own(field.spec):
-            default = [] if field.spec.kind == "array" else field.spec.default
+            is_list = field.spec.kind == "array" and not field.spec.is_shared_empty
+            default = [] if is_list else field.spec.default
             setattr(value, field.name, default)
         elif field.spec.kind == "array" and isinstance(field.spec.element, type):
             for each in inside or ():

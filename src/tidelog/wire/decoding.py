@@ -170,7 +170,7 @@ class _DecoderBuilder:
 
     def default(self, place: str, field: NamedField) -> None:
         spec = field.spec
-        if spec.kind == "array" and spec.default is not None:
+        if spec.kind == "array" and spec.default is not None and not spec.is_shared_empty:
             self.source.line(f"{place} = []")
         elif spec.kind == "struct" and spec.default is not None:
             name = self.source.constant(("default", spec.element), "D", spec.default)

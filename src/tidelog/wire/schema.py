@@ -91,6 +91,14 @@ class FieldSpec:
     rare: bool = False
     shared: bool = False
 
+    @property
+    def is_shared_empty(self) -> bool:
+        """Whether absent arrays of this field are one empty tuple, not a new list for each struct.
+
+        Tagged arrays of primitives are mostly absent, and a controller has structs by the 100,000.
+        """
+        return self.tag is not None and isinstance(self.element, str) and self.default == ()
+
 
 class SharedList(list[Any]):
     """A list of structs that several messages contain; do not change it after an encoding.
@@ -130,7 +138,7 @@ def _field(
         shared=shared,
     )
     metadata = {_METADATA_KEY: spec}
-    if type_name == "array" and default is not None:
+    if type_name == "array" and default is not None and not spec.is_shared_empty:
         return field(default_factory=list, metadata=metadata)
     return field(default=default, metadata=metadata)
 

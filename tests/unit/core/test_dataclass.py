@@ -200,3 +200,30 @@ def test_every_message_is_such_a_class() -> None:
     messages = [each for api in API.values() for each in (api.request, api.response)]
     assert [each for each in messages if not dataclasses.is_dataclass(each)] == []
     assert all(message() == message() for message in messages)
+
+
+@BOTH
+@pytest.mark.parametrize("slots", [False, True])
+def test_frozen_instances_are_checked_and_completed_as_declared(
+    decorator: Any, slots: bool
+) -> None:
+    class Leg:
+        """A leg."""
+
+        number: int
+        stops: int = field(init=False)
+        seen: list[int] = field(init=False, default_factory=list)
+        left: int = field(init=False, default=4)
+
+        def __post_init__(self) -> None:
+            if self.number < 0:
+                raise ValueError("a negative number")
+            object.__setattr__(self, "stops", self.number + self.left)
+
+    made_leg = decorator(frozen=True, slots=slots)(Leg)
+    assert (made_leg(1).stops, made_leg(1).seen, made_leg(number=2).left) == (5, [], 4)
+    assert made_leg(1).seen is not made_leg(1).seen
+    with pytest.raises(ValueError, match="negative"):
+        made_leg(-1)
+    with pytest.raises(TypeError):
+        made_leg(1, 2)
