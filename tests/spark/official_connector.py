@@ -1,6 +1,6 @@
 """A program: Spark's own Kafka connector, unmodified, against brokers; what it saw as JSON.
 
-    official_connector.py BOOTSTRAP JARS SCRATCH
+    official_connector.py BOOTSTRAP JARS SCRATCH PATTERNS
 
 It has a session of its own, since jars are told to Java when it starts.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -83,7 +83,18 @@ def sink(spark: SparkSession, options: dict[str, str], topic: str, compression: 
     return {"pairs": sorted((int(row.k), int(row.v)) for row in found)}
 
 
-def main(bootstrap: str, jars: str, scratch: str) -> None:
+def patterns(spark: SparkSession, bootstrap: str, asked: Sequence[str]) -> Any:
+    """The topics of each pattern, as the connector finds them and as tidelog's source does."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for pattern in asked:
+        for connector in ("kafka", "tidelog"):
+            reader = spark.read.format(connector).option("kafka.bootstrap.servers", bootstrap)
+            rows = reader.option("subscribePattern", pattern).load().select("topic").distinct()
+            found.setdefault(pattern, {})[connector] = sorted(row.topic for row in rows.collect())
+    return found
+
+
+def main(bootstrap: str, jars: str, scratch: str, asked: str) -> None:
     paths = ",".join(str(path) for path in sorted(Path(jars).glob("*.jar")))
     spark = start_session(
         "official-connector",
@@ -98,6 +109,7 @@ def main(bootstrap: str, jars: str, scratch: str) -> None:
             "batch": lambda: batch(spark, options),
             "stream": lambda: stream(spark, options, Path(scratch)),
             "sink": lambda: sink(spark, options, "official-sink", "zstd"),
+            "patterns": lambda: patterns(spark, bootstrap, json.loads(asked)),
         }
         for name, do in parts.items():
             try:

@@ -21,6 +21,9 @@ ROOT = Path(__file__).resolve().parents[2]
 VERSION = "4.2.0"
 RECORDS = 5_000
 Found = dict[str, Any]
+#: Topics around each pattern: at the beginning, in the middle, at the end, in other letters.
+AROUND = ("pat-a", "pat-ab", "xpat-a", "x.pat-a.y", "PAT-A", "pat_a")
+PATTERNS = ("pat-a", "^pat-a", "pat-a$", "^pat-a$", ".*pat-a.*", "(?i)^pat.a$", "b$|y$", "pat.a")
 
 
 @pytest.fixture(scope="module")
@@ -35,10 +38,15 @@ def found(tmp_path_factory: pytest.TempPathFactory, tidelog_cluster_module: Clus
     with BlockingClient(cluster.bootstrap) as client:
         make_topic(client, "official", 2)
         make_topic(client, "official-sink", 2)
+        for topic in AROUND:
+            make_topic(client, topic, 1)
+    for topic in AROUND:
+        produce(cluster, topic, 0, 1, "none")
     for place, codec in enumerate(("none", "gzip", "snappy", "lz4", "zstd")):
         produce(cluster, "official", place * 1000, 1000, codec)
     program = Path(__file__).with_name("official_connector.py")
     words = [sys.executable, str(program), cluster.bootstrap, str(jars), str(scratch)]
+    words.append(json.dumps(PATTERNS))
     ended = subprocess.run(
         words, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False
     )
@@ -65,6 +73,15 @@ def test_streaming_read(found: Found) -> None:
     told = part(found, "stream")
     assert told["values"] == list(range(RECORDS))
     assert told["batches"] > 5
+
+
+def test_a_pattern_selects_the_same_topics(found: Found) -> None:
+    told = part(found, "patterns")
+    assert {pattern: each["tidelog"] for pattern, each in told.items()} == {
+        pattern: each["kafka"] for pattern, each in told.items()
+    }
+    assert told["pat-a"]["kafka"] == sorted({"pat-a", "pat-ab", "xpat-a", "x.pat-a.y"})
+    assert told["^pat-a$"]["kafka"] == ["pat-a"]
 
 
 def test_sink(found: Found) -> None:

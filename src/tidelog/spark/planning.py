@@ -133,7 +133,7 @@ def _matching(client: OffsetsClient, options: ReadOptions) -> dict[TopicPartitio
     found = [
         topic
         for name, topic in sorted(topics.items())
-        if options.pattern.fullmatch(name) and not topic.is_internal
+        if options.pattern.search(name) and not topic.is_internal
     ]
     if not found:
         _log.warning(

@@ -27,15 +27,15 @@ _FIRST_FLAGS: Final = re.compile(r"[imsx]+\)")
 
 
 def compile_topic_pattern(text: str) -> re.Pattern[str]:
-    """Return a compiled pattern that selects the topics whose whole name matches.
+    """Return a compiled pattern; search it in topic names, as Spark's Kafka connector does.
 
     Raises OptionError for syntax that is not common to Java and Python.
     """
     pattern = text.strip()
     if not pattern:
         raise OptionError(
-            f"option subscribePattern is {text!r}; expected a regular expression that matches"
-            " whole topic names"
+            f"option subscribePattern is {text!r}; expected a regular expression that is found in"
+            " topic names"
         )
     translated = _Translation(pattern).run()
     try:

@@ -127,7 +127,7 @@ class StreamCluster:
             found = {
                 name: topic
                 for name, topic in found.items()
-                if pattern.fullmatch(name) and not topic.is_internal
+                if pattern.search(name) and not topic.is_internal
             }
             expected = sorted(self._topics)
         for name in {*expected, *self._topics}:
