@@ -19,6 +19,7 @@ from tests.support.models import (
     directory_states,
     failover_model,
     isr_model,
+    lake_model,
     log_model,
     reassignment_model,
     reassignment_states,
@@ -75,6 +76,7 @@ MODELS: Final[tuple[Callable[[], Model], ...]] = (
     lambda: bounce_model.BounceModel(
         bounce_model.Bounds(1, 2, losses=1, stops=0), tells_lives=False
     ),
+    lambda: lake_model.LakeModel(lake_model.Bounds(2, 2, compactions=1)),
     *(partial(directory_model.DirectoryModel, bounds) for bounds in DIRECTORIES),
     *(partial(reassignment_model.ReassignmentModel, bounds) for bounds in REASSIGNMENTS),
 )

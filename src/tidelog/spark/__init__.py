@@ -21,5 +21,5 @@ records. `deduplication` drops batches.
 
 `shipping`, `worker_errors` and `prompt_sockets` concern Spark's Java and its Python workers.
 
-`pipelines` and `schemas` (JSON, Avro and Protobuf) are for users.
+`pipelines` and `schemas` (JSON, Avro and Protobuf) are for users. `lake` commits to lake tables.
 """

@@ -15,13 +15,22 @@ from dataclasses import asdict, field
 from typing import Any, Final
 
 from tidelog.core.dataclass import dataclass
-from tidelog.core.errors import TidelogError
+from tidelog.spark.lake.state import Origin, PartitionRun, TableError, check_origin
+
+__all__ = [
+    "DataFile",
+    "Manifest",
+    "Origin",
+    "PartitionRun",
+    "TableError",
+    "TableState",
+    "check_numbers",
+    "check_origin",
+    "manifest_name",
+    "numbers_of",
+]
 
 FORMAT: Final = 2
-
-
-class TableError(TidelogError):
-    """An unusable table; the message has the reason and the right form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,45 +46,6 @@ class DataFile:
     start: int
     end: int
     rows: int
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionRun:
-    """A run's offsets `[start, end)` of a partition, which hold `rows` records.
-
-    `dead` is the number of records in the dead-letter path. Offsets in
-    `[start, end)` that have no record are transaction markers (`control`), or compaction removed
-    their records.
-    """
-
-    partition: int
-    start: int
-    end: int
-    rows: int
-    control: int = 0
-    compacted: int = 0
-    dead: int = 0
-
-    def followed_by(self, later: PartitionRun) -> PartitionRun:
-        """Return this run, joined with the run `later`, which starts at the end of this run."""
-        return PartitionRun(
-            self.partition,
-            self.start,
-            later.end,
-            self.rows + later.rows,
-            self.control + later.control,
-            self.compacted + later.compacted,
-            self.dead + later.dead,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """The topic that a table belongs to. A recreated topic has another id."""
-
-    topic: str
-    topic_id: str
-    cluster_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,20 +135,6 @@ class TableState:
             dead_letters=tuple(after.dead_letters),
             removed=manifest.removed,
             is_whole=True,
-        )
-
-
-def check_origin(before: Origin, now: Origin, where: str) -> None:
-    """Raise TableError if the table in `where` was filled from another topic."""
-    if before.topic != now.topic:
-        raise TableError(
-            f"{where} holds topic {before.topic!r}, not {now.topic!r}; ingest to another one"
-        )
-    if before != now:
-        raise TableError(
-            f"{where} was filled from a topic {now.topic!r} with id {before.topic_id} in cluster"
-            f" {before.cluster_id}; this one has id {now.topic_id} in cluster {now.cluster_id}: it"
-            " was recreated, or it is another cluster. Ingest to another directory"
         )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from tidelog.client.fetching import EARLIEST, LATEST
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import TopicPartition, topic_id_to_text
-from tidelog.spark.pipelines.manifests import Origin
+from tidelog.spark.lake.state import Origin
 from tidelog.spark.planning import DataLossError, OffsetRange, OffsetsClient
 
 

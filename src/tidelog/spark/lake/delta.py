@@ -1,0 +1,284 @@
+"""Delta tables through delta-rs: a state to read, and commits by compare-and-set.
+
+An ingest commits an application transaction for each partition, whose version is the next
+offset. Delta keeps application transactions as long as the table exists, while the metadata of
+commits may be cleaned with the log. The library must not start in a process that forks
+later, so that Spark's worker daemon must not import this module.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final
+
+from tidelog.spark.lake.protocol import CommitAnswer
+from tidelog.spark.lake.state import (
+    MARK,
+    CommitNote,
+    LakeFile,
+    LakeState,
+    Origin,
+    PartitionRun,
+    TableChange,
+    TableError,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from deltalake import DeltaTable
+
+_FENCE: Final = "tidelog-fence"
+#: Numbers of commits to look at, in turn, for the last one of an ingest.
+_LOOKS: Final = (1, 20, 1_000, None)
+#: Parts of messages about requests that no retry will help.
+_REFUSALS: Final = ("Permission denied", "Read-only file system", "403", "401", "AccessDenied")
+
+
+class DeltaLake:
+    """A Delta table at a path or URI."""
+
+    def __init__(self, location: str, options: Mapping[str, str] | None = None) -> None:
+        self.location = location
+        self._options = dict(options or {})
+        self._table: DeltaTable | None = None
+
+    def read(self) -> LakeState:
+        """Look at the newest version. Raises TableError."""
+        table = self._open()
+        if table is None:
+            return LakeState()
+        origin, note = self._note(table)
+        if origin is None:
+            raise TableError(
+                f"{self.location} is a Delta table that no ingest has made; ingest to another path"
+            )
+        partitions = self._partitions(table, origin, note)
+        fence = table.transaction_version(_FENCE) or 0
+        return LakeState(table.version(), origin, partitions, fence)
+
+    def create(self, origin: Origin, schema: pa.Schema) -> CommitAnswer:
+        """Create an empty table of these columns. Raises TableError."""
+        from deltalake import Schema
+        from deltalake.exceptions import DeltaError
+        from deltalake.transaction import create_table_with_add_actions
+
+        description = json.dumps({MARK: asdict(origin)})
+        try:
+            create_table_with_add_actions(
+                self.location,
+                Schema.from_arrow(schema),
+                [],
+                mode="error",
+                name=origin.topic,
+                description=description,
+                storage_options=self._options,
+                commit_properties=_properties(()),
+            )
+        except DeltaError as error:
+            if "already exists" in str(error):
+                return CommitAnswer.CONFLICT
+            raise TableError(f"{self.location} cannot be created: {error}") from error
+        except OSError as error:
+            raise TableError(f"{self.location} cannot be created: {error}") from error
+        return CommitAnswer.COMMITTED
+
+    def schema(self) -> pa.Schema:
+        """Return the columns of the newest version. Raises TableError."""
+        import pyarrow as pa
+
+        return pa.schema(self._at(None).schema().to_arrow())
+
+    def commit(self, state: LakeState, change: TableChange) -> CommitAnswer:
+        """Commit a change on top of `state`; raise TableError if the store refuses it for good."""
+        from deltalake.exceptions import CommitFailedError, DeltaError
+        from deltalake.transaction import AddAction, RemoveAction
+
+        assert state.origin is not None
+        table = self._at(state.version)
+        now_ms = time.time_ns() // 1_000_000
+        is_merge = not change.offsets
+        actions: list[Any] = [
+            AddAction(
+                path=file.path,
+                size=file.size_bytes,
+                partition_values=file.values,
+                modification_time=now_ms,
+                data_change=not is_merge,
+                stats=file.stats,
+            )
+            for file in change.added
+        ]
+        actions += [
+            RemoveAction(
+                path=file.path,
+                data_change=not is_merge,
+                deletion_timestamp=now_ms,
+                size=file.size_bytes,
+                partition_values=dict(file.values),
+            )
+            for file in change.removed
+        ]
+        joined = state.after(change.offsets)
+        note = CommitNote(
+            run=change.run,
+            origin=state.origin,
+            offsets=change.offsets,
+            partitions=tuple(joined[number] for number in sorted(joined)),
+            fence=max(state.fence, change.fence),
+            dead_letters=change.dead_letters,
+        )
+        pairs = [(_app_id(state.origin, run.partition), run.end) for run in change.offsets]
+        if change.fence:
+            pairs.append((_FENCE, note.fence))
+        try:
+            table.create_write_transaction(
+                actions, "append", table.schema(), commit_properties=_properties(pairs, note)
+            )
+        except CommitFailedError:
+            return CommitAnswer.CONFLICT
+        except (DeltaError, OSError) as error:
+            return _answer_of(error, self.location)
+        _sync_log(self.location, state.version + 1)
+        return CommitAnswer.COMMITTED
+
+    def landed(self, after: int) -> list[str]:
+        """Return the runs of the commits after a version. Raises TableError."""
+        table = self._at(None)
+        count = table.version() - after
+        return [note.run for _, note in self._notes(table, count)] if count > 0 else []
+
+    def first_known(self) -> int:
+        """Return the oldest version whose commit Delta's log still has. Raises TableError."""
+        table = self._at(None)
+        return int(table.version()) + 1 - len(table.history())
+
+    def files(self, version: int | None = None) -> list[LakeFile]:
+        """Return the data files of a version, of the newest by default. Raises TableError."""
+        import pyarrow as pa
+
+        table = self._at(version)
+        rows = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+        return [_file_of(row) for row in rows]
+
+    def _note(self, table: DeltaTable) -> tuple[Origin | None, CommitNote | None]:
+        for limit in _LOOKS:
+            for _, note in self._notes(table, limit):
+                return note.origin, note
+            if limit is not None and limit > table.version():
+                break
+        return self._described(table), None
+
+    def _notes(self, table: DeltaTable, limit: int | None) -> Iterator[tuple[int, CommitNote]]:
+        for commit in table.history(limit):
+            text = commit.get(MARK)
+            if text is not None:
+                yield commit["version"], CommitNote.from_json(text, self.location)
+
+    def _described(self, table: DeltaTable) -> Origin | None:
+        """Return the origin in the table's description, which the log's cleaning keeps."""
+        with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError):
+            return Origin(**json.loads(table.metadata().description or "")[MARK])
+        return None
+
+    def _partitions(
+        self, table: DeltaTable, origin: Origin, note: CommitNote | None
+    ) -> dict[int, PartitionRun]:
+        """Return each partition's runs; without a note, only where the next run starts."""
+        if note is not None:
+            return {run.partition: run for run in note.partitions}
+        found = {}
+        for number in sorted({file.partition for file in self.files()}):
+            end = table.transaction_version(_app_id(origin, number))
+            if end is not None:
+                found[number] = PartitionRun(number, end, end, 0)
+        return found
+
+    def _open(self) -> DeltaTable | None:
+        """Open the newest version; return None if there is no table. Raises TableError."""
+        from deltalake import DeltaTable
+        from deltalake.exceptions import DeltaError, TableNotFoundError
+
+        try:
+            if self._table is None:
+                self._table = DeltaTable(self.location, storage_options=self._options)
+            else:
+                self._table.update_incremental()
+        except TableNotFoundError:
+            return None
+        except (DeltaError, OSError) as error:
+            raise TableError(f"{self.location} cannot be read: {error}") from error
+        return self._table
+
+    def _at(self, version: int | None) -> DeltaTable:
+        """Return the table at a version, by default at the newest. Raises TableError."""
+        from deltalake import DeltaTable
+        from deltalake.exceptions import DeltaError
+
+        if version is None:
+            table = self._open()
+            if table is None:
+                raise TableError(f"{self.location} is no Delta table any more")
+            return table
+        if self._table is not None and self._table.version() == version:
+            return self._table
+        try:
+            return DeltaTable(self.location, version=version, storage_options=self._options)
+        except (DeltaError, OSError) as error:
+            raise TableError(
+                f"{self.location} cannot be read at version {version}: {error}"
+            ) from error
+
+
+def _properties(pairs: Sequence[tuple[str, int]], note: CommitNote | None = None) -> Any:
+    """Return the properties of a commit that is tried once."""
+    from deltalake import CommitProperties, Transaction
+
+    return CommitProperties(
+        custom_metadata=None if note is None else {MARK: note.to_json()},
+        max_commit_retries=0,
+        app_transactions=[Transaction(app_id, version) for app_id, version in pairs],
+    )
+
+
+def _app_id(origin: Origin, partition: int) -> str:
+    return f"tidelog-{origin.topic_id}-{partition}"
+
+
+def _file_of(row: Mapping[str, Any]) -> LakeFile:
+    """Return a file of the table's log; bounds of a foreign file may be unknown (-1)."""
+    lowest, highest = row.get("min.offset"), row.get("max.offset")
+    partition = row.get("min.partition", row.get("partition.partition"))
+    return LakeFile(
+        path=row["path"],
+        partition=-1 if partition is None else partition,
+        start=-1 if lowest is None else lowest,
+        end=-1 if highest is None else highest + 1,
+        rows=-1 if row["num_records"] is None else row["num_records"],
+        size_bytes=row["size_bytes"],
+    )
+
+
+def _answer_of(error: Exception, location: str) -> CommitAnswer:
+    """Return what a failed request means for its commit; raise TableError if it is refused."""
+    text = str(error)
+    if any(word in text for word in _REFUSALS):
+        raise TableError(f"{location} cannot be written: {text}") from error
+    return CommitAnswer.LOST
+
+
+def _sync_log(location: str, version: int) -> None:
+    """Make a commit of a local table durable; delta-rs leaves that to the kernel."""
+    if "://" in location:
+        return
+    log = os.path.join(location, "_delta_log")
+    for path in (os.path.join(log, f"{version:020}.json"), log):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,147 @@
+"""The commit protocol of lake tables, as pure decisions.
+
+A run reads the table, stages files of the offsets after the table's last ones, and commits files
+and offsets on top of the version that it has read. The store accepts one commit for each version.
+After any answer but a success, the run reads the table again, and `next_step` decides.
+
+A vacuum deletes files that no commit refers to. Such a file may belong to a run that is still to
+commit. The vacuum therefore commits a *fence* first. No run that began below the fence can commit
+after it: the run's commit conflicts with the fence's version, and the run's next look at the table
+shows the fence. Ages and clocks decide only whose work is lost, never what the table contains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from enum import Enum
+from typing import Final
+
+from tidelog.core.dataclass import dataclass
+
+#: The version of a table that does not exist.
+NO_VERSION: Final = -1
+
+
+class CommitAnswer(Enum):
+    """The answer of a store to a commit."""
+
+    COMMITTED = "committed"
+    #: The version exists. It may be the run's own commit, whose first answer was lost.
+    CONFLICT = "conflict"
+    #: No answer: the commit is there, or will be, or never.
+    LOST = "lost"
+
+
+class CommitObstacle(Enum):
+    """Why a run cannot commit its files, and starts over."""
+
+    FENCED = "a vacuum has given up the run"
+    OVERTAKEN = "another run has landed these offsets"
+    REPLACED = "the files to merge are no longer part of the table"
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedOffsets:
+    """Offsets `[start, end)` of a partition, and the table's next offset when they were planned."""
+
+    partition: int
+    #: None for a partition of which the table had nothing.
+    expected: int | None
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommitAttempt:
+    """A run's staged files: new offsets (an ingest), or merged files in place of others."""
+
+    run: str
+    #: The version of the table that the run read first.
+    began: int
+    offsets: tuple[PlannedOffsets, ...] = ()
+    #: Paths of files that the commit removes.
+    inputs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TableView:
+    """What a look at the table shows."""
+
+    version: int
+    #: The next offset of each partition.
+    following: Mapping[int, int]
+    #: Runs that began below this version cannot commit.
+    fence: int
+    #: The runs of commits after the version that the attempt was last committed to.
+    landed: Collection[str]
+    #: Paths of the version's files; empty for an attempt without inputs.
+    files: Collection[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CommitAgain:
+    """Commit on top of `version`."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class LandedBefore:
+    """The attempt is part of the table."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartOver:
+    """Delete the staged files, and begin a new run with the table as it is now."""
+
+    obstacle: CommitObstacle
+
+
+NextStep = CommitAgain | LandedBefore | StartOver
+
+
+def next_step(attempt: CommitAttempt, view: TableView) -> NextStep:
+    """Return what a run does after a look at the table.
+
+    The files of an attempt that starts over may be deleted: all its commits were for versions that
+    exist by now, so none can come later.
+    """
+    if attempt.run in view.landed:
+        return LandedBefore()
+    if attempt.began < view.fence:
+        return StartOver(CommitObstacle.FENCED)
+    if any(view.following.get(each.partition) != each.expected for each in attempt.offsets):
+        return StartOver(CommitObstacle.OVERTAKEN)
+    if any(path not in view.files for path in attempt.inputs):
+        return StartOver(CommitObstacle.REPLACED)
+    return CommitAgain(view.version)
+
+
+@dataclass(frozen=True, slots=True)
+class StagedFile:
+    """A file of a run, as a listing of the table's store shows it."""
+
+    path: str
+    run: str
+    began: int
+    modified_ms: int = 0
+
+
+def fence_for(staged: Iterable[StagedFile], running: Collection[str], version: int) -> int:
+    """Return the highest fence at `version` of the table that gives up no run of `running`.
+
+    Raise the fence before you delete anything below it.
+    """
+    began = [each.began for each in staged if each.run in running]
+    return min([*began, version + 1])
+
+
+def abandoned(
+    staged: Sequence[StagedFile], fence: int, referenced: Collection[str]
+) -> list[StagedFile]:
+    """Return the files to delete, once `fence` is part of the table.
+
+    `staged` is a listing from before the fence's commit. `referenced` has the files of all versions
+    that readers may still use, and of the fence's version.
+    """
+    return [each for each in staged if each.began < fence and each.path not in referenced]

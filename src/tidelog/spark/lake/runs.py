@@ -1,0 +1,129 @@
+"""Commits of staged files: a run's way from its first commit to the table, or back to a new start.
+
+`protocol` decides; this module asks the table's store and waits between lost answers.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from tidelog.core.dataclass import dataclass
+from tidelog.spark.lake.protocol import (
+    NO_VERSION,
+    CommitAnswer,
+    CommitAttempt,
+    CommitObstacle,
+    LandedBefore,
+    PlannedOffsets,
+    StartOver,
+    TableView,
+    next_step,
+)
+from tidelog.spark.lake.state import (
+    LakeState,
+    Origin,
+    PartitionRun,
+    TableChange,
+    TableError,
+    check_origin,
+)
+from tidelog.spark.lake.table import Lake
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: Maximum number of commits of one run. Each refused commit is another run's success.
+MOST_COMMITS: Final = 100
+_FIRST_WAIT_S: Final = 0.05
+_LONGEST_WAIT_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class RunOutcome:
+    """What became of a run: the table with its change, or the obstacle at which it starts over."""
+
+    state: LakeState
+    obstacle: CommitObstacle | None = None
+
+
+def opened(table: Lake, origin: Origin, schema: Callable[[], pa.Schema]) -> LakeState:
+    """Return the state of a topic's table, which is created if it does not exist.
+
+    Raises TableError, also for a table of another topic.
+    """
+    state = table.read()
+    if state.version == NO_VERSION:
+        table.create(origin, schema())  # another run may have created it meanwhile
+        state = table.read()
+    if state.origin is None:
+        raise TableError(f"{table.location} could not be created; run it again")
+    check_origin(state.origin, origin, table.location)
+    return state
+
+
+def attempt_of(run: str, state: LakeState, change: TableChange) -> CommitAttempt:
+    """Return the attempt of a change that was planned with a state of the table."""
+    known = state.partitions
+    planned = (
+        PlannedOffsets(
+            each.partition,
+            known[each.partition].end if each.partition in known else None,
+            each.start,
+            each.end,
+        )
+        for each in change.offsets
+    )
+    inputs = tuple(file.path for file in change.removed)
+    return CommitAttempt(run, state.version, tuple(planned), inputs)
+
+
+def commit_run(
+    table: Lake,
+    state: LakeState,
+    change: TableChange,
+    *,
+    sleep: Callable[[float], None] = time.sleep,
+) -> RunOutcome:
+    """Commit a change that was planned with `state`. Raises TableError.
+
+    After an outcome with an obstacle, the caller may delete the change's files.
+    """
+    attempt = attempt_of(change.run, state, change)
+    wait_s = _FIRST_WAIT_S
+    for _ in range(MOST_COMMITS):
+        answer = table.commit(state, change)
+        if answer is CommitAnswer.COMMITTED:
+            return RunOutcome(_after(state, change))
+        if answer is CommitAnswer.LOST:
+            sleep(wait_s * random.uniform(0.5, 1.0))
+            wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+        state = table.read()
+        step = next_step(attempt, _view(table, state, attempt))
+        if isinstance(step, LandedBefore):
+            return RunOutcome(state)
+        if isinstance(step, StartOver):
+            return RunOutcome(state, step.obstacle)
+    raise TableError(
+        f"{table.location} refused {MOST_COMMITS} commits: too many runs write at once. Nothing of"
+        " this run was committed; its files are deleted by a vacuum"
+    )
+
+
+def _view(table: Lake, state: LakeState, attempt: CommitAttempt) -> TableView:
+    return TableView(
+        version=state.version,
+        following=state.following(),
+        fence=state.fence,
+        landed=table.landed(attempt.began),
+        files=[file.path for file in table.files()] if attempt.inputs else (),
+    )
+
+
+def _after(state: LakeState, change: TableChange) -> LakeState:
+    """Return the state after the commit of a change."""
+    joined: dict[int, PartitionRun] = state.after(change.offsets)
+    fence = max(state.fence, change.fence)
+    return LakeState(state.version + 1, state.origin, joined, fence)

@@ -1,0 +1,204 @@
+"""Parquet files that a run stages: their names, their format, their statistics.
+
+    run-BEGAN-ID/TOPIC-PARTITION-UNIQUE.parquet
+
+BEGAN is the version of the table at which the run began, which fences compare (`protocol`). A file
+has the rows of one partition in order of offset. A task writes a file under a unique name, so that
+a file of a dead or repeated task belongs to the run and never to its commit.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import uuid
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from tidelog.core.dataclass import dataclass
+from tidelog.core.limits import MIB
+from tidelog.spark.lake.protocol import StagedFile
+from tidelog.spark.lake.state import LakeFile
+from tidelog.spark.lake.stores import LakeStore
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+#: Bytes of rows in one row group, before compression; a task holds one group in memory.
+ROW_GROUP_BYTES: Final = 64 * MIB
+_FOLDER: Final = re.compile(r"run-([0-9]+)-([0-9a-f]{16})")
+_STAGED: Final = re.compile(rf"({_FOLDER.pattern})/.+\.parquet")
+
+
+def new_run() -> str:
+    """Return a run's id."""
+    return uuid.uuid4().hex[:16]
+
+
+def folder_of(run: str, began: int) -> str:
+    """Return the folder of a run that began at a version of the table."""
+    return f"run-{began}-{run}"
+
+
+def staged_files(store: LakeStore) -> list[StagedFile]:
+    """Return the files that runs have staged, with or without a commit. Raises TableError."""
+    found = []
+    for file in store.listed():
+        match = _STAGED.fullmatch(file.path)
+        if match is not None:
+            found.append(StagedFile(file.path, match[3], int(match[2]), file.modified_ms))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class StagingFolder:
+    """The folder of a store into which the tasks of a run write."""
+
+    store: LakeStore
+    folder: str
+
+
+class LakeFileWriter:
+    """A Parquet file with the rows of one partition, which come in order of offset."""
+
+    def __init__(self, place: StagingFolder, topic: str, partition: int, schema: pa.Schema) -> None:
+        self._place = place
+        self.path = f"{place.folder}/{topic}-{partition}-{uuid.uuid4().hex[:12]}.parquet"
+        self._partition = partition
+        self._schema = schema
+        self._held: list[pa.RecordBatch] = []
+        self._held_bytes = 0
+        self._sink: Any = None
+        self._writer: parquet.ParquetWriter | None = None
+        self._footers: list[Any] = []
+        self.rows = 0
+
+    def append(self, batch: pa.RecordBatch) -> None:
+        """Add rows; write a row group once there are ROW_GROUP_BYTES."""
+        self._held.append(batch)
+        self._held_bytes += batch.nbytes
+        self.rows += batch.num_rows
+        if self._held_bytes >= ROW_GROUP_BYTES:
+            self._write()
+
+    def close(self) -> LakeFile:
+        """Write the rest and the footer, durably; return the file."""
+        self._write()
+        assert self._writer is not None
+        self._writer.close()
+        size_bytes = self._sink.tell()
+        self._sink.close()
+        store = self._place.store
+        if store.is_local:
+            sync_file(os.path.join(store.location, self.path))
+        footer = self._footers[0]
+        low, high = bounds(footer, "offset")
+        return LakeFile(
+            self.path, self._partition, low, high + 1, self.rows, size_bytes, stats_of(footer)
+        )
+
+    def abandon(self) -> None:
+        """Delete the file, which stays incomplete."""
+        if self._writer is not None:
+            self._writer.close()
+            self._sink.close()
+            self._place.store.delete([self.path])
+
+    def _write(self) -> None:
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        if self._writer is None:
+            opened = self._place.store.open()
+            if self._place.store.is_local:
+                opened.create_dir(self._place.folder)
+            self._sink = opened.open_output_stream(self.path)
+            self._writer = parquet.ParquetWriter(
+                self._sink,
+                self._schema,
+                compression="zstd",
+                store_schema=False,
+                # A Parquet dictionary of offsets is useless, because no offset repeats.
+                use_dictionary=[name for name in self._schema.names if name != "offset"],
+                metadata_collector=self._footers,
+            )
+        if self._held:
+            self._writer.write_table(pa.Table.from_batches(self._held, self._schema))
+            self._held, self._held_bytes = [], 0
+
+
+def bounds(footer: Any, column: str) -> tuple[int, int]:
+    """Return the extremes of an integer column of a file."""
+    names = [footer.schema.column(place).path for place in range(len(footer.schema))]
+    place = names.index(column)
+    parts = [
+        footer.row_group(group).column(place).statistics for group in range(footer.num_row_groups)
+    ]
+    return min(part.min for part in parts), max(part.max for part in parts)
+
+
+def stats_of(footer: Any) -> str:
+    """Return a file's statistics as Delta's JSON, for columns of numbers and times."""
+    lowest: dict[str, int | str] = {}
+    highest: dict[str, int | str] = {}
+    nulls: dict[str, int] = {}
+    for place in range(len(footer.schema)):
+        path = footer.schema.column(place).path
+        groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+        parts = [group.column(place).statistics for group in groups]
+        if "." in path or not all(part is not None and part.has_min_max for part in parts):
+            continue
+        low = as_json(min(part.min for part in parts), up=False)
+        high = as_json(max(part.max for part in parts), up=True)
+        if low is None or high is None:
+            continue
+        lowest[path], highest[path] = low, high
+        nulls[path] = sum(part.null_count or 0 for part in parts)
+    return json.dumps(
+        {
+            "numRecords": footer.num_rows,
+            "minValues": lowest,
+            "maxValues": highest,
+            "nullCount": nulls,
+        },
+        separators=(",", ":"),
+    )
+
+
+def as_json(value: Any, *, up: bool) -> int | str | None:
+    """Return a bound as Delta writes it; None for a type without bounds here.
+
+    Delta has milliseconds; an upper bound is rounded up to the next one, so that no reader skips a
+    file for its microseconds.
+    """
+    from datetime import date, datetime, timedelta
+
+    if isinstance(value, bool) or not isinstance(value, int | date):
+        return None
+    if isinstance(value, datetime):
+        rest = value.microsecond % 1_000
+        shift = timedelta(microseconds=(1_000 - rest) % 1_000 if up else -rest)
+        return (value + shift).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
+    return value.isoformat() if isinstance(value, date) else value
+
+
+def sync_file(path: str) -> None:
+    """Make a local file and its name durable."""
+    for each in (path, os.path.dirname(path)):
+        descriptor = os.open(each, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def partitions_of(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield the rows of each partition in a batch."""
+    import pyarrow.compute as pc
+
+    column = batch.column("partition")
+    for number in column.unique().to_pylist():
+        mask = pc.equal(column, number)
+        yield number, batch if pc.all(mask).as_py() else batch.filter(mask)

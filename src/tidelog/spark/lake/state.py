@@ -1,0 +1,168 @@
+"""The state of a lake table: the topic, the landed offsets, the data files, the commits.
+
+A commit carries its offsets in JSON, which Delta stores in the commit's metadata, and Iceberg in
+the snapshot's summary. The module uses neither files nor Spark.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, field
+from typing import Any, Final
+
+from tidelog.core.dataclass import dataclass
+from tidelog.core.errors import TidelogError
+from tidelog.spark.lake.protocol import NO_VERSION
+
+#: Version of the JSON in commits.
+FORMAT: Final = 1
+#: The key of the JSON in commits.
+MARK: Final = "tidelog"
+
+
+class TableError(TidelogError):
+    """An unusable table; the message has the reason and the right form."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The topic that a table belongs to. A recreated topic has another id."""
+
+    topic: str
+    topic_id: str
+    cluster_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRun:
+    """A run's offsets `[start, end)` of a partition, which hold `rows` records.
+
+    `dead` is the number of records in the dead-letter path. Offsets in
+    `[start, end)` that have no record are transaction markers (`control`), or compaction removed
+    their records.
+    """
+
+    partition: int
+    start: int
+    end: int
+    rows: int
+    control: int = 0
+    compacted: int = 0
+    dead: int = 0
+
+    def followed_by(self, later: PartitionRun) -> PartitionRun:
+        """Return this run, joined with the run `later`, which starts at the end of this run."""
+        return PartitionRun(
+            self.partition,
+            self.start,
+            later.end,
+            self.rows + later.rows,
+            self.control + later.control,
+            self.compacted + later.compacted,
+            self.dead + later.dead,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LakeFile:
+    """One Parquet file of one partition; `start` is its first offset, `end` lies after its last.
+
+    `path` is relative to the table's location. `stats` has Delta's JSON of column statistics.
+    """
+
+    path: str
+    partition: int
+    start: int
+    end: int
+    rows: int
+    size_bytes: int
+    stats: str = "{}"
+    #: Values of the table's partition columns, as text.
+    values: Mapping[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TableChange:
+    """The content of a commit."""
+
+    run: str
+    #: An ingest's offsets; empty for other commits.
+    offsets: tuple[PartitionRun, ...] = ()
+    added: tuple[LakeFile, ...] = ()
+    removed: tuple[LakeFile, ...] = ()
+    #: Runs that began below this version cannot commit any more; 0 leaves the fence as it is.
+    fence: int = 0
+    #: Paths of dead letters, in the form that readers open.
+    dead_letters: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LakeState:
+    """The content of a table at one version."""
+
+    version: int = NO_VERSION
+    origin: Origin | None = None
+    #: All runs of each partition, joined.
+    partitions: Mapping[int, PartitionRun] = field(default_factory=dict)
+    fence: int = 0
+
+    def following(self) -> dict[int, int]:
+        """Return the next offset of each partition."""
+        return {number: run.end for number, run in self.partitions.items()}
+
+    def after(self, offsets: Sequence[PartitionRun]) -> dict[int, PartitionRun]:
+        """Return the partitions after a run with `offsets`."""
+        joined = dict(self.partitions)
+        for run in offsets:
+            before = joined.get(run.partition)
+            joined[run.partition] = run if before is None else before.followed_by(run)
+        return joined
+
+
+@dataclass(frozen=True, slots=True)
+class CommitNote:
+    """The JSON of a commit: its run, its own offsets, and the partitions after it."""
+
+    run: str
+    origin: Origin
+    offsets: tuple[PartitionRun, ...]
+    partitions: tuple[PartitionRun, ...]
+    fence: int = 0
+    dead_letters: tuple[str, ...] = ()
+
+    def to_json(self) -> str:
+        """Return the text that a commit stores."""
+        document = {"format": FORMAT, **asdict(self)}
+        for name in ("offsets", "partitions"):
+            document[name] = [list(asdict(run).values()) for run in getattr(self, name)]
+        return json.dumps(document, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str, where: str) -> CommitNote:
+        """Parse the text of `to_json`. Raises TableError naming the table."""
+        try:
+            fields: dict[str, Any] = json.loads(text)
+            if fields.pop("format") != FORMAT:
+                raise TableError(f"{where} was filled by a later version of tidelog")
+            fields["origin"] = Origin(**fields["origin"])
+            for name in ("offsets", "partitions"):
+                fields[name] = tuple(PartitionRun(*values) for values in fields[name])
+            fields["dead_letters"] = tuple(fields["dead_letters"])
+            return cls(**fields)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise TableError(f"{where} has a commit that is no ingest's: {error!r}") from error
+
+
+def check_origin(before: Origin, now: Origin, where: str) -> None:
+    """Raise TableError if the table `where` was filled from another topic."""
+    if before.topic != now.topic:
+        raise TableError(
+            f"{where} holds topic {before.topic!r}, not {now.topic!r}; ingest to another table"
+        )
+    if before != now:
+        raise TableError(
+            f"{where} was filled from a topic {now.topic!r} with id {before.topic_id} in cluster"
+            f" {before.cluster_id}; this one has id {now.topic_id} in cluster {now.cluster_id}: it"
+            " was recreated, or it is another cluster. Ingest to another table"
+        )

@@ -1,0 +1,115 @@
+"""Data files of a lake table in the table's own store: a local path, or a URI with options.
+
+Options have delta-rs's names (`AWS_ENDPOINT_URL`, `AWS_REGION`, ...), so that data files and the
+table's log are in the same store by the same credentials. A Store can be pickled for tasks.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import field
+from typing import TYPE_CHECKING, Any, Final
+
+from tidelog.core.dataclass import dataclass
+from tidelog.spark.lake.state import TableError
+
+if TYPE_CHECKING:
+    from pyarrow import fs
+
+#: Where files are written to learn the store's time; readers of tables skip such names.
+_PROBES: Final = "_tidelog"
+
+
+@dataclass(frozen=True, slots=True)
+class ListedFile:
+    """A file below the table's location; `path` is relative to it."""
+
+    path: str
+    size_bytes: int
+    modified_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class LakeStore:
+    """The place of a table's files."""
+
+    location: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the location is a path of a local file system."""
+        return "://" not in self.location
+
+    def open(self) -> fs.FileSystem:
+        """Return the file system whose root is the location."""
+        from pyarrow import fs
+
+        if self.is_local:
+            return fs.SubTreeFileSystem(os.path.abspath(self.location), fs.LocalFileSystem())
+        from deltalake.fs import DeltaStorageHandler
+
+        handler: Any = DeltaStorageHandler(self.location, options=dict(self.options))
+        return fs.PyFileSystem(handler)
+
+    def listed(self, folder: str = "") -> Iterator[ListedFile]:
+        """Yield all files below a folder, by path. Raises TableError."""
+        from pyarrow import fs
+
+        selector = fs.FileSelector(folder, allow_not_found=True, recursive=True)
+        try:
+            found = self.open().get_file_info(selector)
+        except OSError as error:
+            raise TableError(f"{self.location} cannot be listed: {error}") from error
+        for info in sorted(found, key=lambda each: each.path):
+            if info.type == fs.FileType.File:
+                modified_ms = 0 if info.mtime_ns is None else info.mtime_ns // 1_000_000
+                yield ListedFile(info.path, info.size, modified_ms)
+
+    def delete(self, paths: Iterator[str] | list[str]) -> int:
+        """Delete files, and their folders that became empty; return the number of files."""
+        opened = self.open()
+        deleted = 0
+        folders: dict[str, None] = {}
+        for path in paths:
+            try:
+                opened.delete_file(path)
+            except FileNotFoundError:
+                continue
+            deleted += 1
+            folders[os.path.dirname(path)] = None
+        if self.is_local:
+            for folder in folders:
+                _remove_empty(self.location, folder)
+        return deleted
+
+    def now_ms(self) -> int:
+        """Return the time by the store's clock, as its files are dated. Raises TableError."""
+        path = f"{_PROBES}/{uuid.uuid4().hex}"
+        opened = self.open()
+        try:
+            if self.is_local:
+                opened.create_dir(_PROBES)
+            with opened.open_output_stream(path) as probe:
+                probe.write(b"tidelog")
+            info = opened.get_file_info(path)
+            opened.delete_file(path)
+        except OSError as error:
+            raise TableError(f"{self.location} cannot be written: {error}") from error
+        return int(info.mtime_ns) // 1_000_000
+
+    def url(self, path: str) -> str:
+        """Return the path or URI of a file, as readers open it."""
+        return f"{os.path.abspath(self.location) if self.is_local else self.location}/{path}"
+
+
+def _remove_empty(root: str, folder: str) -> None:
+    """Remove a folder and its parents below `root` as long as they are empty."""
+    while folder:
+        try:
+            os.rmdir(os.path.join(root, folder))
+        except OSError:
+            return
+        folder = os.path.dirname(folder)

@@ -1,0 +1,50 @@
+"""The interface of lake tables, which Delta and Iceberg implement.
+
+An implementation reads states and commits changes. It retries nothing: `runs` looks at the table
+after any answer but a success.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from tidelog.spark.lake.protocol import CommitAnswer
+from tidelog.spark.lake.state import LakeFile, LakeState, Origin, TableChange
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Lake(Protocol):
+    """A table of one topic."""
+
+    #: The path, URI or identifier, for messages.
+    location: str
+
+    def read(self) -> LakeState:
+        """Look at the newest version; without a table the state has no version."""
+        ...
+
+    def create(self, origin: Origin, schema: pa.Schema) -> CommitAnswer:
+        """Create an empty table of these columns."""
+        ...
+
+    def schema(self) -> pa.Schema:
+        """Return the columns of the newest version."""
+        ...
+
+    def commit(self, state: LakeState, change: TableChange) -> CommitAnswer:
+        """Commit a change on top of a state, once."""
+        ...
+
+    def landed(self, after: int) -> list[str]:
+        """Return the runs of the commits after a version."""
+        ...
+
+    def first_known(self) -> int:
+        """Return the oldest version whose commit the table's log still has."""
+        ...
+
+    def files(self, version: int | None = None) -> list[LakeFile]:
+        """Return the data files of a version, of the newest by default."""
+        ...

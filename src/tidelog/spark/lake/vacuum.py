@@ -1,0 +1,82 @@
+"""Deletion of files that dead runs have staged, behind a fence (`protocol`).
+
+A run counts as running while its newest file is younger than a limit, by the clock of the table's
+store. A run that was slower than that loses its work at the fence, and starts over. Files that a
+commit has removed are not looked at here: the table's own vacuum deletes them after its retention.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from tidelog.core.dataclass import dataclass
+from tidelog.spark.lake.protocol import CommitAnswer, StagedFile, abandoned, fence_for
+from tidelog.spark.lake.staging import new_run, staged_files
+from tidelog.spark.lake.state import TableChange, TableError
+from tidelog.spark.lake.stores import LakeStore
+from tidelog.spark.lake.table import Lake
+
+#: Default age in ms of a run's newest file from which the run counts as dead.
+DEAD_AFTER_MS: Final = 24 * 3_600_000
+_MOST_COMMITS: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class VacuumReport:
+    """The result of a vacuum."""
+
+    #: Paths of the deleted files.
+    deleted: tuple[str, ...] = ()
+    #: Ids of runs without a commit that count as running.
+    running: tuple[str, ...] = ()
+    #: The version of the fence's commit; None without abandoned files.
+    version: int | None = None
+
+
+def vacuum_staged(
+    table: Lake, store: LakeStore, *, dead_after_ms: int = DEAD_AFTER_MS
+) -> VacuumReport:
+    """Delete the files of dead runs without a commit. Raises TableError."""
+    for _ in range(_MOST_COMMITS):
+        # The listing comes first: a file that appears later may belong to any run.
+        staged = staged_files(store)
+        state = table.read()
+        if state.origin is None:
+            raise TableError(f"{table.location} is no table: there is nothing to vacuum")
+        left = _uncommitted(table, staged)
+        running = _running(store, left, dead_after_ms)
+        fence = fence_for(left, running, state.version)
+        if not any(each.began < fence for each in left):
+            return VacuumReport(running=running)
+        answer = table.commit(state, TableChange(new_run(), fence=fence))
+        if answer is CommitAnswer.COMMITTED:
+            doomed = abandoned(left, fence, [file.path for file in table.files()])
+            paths = tuple(each.path for each in doomed)
+            store.delete(list(paths))
+            return VacuumReport(paths, running, state.version + 1)
+    raise TableError(
+        f"{table.location} refused {_MOST_COMMITS} commits: too many runs write at once. Nothing"
+        " was deleted"
+    )
+
+
+def _uncommitted(table: Lake, staged: Sequence[StagedFile]) -> list[StagedFile]:
+    """Return the files of runs without a commit, as far as the commits since their start are known.
+
+    Where the log was cleaned since a run began, the run may have committed: its files stay.
+    """
+    known = table.first_known()
+    recent = [each for each in staged if each.began + 1 >= known]
+    if not recent:
+        return []
+    landed = dict.fromkeys(table.landed(min(each.began for each in recent)))
+    return [each for each in recent if each.run not in landed]
+
+
+def _running(store: LakeStore, left: Sequence[StagedFile], dead_after_ms: int) -> tuple[str, ...]:
+    if not left:
+        return ()
+    oldest_ms = store.now_ms() - dead_after_ms
+    running = {each.run: None for each in left if each.modified_ms >= oldest_ms}
+    return tuple(sorted(running))

@@ -1,0 +1,195 @@
+"""Staged files: their names, order, statistics and footers, and what a vacuum makes of them."""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tidelog.spark.lake import staging, vacuum
+from tidelog.spark.lake.delta import DeltaLake
+from tidelog.spark.lake.protocol import CommitObstacle
+from tidelog.spark.lake.runs import commit_run, opened
+from tidelog.spark.lake.staging import (
+    LakeFileWriter,
+    StagingFolder,
+    as_json,
+    folder_of,
+    staged_files,
+)
+from tidelog.spark.lake.state import LakeFile, LakeState, Origin, PartitionRun, TableChange
+from tidelog.spark.lake.stores import LakeStore
+from tidelog.spark.lake.vacuum import vacuum_staged
+
+ORIGIN = Origin("flights", "flights-id", "cluster-id")
+SCHEMA = pa.schema(
+    [
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", "UTC")),
+        ("value", pa.binary()),
+    ]
+)
+NOON = datetime(2026, 11, 30, 12, tzinfo=UTC)
+RUNS = ("a" * 16, "b" * 16)
+
+
+def rows(start: int, end: int) -> pa.RecordBatch:
+    count = end - start
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array([0] * count, pa.int32()),
+            pa.array(range(start, end), pa.int64()),
+            pa.array(
+                [NOON + timedelta(microseconds=n) for n in range(count)],
+                pa.timestamp("us", "UTC"),
+            ),
+            pa.array([b"v"] * count),
+        ],
+        schema=SCHEMA,
+    )
+
+
+def staged(store: LakeStore, run: str, began: int, start: int, end: int) -> LakeFile:
+    writer = LakeFileWriter(StagingFolder(store, folder_of(run, began)), "flights", 0, SCHEMA)
+    writer.append(rows(start, end))
+    return writer.close()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LakeStore:
+    return LakeStore(str(tmp_path / "table"))
+
+
+def made(store: LakeStore) -> tuple[DeltaLake, LakeState]:
+    lake = DeltaLake(store.location)
+    return lake, opened(lake, ORIGIN, lambda: SCHEMA)
+
+
+def landed(lake: DeltaLake, state: LakeState, run: str, file: LakeFile) -> LakeState:
+    change = TableChange(run, (PartitionRun(0, file.start, file.end, file.rows),), (file,))
+    outcome = commit_run(lake, state, change)
+    assert outcome.obstacle is None
+    return outcome.state
+
+
+def test_a_file_is_described_as_it_is(store: LakeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(staging, "ROW_GROUP_BYTES", 1_000)
+    writer = LakeFileWriter(StagingFolder(store, folder_of(RUNS[0], 3)), "flights", 0, SCHEMA)
+    for start in range(10, 110, 25):
+        writer.append(rows(start, start + 25))
+    file = writer.close()
+    path = Path(store.location, file.path)
+    assert file.path.startswith(f"run-3-{RUNS[0]}/flights-0-")
+    assert (file.start, file.end, file.rows) == (10, 110, 100)
+    assert file.size_bytes == path.stat().st_size
+    assert pq.ParquetFile(path).num_row_groups > 1
+    assert pq.read_table(path).column("offset").to_pylist() == list(range(10, 110))
+    stats = json.loads(file.stats)
+    assert stats == {
+        "numRecords": 100,
+        "minValues": {"partition": 0, "offset": 10, "timestamp": "2026-11-30T12:00:00.000Z"},
+        "maxValues": {"partition": 0, "offset": 109, "timestamp": "2026-11-30T12:00:00.001Z"},
+        "nullCount": {"partition": 0, "offset": 0, "timestamp": 0},
+    }
+
+
+def test_bounds_of_times_are_rounded_away_from_the_values() -> None:
+    value = datetime(2026, 1, 2, 3, 4, 5, 678_901, tzinfo=UTC)
+    assert as_json(value, up=False) == "2026-01-02T03:04:05.678Z"
+    assert as_json(value, up=True) == "2026-01-02T03:04:05.679Z"
+    whole = value.replace(microsecond=678_000)
+    assert as_json(whole, up=False) == as_json(whole, up=True) == "2026-01-02T03:04:05.678Z"
+    assert as_json(value.date(), up=True) == "2026-01-02"
+    assert (as_json(7, up=True), as_json(True, up=True), as_json("x", up=True)) == (7, None, None)
+
+
+def test_an_abandoned_file_leaves_nothing(store: LakeStore) -> None:
+    writer = LakeFileWriter(StagingFolder(store, folder_of(RUNS[0], 0)), "flights", 0, SCHEMA)
+    writer.append(rows(0, 10))
+    writer._write()
+    assert len(staged_files(store)) == 1
+    writer.abandon()
+    assert list(store.listed()) == []
+    assert os.listdir(store.location) == []
+
+
+def test_files_are_known_by_run_and_begin_and_others_are_not_looked_at(store: LakeStore) -> None:
+    made(store)
+    staged(store, RUNS[0], 12, 0, 10)
+    for name in ("run-1-short/x.parquet", "data.parquet", f"run-x-{RUNS[0]}/x.parquet"):
+        path = Path(store.location, name)
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+    [found] = staged_files(store)
+    assert (found.run, found.began) == (RUNS[0], 12)
+
+
+def age(store: LakeStore, file: LakeFile, seconds: int) -> None:
+    path = os.path.join(store.location, file.path)
+    then = os.stat(path).st_mtime - seconds
+    os.utime(path, (then, then))
+
+
+def test_a_vacuum_deletes_the_files_of_dead_runs_behind_a_fence(store: LakeStore) -> None:
+    lake, state = made(store)
+    kept = staged(store, RUNS[0], state.version, 0, 10)
+    dead = staged(store, RUNS[1], state.version, 0, 10)
+    after = landed(lake, state, RUNS[0], kept)
+    age(store, dead, 100)
+    age(store, kept, 100)
+    report = vacuum_staged(lake, store, dead_after_ms=50_000)
+    assert report == vacuum.VacuumReport((dead.path,), (), after.version + 1)
+    assert [file.path for file in store.listed(folder_of(RUNS[0], 0))] == [kept.path]
+    assert not Path(store.location, folder_of(RUNS[1], 0)).exists()
+    assert lake.read().fence == after.version + 1
+    # The run that was given up wakes.
+    change = TableChange(RUNS[1], (PartitionRun(0, 0, 10, 10),), (dead,))
+    assert commit_run(DeltaLake(store.location), state, change).obstacle is CommitObstacle.FENCED
+
+
+def test_a_vacuum_gives_up_no_run_that_wrote_lately(store: LakeStore) -> None:
+    lake, state = made(store)
+    running = staged(store, RUNS[0], state.version, 0, 10)
+    dead = staged(store, RUNS[1], state.version, 0, 10)
+    age(store, dead, 100)
+    report = vacuum_staged(lake, store, dead_after_ms=50_000)
+    # Both began at one version: the fence cannot part them yet.
+    assert report == vacuum.VacuumReport((), (RUNS[0],), None)
+    assert lake.read() == state
+    after = landed(lake, state, RUNS[0], running)
+    assert after.version == 1
+    report = vacuum_staged(lake, store, dead_after_ms=50_000)
+    assert (report.deleted, report.running) == ((dead.path,), ())
+
+
+def test_a_vacuum_without_dead_runs_commits_nothing(store: LakeStore) -> None:
+    lake, state = made(store)
+    after = landed(lake, state, RUNS[0], staged(store, RUNS[0], 0, 0, 10))
+    assert vacuum_staged(lake, store, dead_after_ms=0) == vacuum.VacuumReport()
+    assert lake.read() == after
+
+
+def test_a_vacuum_leaves_runs_whose_commits_may_be_cleaned(
+    store: LakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake, state = made(store)
+    after = landed(lake, state, RUNS[0], staged(store, RUNS[0], 0, 0, 10))
+    staged(store, RUNS[1], 0, 10, 20)
+    monkeypatch.setattr(DeltaLake, "first_known", lambda self: 2)
+    assert vacuum_staged(lake, store, dead_after_ms=0) == vacuum.VacuumReport()
+    assert lake.read() == after
+
+
+def test_the_stores_clock_dates_its_files(store: LakeStore) -> None:
+    made(store)
+    before = store.now_ms()
+    file = staged(store, RUNS[0], 0, 0, 10)
+    [found] = [each for each in store.listed() if each.path == file.path]
+    assert before <= found.modified_ms <= store.now_ms()
+    assert list(store.listed("_tidelog")) == []
