@@ -34,7 +34,7 @@ import gc
 
 def main() -> None:
     """Run the command line and exit with its code."""
-    gc.disable()  # no collections during imports, which leave no garbage
+    gc.disable()  # no garbage collections during imports, which leave no garbage
     from tidelog.cli.app import run
 
     run()

@@ -3,9 +3,9 @@
 The module also declares shared arguments and options whose values are names of topics, groups or
 brokers.
 
-The words of the command line (`--bootstrap-server`, `--dir`) choose the cluster, else the default
-directory does. A cluster that does not respond within a second completes no name: a shell must not
-hang, and cannot show messages.
+The options on the command line (`--bootstrap-server`, `--dir`) choose the cluster; without them,
+the default directory does. A cluster that does not respond within a second completes no name: a
+shell must not hang, and cannot show messages.
 """
 
 from __future__ import annotations

@@ -104,8 +104,8 @@ def is_begun(error: ErrorCode, *, may_be_missing: bool) -> bool:
 def await_all(client: BlockingClient, wanted: Wanted) -> None:
     """Wait until each replica is in its requested directory; raise NotYetError after a day.
 
-    A restarted broker forgets the requested directories of replicas that it did not have, so the
-    request is repeated.
+    A broker that restarts forgets the directories requested for replicas that it does not have yet,
+    so the request is repeated.
     """
 
     def count() -> int:

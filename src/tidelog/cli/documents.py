@@ -51,7 +51,7 @@ class OfPartition:
 
 @dataclass(frozen=True, slots=True)
 class StoreDifference:
-    """A node of the metadata that differs between two stores; null where a store has none."""
+    """A node of the metadata that differs between two stores; null where a store lacks the node."""
 
     path: str
     first: str | None
@@ -476,10 +476,10 @@ class MoveListed(OfPartition):
     covers all added replicas, and is null if a broker does not report it. `bytes_per_s` and
     `left_ms` are null in the first sample. `never` is true if the copy cannot catch up, because
     producers write at least as fast. `throttle` is in bytes a second for each broker, null without
-    one; `throttle_configured` is the lowest rate that brokers are configured with for these copies
-    (KIP-73), null without one. `paused` is the reason for which the added replicas pause their
-    copies, empty where they copy. `request_id` identifies the accepted request of this move: the
-    czxid of its node below /admin/reassignments, null if there is no such node.
+    a throttle; `throttle_configured` is the lowest rate configured on brokers for these copies
+    (KIP-73), null without such a rate. `paused` is the reason for which the added replicas pause
+    their copies, empty where they copy. `request_id` identifies the accepted request of this move:
+    the czxid of its node below /admin/reassignments, null if there is no such node.
     """
 
     replicas: tuple[int, ...]
@@ -554,14 +554,14 @@ class LastKnownReplica(OfPartition):
 
 @dataclass(frozen=True, slots=True)
 class LogDirDescribed:
-    """A log directory; `error` is Kafka's error name, null for a healthy one.
+    """A log directory; `error` is Kafka's error name, null for a healthy directory.
 
     Bytes of the volume are null if the broker does not report them. With `read_only` the disk is
     full: the directory serves reads, and takes no records until there is space. With `cordoned` the
     directory takes no new replicas. With `slow` too many writes or reads in the directory take
     log.dir.slow.threshold.ms or longer. With `draining` the directory's replicas move to other
-    directories. `last_known` are the replicas of a failed directory: those at the failure, or else
-    the controller's offline replicas, without sizes.
+    directories. `last_known` are the replicas of a failed directory: its replicas at the failure,
+    or else the controller's offline replicas, without sizes.
     """
 
     broker: int

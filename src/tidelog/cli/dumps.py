@@ -197,7 +197,7 @@ def _base_offset(file: str) -> int:
 
 
 def _offset_index(file: str, data: bytes) -> OffsetIndex:
-    """Return the index, checked against the size of its segment if that is present."""
+    """Return the index, checked against the size of its segment if the segment is present."""
     segment = os.path.splitext(file)[0] + LOG
     try:
         log_bytes = os.path.getsize(segment)

@@ -162,7 +162,7 @@ def _ids(brokers: Collection[int]) -> str:
 
 
 def _held_by(client: BlockingClient, brokers: frozenset[int]) -> list[TopicPartition]:
-    """Return the partitions assigned to `brokers`, or on disks of `brokers` that are live."""
+    """Return partitions assigned to `brokers`, or on disks of live brokers in `brokers`."""
     metadata = client.metadata()
     found = {
         tp: None

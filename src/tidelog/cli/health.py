@@ -161,7 +161,7 @@ def _awake(target: Target, now: ClusterStatus) -> Target:
 def _surroundings(
     target: Target, now: ClusterStatus, timeout_s: float, moves: Moves | None
 ) -> Surroundings:
-    """Return all data that responding brokers report, except partitions.
+    """Return the log directories, moves, strays and throttles that responding brokers report.
 
     A broker that does not respond is a finding of its own.
     """

@@ -236,7 +236,7 @@ def _examples(epilog: str | None) -> Iterator[str]:
 
 
 def _shell_lines(example: str) -> Iterator[str]:
-    """Yield the lines of one shell command; a long command takes several."""
+    """Yield the lines of one shell command; a long command takes several lines."""
     line = " "
     for word in _SHELL_WORD.findall(example):
         if len(line) + len(word) + 3 > _columns():

@@ -43,7 +43,7 @@ class Parameter:
 
     @property
     def declared(self) -> list[str]:
-        """Return an option's spellings; for a flag, spellings that set it precede all others."""
+        """Return an option's spellings; for a flag, the spellings that set the flag come first."""
         # typer stores the first spelling of an annotated option as its default value.
         given = [self.info.default, *(self.info.param_decls or ())]
         words = [each for each in given if isinstance(each, str) and each.startswith("-")]
@@ -58,7 +58,7 @@ class Parameter:
 
 
 def parameters_of(function: Callable[..., Any]) -> list[Parameter]:
-    """Return the parameters of a command in order."""
+    """Return the parameters of a command in the order of its signature."""
     hints = typing.get_type_hints(function, include_extras=True)
     return [
         Parameter(name, *_declared(hints[name]), each.default)
@@ -104,7 +104,7 @@ def unwrapped(document: Any) -> tuple[Any, bool]:
 
 
 def without_none(hint: Any) -> Any:
-    """Return the type of an optional value."""
+    """Return `T` for the type `T | None`, and any other type unchanged."""
     if isinstance(hint, types.UnionType):
         return next(each for each in typing.get_args(hint) if each is not type(None))
     return hint

@@ -175,8 +175,9 @@ def cancel(
     refused; the other cancels take effect.
 
     With --throttles the command cancels no move, but removes the throttles that Kafka's tools
-    configure for moves and do not remove. Without --topic, those are the rates of all brokers and
-    the lists of throttled replicas of all topics; with --topic, only the lists of these topics.
+    configure for moves and do not remove. Without --topic, --throttles removes the rates of all
+    brokers and the lists of throttled replicas of all topics; with --topic, only the lists of these
+    topics.
     """
     named = file is not None or text is not None
     if throttles and (named or cancel_all or broker is not None or wait):
@@ -278,8 +279,9 @@ def list_moves(
     """List the partitions on the move: replicas that are added and removed, state, bytes left.
 
     With --watch, samples with rates and remaining times follow. A terminal shows a bar for each
-    move; in a file or a pipe, each sample has a line for each move. With --watch, -o json prints a
-    line for each sample: time_ms, and the moves as without --watch.
+    move; in a file or a pipe, each sample has a line for each move. With --watch, -o json prints
+    each sample as a line: its time as time_ms, and the moves in the form of the output without
+    --watch.
     """
     with cluster.client() as client:
         if watch:
@@ -360,8 +362,8 @@ def _state(
     if requests and (replicas != target if move is None else move.request_id not in requests):
         return "changed"
     if requests and move is None and queued is None:
-        # The record of a request ends with its move, so another request may have set the present
-        # replicas.
+        # The record of a request is deleted when its move ends, so another request may have set the
+        # present replicas.
         return "in_place"
     if move is not None and move.target == target:
         return "moving"

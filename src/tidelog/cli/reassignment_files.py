@@ -31,7 +31,7 @@ class ReassignmentFileError(TidelogError):
 class Document(NamedTuple):
     """The content of a file or of `--json`."""
 
-    #: The file's name in messages.
+    #: The name of the file in error messages.
     where: str
     targets: Targets
     #: Replicas that partitions must still have (R18).

@@ -144,7 +144,7 @@ def _check_coverage(path: Path, changed: str) -> None:
 
 
 def _judge(totals: Totals, *, judged: bool, all_states: bool) -> None:
-    """Print situations that occurred too rarely; exit with 1 for any of them or a violation."""
+    """Print required situations that too few runs reached; exit with 1 for these or a violation."""
     from tidelog.core.sometimes import SOMETIMES
     from tidelog.sim.results import MARKED_SEEDS
 
@@ -305,7 +305,7 @@ def check_time(option: str, value: float) -> None:
 def _jobs(
     seeds: str, seeds_file: str, profile: str, mutant: str, faults: str, minutes: float, policy: str
 ) -> tuple[Iterator[Job], int | None]:
-    """Return the jobs, and their number, or None if a time limit ends the search."""
+    """Return the jobs and their number; the number is None if a time limit ends the search."""
     from tidelog.sim.job import Job
 
     if seeds_file:

@@ -196,8 +196,8 @@ def _named(text: str, timeout: float) -> Iterator[NamedStore]:
         yield NamedStore(text, BrokerConfig.from_properties(given))
         return
     if os.path.isfile(text) or text.endswith((".properties", ".toml")):
-        # The whole file is read as a broker reads it, because several keys name the store and
-        # credentials.
+        # The whole properties file is read as a broker reads it, because several keys name the
+        # store and credentials.
         named = NamedStore(
             text, load_config(text, [f"{wait_key}={wait_ms}"], named="", needs_id=False)
         )

@@ -72,7 +72,7 @@ def show(report: PipelineReport, output: OutputFormat, html: Path | None) -> Non
 
 
 def write_page(report: PipelineReport, path: Path) -> None:
-    """Write the HTML file atomically; raise a ConfigError that names the path."""
+    """Write the HTML file atomically; raise a ConfigError with the path if the write fails."""
     text = pages.page(report)
     half = path.with_name(f".{path.name}.half")
     try:
