@@ -28,8 +28,8 @@ from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
 _LEAST_MS: Final = 100
 #: Minimum timeout of a heartbeat's try in ms, even if the next heartbeat is due earlier.
 _LEAST_PATIENCE_MS: Final = 1_000
-#: Errors of a heartbeat that the next poll must handle. After any other error, the next heartbeat
-#: may succeed.
+#: Errors of a heartbeat that the next poll must handle. After an error outside this set, the next
+#: heartbeat may succeed.
 _TOLD: Final = LOST | {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.FENCED_INSTANCE_ID}
 
 

@@ -108,8 +108,8 @@ class GroupMember:
         self._router = router
         self._coordinators = coordinators
         self._groups = groups
-        #: Partition counts of topics at the last assignment, if this member made it as leader; else
-        #: empty.
+        #: Partition counts of topics at the last assignment; empty if this member did not make it
+        #: as leader.
         self._counts: dict[str, int] = {}
 
     # -- joining --------------------------------------------------------------------------------
@@ -212,7 +212,7 @@ class GroupMember:
             )
         counts = {name: len(topic.partitions) for name, topic in known.items()}
         for name in sorted({name for each in members.values() for name in each.topics}):
-            if name not in counts:  # only other members subscribe to this topic
+            if name not in counts:  # this member does not subscribe to this topic
                 found = (yield from self._router.metadata([name])).topics.get(name)
                 if found is not None and found.error is ErrorCode.NONE:
                     counts[name] = len(found.partitions)

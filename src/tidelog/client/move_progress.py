@@ -91,7 +91,7 @@ class _Point:
 
 
 class ProgressMeter:
-    """Conversion of samples into progress; one meter serves all moves of a cluster."""
+    """Conversion of samples into progress, for all moves of a cluster."""
 
     def __init__(self, window_ms: int = WINDOW_MS) -> None:
         self._window_ms = window_ms

@@ -83,7 +83,7 @@ class PartitionReplicas:
     tp: TopicPartition
     leader: int
     leader_epoch: int
-    #: The partition epoch of the state that the broker described.
+    #: The partition epoch of the state that the broker's response describes.
     partition_epoch: int
     #: The high watermark; None unless the responding broker leads the partition.
     high_watermark: int | None

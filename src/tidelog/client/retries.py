@@ -1,8 +1,8 @@
 """Retries: retriable errors, pauses between tries, and the deadline.
 
-The retriable errors are the RetriableExceptions of Apache Kafka's clients, less CORRUPT_MESSAGE. A
-retry cannot repair CORRUPT_MESSAGE: TCP detects damage on the way, and a wrongly built batch stays
-wrong.
+The retriable errors are the RetriableExceptions of Apache Kafka's clients, except CORRUPT_MESSAGE.
+A retry cannot repair CORRUPT_MESSAGE: TCP detects damage on the way, and a wrongly built batch
+stays wrong.
 """
 
 from __future__ import annotations

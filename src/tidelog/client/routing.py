@@ -330,7 +330,7 @@ def topics_of(
 ) -> list[T]:
     """Return the topics of a request for `partitions`, each with its name and its partitions.
 
-    `entry` makes the part of the message that stands for a partition, by default its number.
+    `entry` makes a partition's entry in the message, by default the partition number.
     """
     found: dict[str, list[Any]] = {}
     for tp in partitions:
