@@ -323,7 +323,7 @@ class HistoryChecker:
     def _take(
         self, partition: PartitionTable, listed: Sequence[Sequence[Any]], expected: int, line: int
     ) -> None:
-        """Add records that a consumer polled from one partition; `expected` is its position."""
+        """Add polled records of one partition; `expected` is the consumer's position."""
         values, number, claims = self._values, partition.number, partition.claims
         index_of = values.index
         for record in listed:

@@ -35,9 +35,8 @@ class Judge:
         self._tables = tables
         self._values = tables.values
         self._report = tables.report
-        #: Largest offset at which a record of each key is or may be, by partition and key. All
-        #: incarnations of a topic are judged together, because a send to a name may reach any
-        #: incarnation.
+        #: Largest known or possible offset of a record, by partition and key. All incarnations of a
+        #: topic are judged together, because a send to a name may reach any incarnation.
         self._last_of_key: dict[tuple[tuple[str, str], str], int] = {}
 
     def judge(self, *, has_final_read: bool) -> None:

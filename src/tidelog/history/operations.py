@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Final
 from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import TidelogError
 
-#: Outcomes: a known effect; certainly no effect; possibly an effect, now or later.
+#: Outcomes of an operation: a known effect; certainly no effect; possibly an effect, now or later.
 OK: Final = "ok"
 FAIL: Final = "fail"
 INFO: Final = "info"

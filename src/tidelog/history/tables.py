@@ -69,7 +69,7 @@ class Values:
         return index
 
     def lines(self, index: int) -> tuple[int, ...]:
-        """Return the lines of a value's send and first poll; 0 for a missing operation."""
+        """Return the line numbers of a value's send and first poll; 0 for a missing operation."""
         return self.send_line[index], self.poll_line[index]
 
 
@@ -92,7 +92,8 @@ class PartitionTable:
         self.number = number
         self.name = name
         self.topic = topic
-        #: Topic without its id, and partition number: the target of a producer without topic ids.
+        #: Topic name without topic id, and partition number: the target of a producer without topic
+        #: ids.
         self.place = (topic.partition("@")[0], name.rpartition("-")[2])
         #: Index of the first value that an acknowledgement or a poll reported for each offset.
         self.claims: dict[int, int] = {}
@@ -135,7 +136,7 @@ class Sends:
         self.lines.append(line)
 
     def inversions(self) -> list[tuple[int, int]]:
-        """Return pairs (earlier, later) of operations whose offsets are in the opposite order.
+        """Return pairs (earlier, later) of operations whose offsets contradict their order in time.
 
         Each operation is the later operation of at most one pair.
         """
@@ -185,7 +186,7 @@ class Skips:
     def add(self, kind: int, partition: int, begin: int, end: int, line: int, before: int) -> None:
         """Add a gap between two polls or sends: the skipped offsets [begin, end).
 
-        `before` is the line of the operation whose records end at offset `begin`.
+        `before` is the line number of the operation whose records end at offset `begin`.
         """
         assert begin < end, "a gap has an offset"
         self.kinds.append(kind)
