@@ -368,8 +368,8 @@ class LocalCluster:
     def _is_to_discard(self) -> bool:
         """Return whether a cluster that never came up differs from the wanted cluster.
 
-        A cluster whose first start failed is abandoned. If it equals the wanted cluster, its files
-        are kept, because an operator may have corrected them.
+        A cluster whose first start failed is abandoned. If the abandoned cluster equals the wanted
+        cluster, its files are kept, because an operator may have corrected them.
         """
         if self._is_existing or not layout.is_abandoned(self.directory):
             return False
@@ -410,7 +410,7 @@ class LocalCluster:
         return store
 
     def _check_wanted(self, places: Mapping[int, BrokerPlace]) -> None:
-        """Raise LocalClusterError if an existing cluster differs from the wanted one."""
+        """Raise LocalClusterError if an existing cluster differs from the requested cluster."""
         brokers, config, _ = self._wanted
         if brokers not in (None, len(places)):
             raise LocalClusterError(

@@ -10,4 +10,4 @@ from tidelog.core.errors import TidelogError
 
 
 class LocalClusterError(TidelogError):
-    """A failed operation: no cluster, a broker that does not start, no process to reach."""
+    """The error of an operation: no cluster, a broker that does not start, no process to reach."""

@@ -23,12 +23,14 @@ from typing import Any, Final, cast
 from tidelog.core.dataclass import generate
 from tidelog.runtime.parent import end_with_parent
 
-#: What a client sends once it knows a forked process, which then runs its program.
+#: The message by which a client permits a forked process to run its program: the client knows the
+#: process id now.
 GO_ON: Final = b"."
 #: Positions in /proc/self/stat, counted from the state, of the bounds of the command line.
 _ARGUMENTS_START, _ARGUMENTS_END = 45, 46
 _LENGTH_BYTES: Final = 8
-#: With each request: the request's own socket, standard input, output and error, the directory.
+#: The maximum number of descriptors that a client sends with a request: the request's socket,
+#: standard input, output and error, and the working directory.
 _MOST_DESCRIPTORS: Final = 5
 
 
@@ -36,7 +38,7 @@ def main(words: Sequence[str]) -> None:
     """Run a server, and in each forked process the process's program."""
     descriptor, parent, *modules, _ = words
     end_with_parent(int(parent))
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where it is ignored, exit codes are lost
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if SIGCHLD is ignored, exit codes are lost
     connection = socket.socket(fileno=int(descriptor))
     gc.disable()
     for module in modules:
@@ -44,7 +46,7 @@ def main(words: Sequence[str]) -> None:
     _check_single_thread()
     generate(("tidelog.",))
     gc.collect()
-    gc.freeze()  # a collection would write to each object, and so copy the shared memory
+    gc.freeze()  # a garbage collection would write to each object, and so copy the shared memory
     gc.enable()
     forked = _serve(connection)
     if forked is not None:
@@ -142,7 +144,8 @@ def _show(words: Sequence[str]) -> None:
 def _renew_streams() -> None:
     """Open Python's standard input and output as an interpreter opens them at its start.
 
-    Standard error writes each line at once, whatever it is.
+    Standard error needs no new stream: Python writes each line to it at once, also to a file or a
+    pipe.
     """
     source, sink = cast(io.TextIOWrapper, sys.stdin), cast(io.TextIOWrapper, sys.stdout)
     reader = io.BufferedReader(io.FileIO(0, closefd=False))

@@ -28,15 +28,17 @@ from tidelog.local.errors import LocalClusterError
 from tidelog.local.fork_server import GO_ON, receive, send
 from tidelog.local.processes import from_lasting_thread
 
-#: The Python program of a server. Its arguments are the descriptor of the server's socket, the
-#: process id of the server's parent, the modules to import, and room for other command lines.
+#: The Python program of a server. The arguments of this program are the descriptor of the server's
+#: socket, the process id of the server's parent, the modules to import, and a filler, which makes
+#: room for other command lines.
 _PROGRAM: Final = "import sys; from tidelog.local.fork_server import main; main(sys.argv[1:])"
 #: Bytes of the server's command line, which forked processes replace by their own.
 _TITLE_BYTES: Final = 1024
-#: Maximum time of a request, which contains the imports of a new server.
+#: Maximum time of a request in s, including the imports of a newly started server.
 _LIMIT_S: Final = 30.0
 _FIRST_OWN_DESCRIPTOR: Final = 3
-#: Beginnings of variables that the interpreter or the C library reads when a process starts.
+#: Beginnings of the names of environment variables that the interpreter or the C library reads when
+#: a process starts.
 _READ_AT_START: Final = ("PYTHON", "LD_", "LC_", "LANG", "MALLOC_", "GLIBC_")
 #: Lines of /proc/self/status with properties that a child process inherits.
 _INHERITED: Final = ("Umask", "Uid", "Gid", "Groups", "SigBlk", "SigIgn", "Cap", "Cpus_allowed")
@@ -61,12 +63,12 @@ class Program:
 class ForkServer:
     """Starts processes from one server process, which starts at the first use.
 
-    The server ends with this program. After the end of a server, the next start begins another one.
-    Threads may share a ForkServer; a forked program starts a server of its own.
+    The server ends with this program. After a server has ended, the next start of a process begins
+    another server. Threads may share a ForkServer; a forked program starts a server of its own.
     """
 
     def __init__(self, *modules: str) -> None:
-        """`modules` are imported by the server; forked processes import others themselves."""
+        """The server imports `modules`; forked processes import other modules themselves."""
         self._modules = modules
         self._forget()
         atexit.register(self.close)
@@ -79,7 +81,7 @@ class ForkServer:
         self._inherited: tuple[str, ...] = ()
 
     def starts_alike(self, environment: Mapping[str, str]) -> bool:
-        """Return whether a fork starts as a new child of this program would.
+        """Return whether a fork would start in the same state as a new child of this program.
 
         Umask, user, limits, priority, signals and some variables act on a process from its first
         instruction, and a fork has those of the server.
@@ -102,7 +104,7 @@ class ForkServer:
             "words": list(program.words),
             "new_session": program.new_session,
         }
-        here = os.open(".", os.O_PATH)  # also of a directory that was removed
+        here = os.open(".", os.O_PATH)  # works even if the working directory was removed
         try:
             descriptors = [*streams, here if directory is None else directory]
             answer = self._ask(request, descriptors)
@@ -159,7 +161,7 @@ class ForkServer:
     def _open(self) -> socket.socket:
         """Return the socket to this program's server; start a server if none lives."""
         if self._owner != os.getpid():
-            self._forget()  # of the program that forked this one, perhaps with a held lock
+            self._forget()  # the parent program's server, whose lock may be held
         with self._lock:
             if not self._is_running:
                 self._drop()
@@ -170,7 +172,7 @@ class ForkServer:
     def _start_server(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            # A program with closed streams gets their numbers for its sockets.
+            # If this program's standard streams are closed, its sockets get their descriptors.
             passed = fcntl.fcntl(theirs, fcntl.F_DUPFD_CLOEXEC, _FIRST_OWN_DESCRIPTOR)
         words = [sys.executable, "-c", _PROGRAM, str(passed), str(os.getpid()), *self._modules]
         self._inherited = _inherited(os.environ)
@@ -182,7 +184,7 @@ class ForkServer:
                     stdout=subprocess.DEVNULL,
                     stderr=None if _is_open(2) else subprocess.DEVNULL,
                     pass_fds=[passed],
-                    start_new_session=True,  # signals for the program's group are not for it
+                    start_new_session=True,  # signals to the program's group spare the server
                 )
             )
         finally:
@@ -192,7 +194,7 @@ class ForkServer:
     def _ask(self, request: Mapping[str, Any], descriptors: Sequence[int] = ()) -> Any:
         """Return the answer to a request, which has a socket of its own.
 
-        An interrupted request leaves nothing behind that a later one could read.
+        An interrupted request leaves no data that a later request could read.
         """
         server = self._open()
         ours, theirs = socket.socketpair()
@@ -210,14 +212,14 @@ class ForkServer:
                     ours.sendall(GO_ON, socket.MSG_NOSIGNAL)
                 return answer
             except (ConnectionError, TimeoutError) as error:
-                self.close()  # the next start begins another server
+                self.close()  # the next start of a process begins another server
                 raise LocalClusterError(
                     f"the server that forks processes does not respond: {error}"
                 ) from error
 
 
 class ForkedProcess:
-    """A process that a server forked, with the methods of `subprocess.Popen` for its end."""
+    """A process forked by a server, with the methods of `subprocess.Popen` that await its end."""
 
     def __init__(self, server: ForkServer, pid: int) -> None:
         self._server = server
@@ -263,7 +265,7 @@ def _has_ended(pid: int, timeout_ms: int | None) -> bool:
 
 
 def _inherited(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return what a child with an environment would have from its first instruction."""
+    """Return what a child process with this environment has from its first instruction on."""
     with open("/proc/thread-self/status", encoding="utf-8") as file:
         status = [line for line in file if line.startswith(_INHERITED)]
     with open("/proc/self/limits", encoding="utf-8") as file:

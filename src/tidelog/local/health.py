@@ -117,7 +117,7 @@ def assess(
 
     `minimum` is min.insync.replicas by topic, 1 for an absent topic. `controller_trouble` is the
     reason for a missing response of the controller, else None. A partition with fewer replicas than
-    the minimum needs all of its replicas (V60).
+    min.insync.replicas needs all of its replicas (V60).
     """
     around = around or Surroundings()
     leaderless = [each for each in now.partitions if each.leader == NO_LEADER]
@@ -175,7 +175,7 @@ def assess(
 
 
 def _notices(around: Surroundings, place: ClusterPlace) -> Iterator[Finding]:
-    """Yield states that an operator caused and may have forgotten."""
+    """Yield findings about states that an operator caused and may have forgotten."""
     moves, option = around.moves, place.option
     if moves is not None and moves.is_frozen:
         message = "reassignments are frozen: no move begins, of a dead broker's replicas either"

@@ -95,7 +95,9 @@ class BrokerPlace:
         return ProcessIdentity.read(self.pid_path)
 
     def write_process(self, identity: ProcessIdentity | None) -> None:
-        """Write the started process to the pid file; with None, delete the pid file."""
+        """Write the identity of the started process to the pid file; with None, delete the pid
+        file.
+        """
         if identity is None:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self.pid_path)

@@ -118,7 +118,7 @@ class ProcessIdentity:
             os.close(descriptor)
 
 
-#: The beginning of the lasting thread's name.
+#: Beginning of the name of the thread on which child processes are started.
 _LASTING = "tidelog-processes"
 _lasting: dict[int, ThreadPoolExecutor] = {}
 
@@ -127,8 +127,8 @@ def from_lasting_thread(start: Callable[[], T]) -> T:
     """Call `start` on a thread that lives as long as this process.
 
     With PR_SET_PDEATHSIG the kernel kills a child when the thread that started it ends. A fork does
-    not copy the thread, so a forked process starts a lasting thread of its own. On the lasting
-    thread itself, `start` is called at once.
+    not copy the thread, so a forked process starts a lasting thread of its own. If the caller
+    already runs on that lasting thread, `start` is called directly.
     """
     pid = os.getpid()
     if threading.current_thread().name.startswith(_LASTING):

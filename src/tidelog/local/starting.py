@@ -1,8 +1,8 @@
 """The start of a broker's process for a local cluster.
 
 A fork of a process that has imported the broker takes a quarter of a new interpreter's CPU time.
-Brokers that end with their program are forked: those of tests, which start and die often. Brokers
-that outlive their program have an interpreter of their own.
+Brokers that end with their program are forked, because tests start and end such brokers often.
+Brokers that outlive their program have an interpreter of their own.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from tidelog.local.layout import BrokerPlace
 from tidelog.local.processes import ProcessIdentity, start_process
 
 _MODULE: Final = "tidelog.runtime.main"
-#: One server for all brokers that this program starts, with the modules of their starts.
+#: The fork server of all brokers that this program starts, with the modules that brokers need at
+#: their start.
 FORK_SERVER: Final = ForkServer(_MODULE, "tidelog.runtime.stores.sqlite")
 
 
@@ -29,8 +30,9 @@ def start_broker(
     """Start a broker, and record its process identity.
 
     The broker gets the environment of this process and the variables in `environment`. With
-    `ends_with_program` the kernel kills the broker when this program ends. Such a broker is forked
-    if a fork starts as a new child of this program would.
+    `ends_with_program` the kernel kills the broker when this program ends. A broker that ends with
+    this program is a fork, if a forked process would start in the same state as a new child process
+    of this program.
     """
     os.makedirs(os.path.dirname(place.log_path), exist_ok=True)
     arguments = ["--config", place.properties_path]
@@ -52,7 +54,7 @@ def start_broker(
 
 
 def _forked(arguments: Sequence[str], log_path: str) -> ForkedProcess | None:
-    """Return a broker that ends with the server; None if the server does not respond."""
+    """Fork a broker that ends with the fork server; return None if the server does not respond."""
     try:
         arguments = [*arguments, "--end-with-parent", str(FORK_SERVER.pid)]
         words = [sys.executable, "-m", _MODULE, *arguments]
