@@ -25,7 +25,7 @@ from tidelog.testing.waiting import describe, lagging, unled, wait_until
 _PORT_TAKEN = "address already in use"
 _TRIES = 3
 _MOST_REPLICAS = 3
-#: Maximum delay in s, because a slower disk would count as hanging.
+#: Maximum delay in s of a slow log directory, because a slower disk would count as hanging.
 _SLOWEST_S = 60
 #: The numbers that `wait_for` compares, each as a function of the cluster's status.
 _NUMBERS: Mapping[str, Callable[[ClusterStatus], int]] = {
@@ -219,7 +219,7 @@ class Cluster:
     def pause(self, broker: int) -> None:
         """Send SIGSTOP: the broker keeps its connections and does nothing.
 
-        The cluster considers the broker dead after `metadata.session.timeout.ms`.
+        The cluster considers the paused broker dead after `metadata.session.timeout.ms`.
         """
         self._local.pause(broker)
 

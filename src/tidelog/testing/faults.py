@@ -95,7 +95,7 @@ class Requests:
     ) -> Requests:
         """Return a selection of all requests of the named APIs, such as `Produce`.
 
-        Raises ValueError for an unknown name, and without any.
+        Raises ValueError for an unknown API name, and if no API is named.
         """
         keys = tuple(_api_key(name) for name in names)
         if not keys:

@@ -150,7 +150,7 @@ def kafka_bootstrap(tidelog_cluster: Cluster) -> str:
 
 
 def _checked(make: Callable[[], ClusterSpec]) -> ClusterSpec:
-    """Fail an invalid request for a cluster with one line, not with a traceback of tidelog."""
+    """Fail a test whose request for a cluster is invalid, with one line and no traceback."""
     from tidelog.testing.spec import SpecError
 
     try:

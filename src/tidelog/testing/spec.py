@@ -22,7 +22,7 @@ EMBEDDED = "embedded"
 
 
 class SpecError(ValueError):
-    """An invalid request for a cluster."""
+    """The error of an invalid request for a cluster."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ _MOST_PARTITIONS = 12
 
 
 class WaitTimeout(AssertionError):
-    """A state that was not reached in time; the message has the last state seen."""
+    """The error of a state that was not reached in time; the message has the last state seen."""
 
 
 def wait_until(
@@ -26,7 +26,9 @@ def wait_until(
     what: str,
     timeout_s: float,
 ) -> ClusterStatus:
-    """Read the status until `holds`; return it, or raise WaitTimeout after `timeout_s`."""
+    """Read the status until `holds(status)`; return the status, or raise WaitTimeout after
+    `timeout_s`.
+    """
     deadline = time.monotonic() + timeout_s
     while True:
         seen = look()
