@@ -1,4 +1,4 @@
-"""`tidelog log-dirs balance`: replicas move from full volumes of a broker to emptier ones (D15).
+"""`tidelog log-dirs balance`: replicas move from full volumes of a broker to emptier volumes (D15).
 
 The broker plans the moves, as it does for automatic balancing. The command requests each move and
 shows its reason. No plan is stored: a repeated command makes a new plan for the remaining moves.
@@ -38,7 +38,7 @@ def balance(
     ] = False,
     dry_run: DryRunOption = False,
 ) -> None:
-    """Move replicas from full volumes of a broker to emptier ones, with few bytes.
+    """Move replicas from full volumes of a broker to emptier volumes, with few bytes.
 
     Nothing moves while the fills of the volumes differ by no more than
     log.dir.balance.threshold.percent of the broker. The exit code is 1 if a move was refused; the

@@ -95,8 +95,8 @@ def up(
 ) -> None:
     """Start a cluster of background processes; return when it can be written to.
 
-    Listeners in --config are those of broker 1; each further broker listens one port higher. A
-    broker's server.properties may be edited between `down` and `up`.
+    Listeners in --config are the listeners of broker 1; each further broker listens one port
+    higher. A broker's server.properties may be edited between `down` and `up`.
     """
     cluster = LocalCluster(
         directory,

@@ -317,7 +317,7 @@ class GroupDescribed:
 
 @dataclass(frozen=True, slots=True)
 class OffsetReset(OfPartition):
-    """One partition's committed offset; `before` is null if there was none."""
+    """One partition's committed offset; `before` is null if no offset was committed before."""
 
     before: int | None
     after: int

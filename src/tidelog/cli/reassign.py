@@ -1,6 +1,6 @@
 """`tidelog reassign`: moves of partitions to other brokers, their progress and their rollback.
 
-Files are those of Kafka's kafka-reassign-partitions: {"version":1,"partitions":[{"topic":"t",
+Files have the format of Kafka's kafka-reassign-partitions: {"version":1,"partitions":[{"topic":"t",
 "partition":0,"replicas":[1,2,3]}]}; the first replica is the preferred leader. Moves continue in
 the cluster whether a command waits for them or not.
 """

@@ -1,7 +1,7 @@
 """Files of `tidelog reassign`: targets, the replicas that a plan expects, and rollbacks.
 
-The files are those of Kafka's kafka-reassign-partitions. The key `expected_replicas` is tidelog's
-own (R18), and Kafka's tool ignores the key.
+The files have the format of Kafka's kafka-reassign-partitions. The key `expected_replicas` is
+tidelog's own (R18), and Kafka's tool ignores the key.
 """
 
 from __future__ import annotations

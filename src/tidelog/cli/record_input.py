@@ -1,8 +1,8 @@
 """Conversion of bytes into records for `tidelog produce`: delimiters, keys, headers, as in kcat.
 
 Bytes are taken as they are, in any encoding. Input ends with or without a delimiter; an empty line
-is a record with an empty value. Delimiters may be written with escapes, such as those of a tab and
-of the byte 0x1e.
+is a record with an empty value. Delimiters may be written with escapes, for example for a tab or
+the byte 0x1e.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ def value_text(throttle: Throttle) -> str:
 def remove_throttles(
     client: BlockingClient, topics: Collection[str] | None, dry_run: bool, output: OutputFormat
 ) -> None:
-    """Remove the configured throttles of `topics`, or all; print the removed ones."""
+    """Remove the configured throttles of `topics`, or all; print the removed throttles."""
     if topics:
         topics_named(client, list(topics))
     throttles = configured_throttles(client, topics)
