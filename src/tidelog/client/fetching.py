@@ -43,7 +43,8 @@ _ANSWER_MARGIN_MS: Final = 5_000
 
 
 class ListedOffset(NamedTuple):
-    """The ListOffsets result of a partition; `offset` is -1 if all records are older.
+    """The ListOffsets result of a partition; `offset` is -1 if all records are older than the
+    timestamp.
 
     `timestamp` is -1 for earliest and latest.
     """
@@ -118,7 +119,9 @@ class LogReader:
     def positions(
         self, starts: Mapping[TopicPartition, int], isolation_level: int = READ_UNCOMMITTED
     ) -> Operation[dict[TopicPartition, int]]:
-        """Return offsets like `list_offsets`; return a log's end if all its records are older."""
+        """Return offsets like `list_offsets`; if all records are older than a timestamp, return the
+        log's end.
+        """
         listed = yield from self.list_offsets(starts, isolation_level)
         too_new = {tp: LATEST for tp, each in listed.items() if each.offset < 0}
         if too_new:

@@ -111,7 +111,7 @@ class MoveAdmin:
         queued: bool = False,
         throttle: int | None = None,
     ) -> Operation[dict[TopicPartition, MoveAsked]]:
-        """Move each partition to these brokers; the first becomes its preferred leader.
+        """Move each partition to these brokers; the first broker becomes its preferred leader.
 
         None cancels a move. A partition in `expected` is refused if its replicas have changed
         (R18). With `queued`, the moves begin one after the other, as the limits of the queue allow

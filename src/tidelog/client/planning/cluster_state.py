@@ -39,7 +39,7 @@ class PlacedPartition:
 class ClusterState:
     """All live brokers and all partitions.
 
-    `racks` has every live broker, with None for a broker without a rack. `free_bytes` lacks brokers
+    `racks` has every live broker, with None for a broker without a rack. `free_bytes` omits brokers
     that do not report their volumes.
     """
 
