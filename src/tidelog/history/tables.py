@@ -2,8 +2,8 @@
 
 Numbers are kept in arrays, about 300 bytes a record. The tables keep the line numbers of operations
 instead of the operations, so that a reader finds them in the history. Each value has an index into
-arrays with the places where it was sent and first polled. `HistoryChecker` fills the tables;
-`Judge` and `find_cycles` read them at the end.
+arrays with the places where it was sent and first polled. `HistoryChecker` fills the tables; after
+the last operation, `Judge` and `find_cycles` read the tables.
 """
 
 from __future__ import annotations
