@@ -172,7 +172,7 @@ class ForkServer:
     def _start_server(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            # If this program's standard streams are closed, its sockets get their descriptors.
+            # If this program's standard streams are closed, its sockets get descriptors below 3.
             passed = fcntl.fcntl(theirs, fcntl.F_DUPFD_CLOEXEC, _FIRST_OWN_DESCRIPTOR)
         words = [sys.executable, "-c", _PROGRAM, str(passed), str(os.getpid()), *self._modules]
         self._inherited = _inherited(os.environ)

@@ -91,7 +91,7 @@ class BrokerPlace:
         return f"{self.directory}/broker.pid"
 
     def read_process(self) -> ProcessIdentity | None:
-        """Return the process that was started last; None if there was none."""
+        """Return the process that was started last; None if no process was started."""
         return ProcessIdentity.read(self.pid_path)
 
     def write_process(self, identity: ProcessIdentity | None) -> None:
@@ -209,7 +209,7 @@ def discard(directory: str) -> None:
 
 
 def _is_without_records(data: str, name: str) -> bool:
-    """Return whether an entry of a log directory has no records but those of a probe topic."""
+    """Return whether an entry of a log directory has no records except records of a probe topic."""
     return name.startswith(PROBE_PREFIX) or not os.path.isdir(f"{data}/{name}")
 
 

@@ -1,7 +1,7 @@
 """Listeners of a local cluster's brokers: consecutive ports, and the addresses in their files.
 
 A broker's server.properties is the authority, even after an edit by hand. Listeners given for a
-whole cluster are those of broker 1; each further broker listens one port higher.
+whole cluster are the listeners of broker 1; each further broker listens one port higher.
 """
 
 from __future__ import annotations

@@ -165,7 +165,7 @@ def describe_partitions(
     *,
     ask: Callable[[int], bool] = lambda leader: True,
 ) -> tuple[PartitionStatus, ...]:
-    """Return all partitions, or those of some topics, with high watermarks.
+    """Return all partitions, or the partitions of some topics, with high watermarks.
 
     Only leaders that `ask` accepts get a request, because the client would wait for a leader that
     does not respond. Each leader gets a share of the client's time, so that several dead leaders
