@@ -5,12 +5,13 @@ records of every attempt stay in the topic. Records written with `tidelog.batch.
 header with batch, run, task and attempt (`sink.batch_marks`), by which this module chooses the
 records to keep. For each task the module keeps the attempt that wrote all rows of the task, or else
 the attempt with the most rows. If a batch ran several times, the module keeps the run whose kept
-task attempts wrote the most rows. Attempts or runs with equally many rows have the same rows, so
-the module keeps the greatest id.
+task attempts wrote the most rows. If two attempts (or runs) have equally many rows, their rows are
+the same, and the module keeps the attempt (or run) with the greater id.
 
 All records of a run are kept or dropped together, so a repeated batch may have its rows in other
-tasks, or in another order. A repeated batch needs only the same number of rows, which Spark
-requires of sources that can be replayed. Records without the header `tidelog.batch` are kept.
+tasks, or in another order. A repetition of a batch only needs the same number of rows as the first
+write, which Spark requires of sources that can be replayed. Records without the header
+`tidelog.batch` are kept.
 """
 
 from __future__ import annotations

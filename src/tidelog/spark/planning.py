@@ -33,7 +33,7 @@ class DataLossError(TidelogError):
 
 
 class OffsetsClient(Protocol):
-    """The client calls that planning needs."""
+    """The methods of a client that planning calls."""
 
     def metadata(self, topics: list[str] | None) -> ClusterMetadata: ...
     def list_offsets(

@@ -2,9 +2,10 @@
 
 Spark writes a task to its worker in two small parts. By Nagle's algorithm the second part of a task
 waits for the acknowledgement of the first part. The worker's kernel delays an acknowledgement by 40
-ms, to send it together with data. So each task of a Python source or sink begins 40 ms late, which
-is more than the read of a small micro-batch takes. Linux sends the acknowledgement at once if the
-option TCP_QUICKACK is set; the option does not last, so each task sets it again.
+ms, to send it together with data. Without a prompt acknowledgement, each task of a Python source or
+sink begins 40 ms late, longer than the read of a small micro-batch takes. Linux sends the
+acknowledgement at once if the option TCP_QUICKACK is set; the option does not last, so each task
+sets it again.
 """
 
 from __future__ import annotations

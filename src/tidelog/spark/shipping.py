@@ -36,7 +36,7 @@ def _restorer() -> Callable[[bytes], object]:
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] != "tidelog":
                 raise
-            os.environ["SPARK_HIDE_TRACEBACK"] = "1"  # makes Spark's worker omit the traceback
+            os.environ["SPARK_HIDE_TRACEBACK"] = "1"  # Spark then omits the traceback
             raise ModuleNotFoundError(
                 f"the executor's Python {sys.executable} has no package tidelog: ship it with"
                 " spark.submit.pyFiles (--py-files), or install tidelog on every worker"

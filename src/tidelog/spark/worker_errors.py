@@ -24,7 +24,8 @@ _NO_TRACEBACK: Final = "SPARK_HIDE_TRACEBACK"
 def sentence_first() -> Iterator[None]:
     """Make the driver show the sentence of a tidelog error instead of a worker's traceback.
 
-    The exception ends the worker, so the changed environment of the worker affects no other source.
+    A tidelog error ends the worker, so the changed environment of the worker affects no other
+    source.
     """
     try:
         yield

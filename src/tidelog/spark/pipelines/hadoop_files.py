@@ -18,7 +18,8 @@ from tidelog.spark.pipelines.table_files import Entry, Footer
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: With this option, S3A checks at the end of an upload that the file's name is free.
+#: Hadoop's option for conditional creation: at the end of an upload, S3A checks that the file's
+#: name is free.
 _CONDITIONAL: Final = "fs.option.create.conditional.overwrite"
 _TAKEN: Final = ("FileAlreadyExistsException", "RemoteFileChangedException", "412")
 

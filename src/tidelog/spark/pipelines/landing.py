@@ -47,7 +47,8 @@ ERROR_COLUMN: Final = "error"
 ROWS_PER_FILE: Final = 2_000_000
 _PLACE: Final = ("topic", "partition", "offset")
 _LETTER: Final = (*_PLACE, "key", "value", ERROR_COLUMN)
-#: Maximum number of gaps to look up in the log: more gaps are probably bad records, not markers.
+#: Maximum number of offset gaps to look up in the log: more gaps are probably bad records, not
+#: transaction markers.
 _GAPS_LOOKED_AT: Final = 1_000
 
 Transform = Callable[["DataFrame"], "DataFrame"]
@@ -311,7 +312,7 @@ def _refuse(bad: DataFrame, topic: str) -> None:
 
 @contextmanager
 def _sentence() -> Iterator[None]:
-    """Convert a failed Java job, such as a worker's death, to one sentence."""
+    """Convert the failure of a Java job (for example, after a worker died) to one sentence."""
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
     try:

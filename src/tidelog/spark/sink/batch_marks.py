@@ -1,7 +1,7 @@
 """The mark of a record: a header that names its write, batch, run, task, attempt and row.
 
 With `tidelog.batch.headers` each record carries a header `tidelog.batch` after its own headers. The
-value of the header is text, whose parts are separated by slashes:
+value of the header `tidelog.batch` is text, whose parts are separated by slashes:
 
     <query or write id>/<batch>/<run>/<task>/<attempt>/<row>/<1 for its task's last row, else 0>
 

@@ -114,7 +114,8 @@ def encoded_headers(
 
 def _own_headers(headers: pa.ListArray, rows: Ints) -> tuple[pa.BinaryArray, Ints]:
     """Return the encoded headers of each row, and the number of headers, which is not encoded."""
-    # `take` copies the lists into an array that begins at 0 and has no entries for null lists.
+    # `take` copies the header lists to a new array, whose offsets begin at 0 and skip the entries
+    # of null lists.
     compact = headers.take(pa.array(np.arange(len(headers), dtype=np.int64)))
     lists = np.frombuffer(compact.buffers()[1], dtype=np.int32)[
         compact.offset : compact.offset + len(compact) + 1

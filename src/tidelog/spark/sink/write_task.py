@@ -169,7 +169,9 @@ class WriteTask:
         return codes
 
     def _topic(self, name: str) -> tuple[int, TopicPlacement]:
-        """Return the code (a number) of the topic's partition 0, and the topic's TopicPlacement."""
+        """Return the number that stands for the topic's partition 0, and the topic's
+        TopicPlacement.
+        """
         if name not in self._placements:
             if not name:
                 raise SinkError("column topic is empty; name a topic in each row")

@@ -6,8 +6,8 @@ logs, depending on `failOnDataLoss`. The functions are pure: `stream_reader` pas
 cluster.
 
 While the reader runs, a changed topic id shows that a topic was recreated. The checkpoint has no
-place for topic ids. So after a restart a recreated topic is detected only if its log ends below the
-offset that the stream reached.
+place for topic ids. After a restart, the stream thus detects a recreated topic only if the topic's
+log ends below the offset that the stream reached.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ def next_step(
     """Return the next step of a stream from the offsets that it has reached.
 
     `view.earliest` must have the log starts of recreated topics and of partitions that are new to
-    the stream. A recreated topic is read from its log start, at which the present batch ends and
-    the next batch starts. No batch has records from both before and after the recreation of a
-    topic, so a restarted query repeats its batches unchanged.
+    the stream. If a topic was recreated, the returned batch ends at the start of the topic's new
+    log, and the next batch starts there. No batch has records from both before and after the
+    recreation of a topic, so a restarted query repeats its batches unchanged.
     """
     step = StreamStep({}, {}, [])
     for tp, start in sorted(reached.items()):

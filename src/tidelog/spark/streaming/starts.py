@@ -3,9 +3,9 @@
 The start "latest" depends on the time at which it is resolved. If the query died before the commit
 of its first batch, a restart would resolve "latest" again and lose the records that came in
 between. The connector stores the resolved offsets beside the checkpoint, but Spark does not give a
-Python source the checkpoint's path. So the first batch reads no records of partitions that start at
-"latest" (`pinned`). A partition that starts at "latest" starts at the end of the first batch, which
-Spark stores before the batch runs.
+Python source the checkpoint's path. The first batch therefore reads no records of partitions that
+start at "latest" (`pinned`). A partition that starts at "latest" starts at the end of the first
+batch, which Spark stores before the batch runs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tidelog.spark.streaming.offset_json import Offsets
 
 _log = logging.getLogger("tidelog.spark")
 
-#: A client's function that looks up offsets. The arguments are the timestamp to look for in each
+#: A client's function that looks up offsets. The function takes the timestamp to look up in each
 #: partition, and an isolation level.
 ListOffsets = Callable[[Mapping[TopicPartition, int], int], dict[TopicPartition, ListedOffset]]
 

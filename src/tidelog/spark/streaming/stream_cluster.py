@@ -27,8 +27,8 @@ T = TypeVar("T")
 
 METADATA_AGE_MS: Final = 1_000
 LOSS_PATIENCE_MS: Final = 3_000
-#: Timeout in ms of one ListOffsets check of the log ends. A longer timeout would delay the
-#: detection of a topic's deletion.
+#: Timeout in ms of one ListOffsets check of the log ends. With a longer timeout, the stream would
+#: detect the deletion of a topic later.
 LOOK_MS: Final = 2_000
 _PAUSE_S: Final = 0.1
 
@@ -185,7 +185,7 @@ class StreamCluster:
             try:
                 return self._listed(self.partitions(), LATEST)
             except TidelogError:
-                self.read_topics()  # the next try needs current partitions
+                self.read_topics()  # a retry needs the partitions' current leaders
                 raise
 
         return self._with_patience(look)

@@ -211,7 +211,9 @@ class BatchPlanner:
                 return start
 
     def _pinned(self, start: Mapping[str, Any], reached: Offsets) -> frozenset[TopicPartition]:
-        """Return partitions of which the next batch reads nothing, if it is the query's first."""
+        """Return the partitions from which the query's first batch reads nothing; empty for later
+        batches.
+        """
         initial = self._initial
         if initial is None or is_pinned(start) or reached != initial.offsets:
             return frozenset()
@@ -335,7 +337,9 @@ class BatchPlanner:
     def _checked_first(
         self, ends: Offsets, pinned: frozenset[TopicPartition], *, is_first_pinned: bool
     ) -> Offsets:
-        """Return the ends of a query's incomplete first batch, without the `pinned` partitions."""
+        """Return the end offsets of a query's incomplete first batch, without the `pinned`
+        partitions.
+        """
         if not is_first_pinned:
             self._report_unknown_start(ends)
         return {tp: last for tp, last in ends.items() if tp not in pinned}

@@ -1,8 +1,8 @@
 """The tasks of a stream: ranges of several partitions, with a client that outlives the task.
 
 Spark's Python workers run many tasks, one at a time. A stream's tasks are short, and connecting to
-three brokers takes longer than reading a few hundred records. So a worker keeps its client for the
-next task with the same settings. After an error the worker closes the client.
+three brokers takes longer than reading a few hundred records. A worker therefore keeps its client
+for the next task with the same settings. After an error the worker closes the client.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ from typing import Final
 
 from tidelog.spark.planning import OffsetRange
 
-#: Maximum number of offsets in a task of packed ranges, which takes about as long to read as a task
-#: takes to start.
+#: Maximum number of offsets in a task of packed ranges: reading that many records takes about as
+#: long as starting a task.
 PACKED_OFFSETS: Final = 25_000
 
 

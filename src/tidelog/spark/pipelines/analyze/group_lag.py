@@ -176,7 +176,8 @@ def past_lags(
 ) -> list[LagPoint]:
     """Return the lag of each group at the ends of windows, summed over its partitions.
 
-    An offset is valid until the next commit. `ends` has the log's end at each of `times_ms`.
+    A committed offset is valid until the group's next commit. `ends` has the log's end at each of
+    `times_ms`.
     """
     last: dict[tuple[str, TopicPartition], dict[int, int]] = {}
     for group, tp, window, offset in commits:

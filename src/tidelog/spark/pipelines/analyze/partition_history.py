@@ -36,7 +36,7 @@ class State(StrEnum):
     #: The time from the first sign of the leader's death until the new leader has taken its role.
     FAILING_OVER = "failing over"
     NO_LEADER = "no leader"
-    #: The events do not prove any state.
+    #: The state is unknown, because no event proves it.
     UNKNOWN = "unknown"
     #: The partition did not exist yet.
     ABSENT = "absent"
@@ -222,7 +222,9 @@ def partition_history(
 
 
 def in_order(changes: Iterable[ObservedChange]) -> tuple[list[ObservedChange], int]:
-    """Return changes by epoch, with times that never go back, and the largest correction in ms."""
+    """Return changes in order of epochs, with rising times, and the largest correction of a time in
+    ms.
+    """
     unique = {(each.leader_epoch, each.partition_epoch): each for each in changes}
     ordered: list[ObservedChange] = []
     step_ms = 0

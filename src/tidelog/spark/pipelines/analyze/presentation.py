@@ -50,7 +50,9 @@ _COLOUR_ORDER: Final = (
 
 
 def present(findings: Findings, objective: float | None = None) -> PipelineReport:
-    """Return the report; its verdict is bad if a partition was available below `objective` %."""
+    """Return the report; its verdict is bad if a partition was available for less than `objective`
+    % of the time.
+    """
     missed = _below(findings, objective)
     return PipelineReport(
         title=f"What the cluster did: {findings.source}",

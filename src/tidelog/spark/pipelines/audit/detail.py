@@ -30,7 +30,7 @@ _DIGEST_BYTES: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A replica of a partition that is compared with the other replicas."""
+    """A replica to compare with the other replicas of its partition."""
 
     broker: str
     #: Path, base offset and size of each log file, in order.
@@ -57,7 +57,7 @@ class DetailJob:
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """The first offset at which a replica differs from another."""
+    """The first offset at which the contents of two replicas differ."""
 
     partition: str
     offset: int

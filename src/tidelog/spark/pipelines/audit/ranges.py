@@ -2,10 +2,10 @@
 
 The first range of a file begins at byte 0. Each further range begins at the position of an offset
 index entry, if a batch header is there. An index may be wrong, so ranges must chain: each range
-must begin where the previous range found the end of its last batch. If a range begins elsewhere,
-the whole file is scanned again as one range, without its index. A log file has at most 2 GiB, so a
-scan of a whole file takes seconds. The module reads no batch; jobs and results can be written as
-JSON.
+must begin where the previous range found the end of its last batch. If a range begins at another
+position, the whole file is scanned again as one range, without its index. A log file has at most 2
+GiB, so a scan of a whole file takes seconds. The module reads no batch; jobs and results can be
+written as JSON.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ RANGE_BYTES: Final = 256 * MIB
 #: by digest.
 BUCKET_BITS: Final = 16
 _ENTRY_BYTES: Final = 8
-#: Version of results; raise it if the same bytes give another result.
+#: Version of results; increment it when the scan of the same bytes gives another result.
 _VERSION: Final = 1
 #: A job with this value as its high watermark makes digests of all offsets.
 NO_LIMIT: Final = 2**63 - 1

@@ -26,7 +26,7 @@ DELETED: Final = "deleted"
 
 
 class OffsetMapError(TidelogError):
-    """Pieces of an offset table that do not follow each other; the message names the place."""
+    """Pieces of an offset table that overlap or leave a gap; the message names the offsets."""
 
 
 class Piece(NamedTuple):

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from tidelog.spark.pipelines.report import PipelineReport
 
-#: Maximum bytes of one task, which bounds the comparison after a crash.
+#: Maximum bytes of one task, and thus of the records to compare with the target after a crash.
 ROUND_BYTES: Final = 64 * MIB
 #: Maximum number of records in a task of the verification.
 _CHECK_RECORDS: Final = 500_000
