@@ -4,9 +4,9 @@ One operation on the directory's lane, its queue of file operations, writes all 
 (`append_plan`), split over segments when a segment rolls. The queue applies the appends to the log
 when the write is done. After a short write, the queue writes the remaining bytes, until the disk
 refuses a write. A failed write undoes its append and every append planned after it: offsets,
-producer state, leader epochs. The queue then removes the bytes that the failed write left at the
-end of the file. A log has at most one write under way. All calls are on the event loop. This module
-follows the rules V31 (leader epochs assigned while appends wait), V38, D1 and D17.
+producer state, leader epochs. After a failed write, the queue removes the bytes that the write left
+at the end of the file. A log has at most one write under way. All calls are on the event loop. This
+module follows the rules V31 (leader epochs assigned while appends wait), V38, D1 and D17.
 """
 
 from __future__ import annotations
@@ -127,8 +127,8 @@ class _AwaitedFlush:
 
     #: Appends that complete only after the flush, and fail if the flush fails.
     plans: deque[AppendPlan]
-    #: Later appends that need no flush, and wait only because appends complete in the order of the
-    #: log.
+    #: Appends that need no flush, and wait only because the appends before them wait for this
+    #: flush.
     behind: deque[AppendPlan] = field(default_factory=deque)
 
 
@@ -407,7 +407,9 @@ def _after(
     info: AppendInfo,
     failure: Callable[[BaseException], BaseException],
 ) -> Completion[AppendInfo]:
-    """Return a completion that gives `info` when `awaited` is done, or its error by `failure`."""
+    """Return a completion with the value `info` once `awaited` is done; it fails with
+    `failure(error)` if `awaited` fails.
+    """
     completion: Completion[AppendInfo] = Completion()
 
     def settle(done: Completion[Any]) -> None:
@@ -436,7 +438,7 @@ def _recent(log: LogState, plan: AppendPlan) -> Recent | None:
     """Return the last append as a copy for followers that wait at the log end.
 
     The caller calls this function only if a recent read in this directory reached a log end.
-    Returns None if a copy would cost more than a read.
+    Returns None for an append that is too large to keep a copy in memory.
     """
     info, directory = plan.info, log.directory
     if info.size_bytes > RECENT_BYTES:

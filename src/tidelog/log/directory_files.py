@@ -60,7 +60,7 @@ class MetaProperties(NamedTuple):
 def format_meta_properties(
     cluster_id: str, broker_id: int, stamp: int = NO_STAMP, marks: Sequence[str] = ()
 ) -> bytes:
-    """Return the content of version 0, the version of brokers with ZooKeeper.
+    """Return the content of `meta.properties` in version 0, the version of brokers with ZooKeeper.
 
     Kafka's brokers ignore the two keys of tidelog's own, `stamp` and `marks`.
     """

@@ -78,8 +78,8 @@ class DirectorySpeed:
         self._hang_ms = 0
         #: Whether a timer for the next check of open operations is set.
         self._is_looking = False
-        #: Time until which this process was last stopped; the ages of open operations count only
-        #: from then on.
+        #: Time at which this process last continued after a stop (SIGSTOP); the ages of open
+        #: operations do not include earlier time.
         self._counts_from_ms = 0
         #: Whether a write to detect a hang is under way. `_touched_ms` is the start time of the
         #: last write to detect a hang.

@@ -246,7 +246,8 @@ class DirectoryState(DirectoryDisk):
 
         A running broker cannot repair the damaged log, so it stops, and other replicas lead. This
         method lowers the checkpoints to `offset`, so that recovery at the next start truncates the
-        log to `offset`. After the restart, the follower refetches the truncated records (V68).
+        log to `offset`. When the broker has restarted as a follower, it refetches the truncated
+        records (V68).
         """
         self.failure = error = StorageError(
             self.path, "read", f"{self.path}/{names.directory_name(topic_partition)}",

@@ -27,7 +27,9 @@ class HeldRequests(Generic[L]):
         self._waiting: list[tuple[Callable[[L], Completion[None]], Completion[None]]] = []
 
     def later(self, request: Callable[[L], Completion[None]]) -> Completion[None]:
-        """Carry out a request after the replacement has ended; return the request's completion."""
+        """Carry out a request after the log's replacement has ended; return the request's
+        completion.
+        """
         if self._going_on is not None:
             return request(self._going_on)
         completion: Completion[None] = Completion()
@@ -35,7 +37,9 @@ class HeldRequests(Generic[L]):
         return completion
 
     def make(self, log: L) -> None:
-        """Carry out all held and later requests on `log`, the new or the old log."""
+        """Carry out all held requests, and from now on all requests, on `log`, the new or the old
+        log.
+        """
         self._going_on = log
         waiting, self._waiting = self._waiting, []
         for request, completion in waiting:

@@ -105,8 +105,8 @@ class Promises:
     def left(self, path: str, sizes: dict[object, int], now_ms: int) -> int:
         """Return the bytes that replicas are still expected to add to a directory.
 
-        `sizes` are the present sizes of the directory's replicas. Replicas that were removed, have
-        reached their expected size, or were placed long ago do not count.
+        `sizes` are the present sizes of the directory's replicas. The sum leaves out replicas that
+        were removed, have reached their expected size, or were placed long ago.
         """
         total = 0
         for key, (expected, since_ms) in list(self._made.items()):

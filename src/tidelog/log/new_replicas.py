@@ -30,7 +30,9 @@ _NONE: Final = "-"
 
 
 def append(files: Files, root: str, replicas: Iterable[tuple[TopicPartition, TopicId]]) -> None:
-    """Append the topic ids of `replicas`, whose files are written, to the file. Raises OSError."""
+    """Append the topic ids of `replicas` to the file of new replicas, after each
+    `partition.metadata` is written. Raises OSError.
+    """
     _write(
         files,
         root,

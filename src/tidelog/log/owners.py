@@ -39,8 +39,8 @@ async def read_owners(lanes: Mapping[str, Lane]) -> dict[str, MetaProperties]:
                 "read owner",
             )
         except StorageError:
-            # The broker gets the same StorageError again when it opens this directory, and handles
-            # the error then (D5).
+            # When the broker opens the directory, the disk error occurs again, and the broker
+            # handles it then (D5).
             owners[path] = NO_OWNER
     return owners
 
@@ -51,7 +51,9 @@ def last_stamp(owners: Mapping[str, MetaProperties]) -> int:
 
 
 def known_marks(owners: Mapping[str, MetaProperties]) -> tuple[str, ...]:
-    """Return the names of all marks of restored metadata stores in `owners`, in order (E8)."""
+    """Return, in order, the names of the marks that `owners` list: each mark names a metadata store
+    restored from an older copy (E8).
+    """
     marks = dict.fromkeys(mark for owner in owners.values() for mark in owner.marks)
     return tuple(sorted(marks, key=lambda mark: [int(part) for part in mark.split("-")]))
 

@@ -195,9 +195,9 @@ class PartitionLog(LogState):
     def offsets_before(self, timestamp_ms: int, count: int, now_ms: int) -> list[int]:
         """Return at most `count` offsets at which segments begin, in descending order.
 
-        Only segments that were last written at or before `timestamp_ms` count; -1 means all
-        segments, and -2 only the first segment. The log end counts as the beginning of one more
-        segment with the time `now_ms`, unless the last segment is empty. Source:
+        Segments that were last written after `timestamp_ms` are left out; -1 means all segments,
+        and -2 only the first segment. The log end counts as the beginning of one more segment with
+        the time `now_ms`, unless the last segment is empty. Source:
         UnifiedLog.legacyFetchOffsetsBefore (ListOffsets version 0).
         """
         return log_reads.offsets_before(self, timestamp_ms, count, now_ms)

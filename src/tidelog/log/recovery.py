@@ -104,7 +104,7 @@ class LoadedLog:
     cut_bytes: int = 0
     #: The directories of older copies of a replica that moved; None without a move (D11).
     moved_from: MovedFrom | None = None
-    #: Paths of files that temporary files with the new content replace after a sync.
+    #: Paths of files whose new content is in temporary files, which replace the files after a sync.
     beside: list[str] = field(default_factory=list)
     notes: list[tuple[bool, str]] = field(default_factory=list)
 
@@ -112,8 +112,8 @@ class LoadedLog:
 def load(files: Files, request: LoadRequest) -> LoadedLog:
     """Load a partition's directory. Raises OSError, DamagedLog.
 
-    After an unclean shutdown, the caller must put the files in `LoadedLog.beside` in place
-    (`put_in_place`) before it uses the log.
+    After an unclean shutdown, the caller must replace the files `LoadedLog.beside` by their
+    temporary files (`put_in_place`) before it uses the log.
     """
     return _Loader(files, request).load()
 

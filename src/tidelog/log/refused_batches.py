@@ -1,18 +1,18 @@
 """Batches of idempotent producers that a broker refused with retriable errors.
 
-An idempotent producer may have several batches in flight. If the broker refuses a batch (a full
-disk, an ISR below the minimum, no leadership), the producer's later batches skip sequence numbers.
-The error OUT_OF_ORDER_SEQUENCE_NUMBER would make librdkafka bump its epoch and resend batches that
-other partitions have stored. All batches after a refused batch therefore get the same error, even
-batches that are already stored, and the producer resends them in order (V38). A batch that was
-answered with REQUEST_TIMED_OUT counts as refused, too.
+If a broker refuses one of several batches in flight (full disk, small ISR, no leadership), the
+producer's later batches skip sequence numbers. The error OUT_OF_ORDER_SEQUENCE_NUMBER would make
+librdkafka bump its epoch and resend batches that other partitions have stored. All batches after a
+refused batch therefore get the same error, even if they are stored, and the producer resends them
+in order (V38). A batch that got REQUEST_TIMED_OUT counts as refused, too.
 
 A gap is a range of refused sequence numbers of one producer. A gap ends when its batches are stored
 or acknowledged, by a newer producer epoch, or `REFUSED_BATCH_AWAITED_MS` after the last refusal;
 later batches then get OUT_OF_ORDER_SEQUENCE_NUMBER. When a gap expires, a new gap begins at the
-earliest batch that the old gap blocked and the producer still resends. The number of gaps is
-bounded. A demoted leader keeps its gaps. A new leader also waits for batches that the former leader
-refused (`check_skipped`). Source: rd_kafka_handle_idempotent_Produce_error, TransactionManager.
+earliest blocked batch that the producer still resends. A partition with too many gaps forgets the
+oldest gap. A demoted leader keeps its gaps of sequence numbers. A new leader also waits for batches
+that its predecessor refused (`check_skipped`). Source: rd_kafka_handle_idempotent_Produce_error,
+TransactionManager.
 """
 
 from __future__ import annotations
@@ -60,10 +60,11 @@ class SequenceGap(NamedTuple):
     #: Sequence number after the last refused record.
     end: int
     error: ErrorCode
-    #: Monotonic time of the last refusal for another reason than an earlier refused batch.
+    #: Monotonic time of the last refusal for a reason of its own, not because of an earlier refused
+    #: batch.
     refused_ms: int
-    #: First sequence number of the earliest batch that only this gap made the broker refuse, or -1.
-    #: `behind_ms` is the monotonic time at which the batch `behind` was last refused.
+    #: First sequence number of the earliest batch that the broker refused only because of this gap,
+    #: or -1. `behind_ms` is the monotonic time at which the batch `behind` was last refused.
     behind: int = -1
     behind_ms: int = 0
 
@@ -215,10 +216,11 @@ class RefusedBatches:
             )
 
     def _is_known_first(self, batch: BatchView) -> bool:
-        """Return whether the batch begins its producer's gap because this broker refused it before.
+        """Return whether the batch is the first of its producer's gap, and was refused by this
+        broker.
 
-        If this broker itself refused the first batch of a gap, this batch skips no sequence number.
-        If a resent batch that begins a gap does not continue the log's sequence numbers, the
+        A batch that this broker itself refused skips no sequence number when the producer resends
+        it. If a resent batch that begins a gap does not continue the log's sequence numbers, the
         producer's earlier records were removed from the log.
         """
         gap = self._gaps.get(batch.producer_id)

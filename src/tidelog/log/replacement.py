@@ -214,7 +214,7 @@ class Replacement:
         key = log.topic_partition
         gone = source.delete(key)
         current.end_turn()
-        if len(target.moved_from[key].paths) == 1:  # else older copies may exist
+        if len(target.moved_from[key].paths) == 1:  # more paths: older copies may exist
             gone.then(lambda done: None if done.error else target.forget_moved_from(key))
 
     def give_up(self) -> None:

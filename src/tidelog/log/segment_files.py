@@ -120,8 +120,8 @@ def ends_at_entry(files: Files, segment: Segment, entry: IndexEntry) -> tuple[bo
     """Return (whether a log file agrees with its last index entry, largest timestamp or -1).
 
     The log file agrees with the entry if its batches from the entry on are complete and reach the
-    entry's offset. The returned timestamp is the largest in the batches from the entry on.
-    Raises OSError.
+    entry's offset. The returned timestamp is the largest timestamp of these batches. Raises
+    OSError.
     """
     if entry.position >= segment.size_bytes:
         return not segment.size_bytes and entry.offset < segment.base_offset, -1

@@ -38,8 +38,8 @@ from tidelog.records.reader import read_columns
 
 #: Size up to which an append is kept as `Recent` for followers that wait at the log end.
 RECENT_BYTES = 16 * KIB
-#: After a read that reached a log end, `Recent` keeps copies of this many further appends in the
-#: directory, one at a time.
+#: Number of appends of which `Recent` keeps a copy after a read that reached a log end; each copy
+#: replaces the previous copy.
 RECENT_APPENDS = 64
 _SEARCH_BYTES = 8 * KIB
 _MIN_LENGTH = HEADER_BYTES - LOG_OVERHEAD_BYTES
@@ -108,7 +108,7 @@ class ReadOperation:
 
     file: OpenFile
     offset: int
-    #: Start position of a batch at or before the batch that contains `offset`.
+    #: Start position of the batch that contains `offset`, or of an earlier batch.
     position: int
     #: Whether `position` is the start of the batch that contains `offset`.
     exact: bool
@@ -117,12 +117,12 @@ class ReadOperation:
     #: Whether all batches before `limit_position` are below `end_offset`.
     limit_is_end: bool
     end_offset: int
-    #: Offset at or beyond which no batch before `limit_position` begins.
+    #: No batch before `limit_position` begins at or beyond this offset.
     bound_offset: int
     max_bytes: int
     min_one_batch: bool
-    #: Start of a known batch, with its header within `max_bytes`, from which to search the end of
-    #: the read.
+    #: Start of a known batch whose header lies within `max_bytes`; the search for the end of the
+    #: read begins there.
     walk_from: int
     #: Lower bound of the offsets of the batches from `position` on.
     least: int
@@ -319,8 +319,8 @@ class Recheck:
             right.base_offset, 0, self.size_bytes, right.base_offset,
         )  # fmt: skip
         end, epoch = right.base_offset, -1
-        #: Offset up to which the segment is certainly valid, if offsets before the last batch are
-        #: missing.
+        #: Offset at which the gap before the last checked batch begins, -1 without a gap; batches
+        #: below this offset are certainly valid.
         before_gap = -1
         for position, batch in scan:
             if (

@@ -63,7 +63,9 @@ class SlowDirectory:
         self._counts = OperationCounts()
 
     def ended(self, window: OperationCounts, window_ns: int = 0) -> SlowVerdict:
-        """Decide by the operations of the window that just ended, and its length (0 if unknown)."""
+        """Decide whether the directory is slow, at the end of a window of `window_ns` (0 if
+        unknown).
+        """
         counts = self._counts = OperationCounts(
             *(before + now for before, now in zip(self._counts, window, strict=True))
         )

@@ -3,12 +3,12 @@
 First, the truncation finds the batch boundary. The directory then lowers its checkpoints to the
 batch boundary (`lower`), so that recovery checks batches that are later appended at the removed
 offsets. Next, segments beyond the boundary are removed, the last segment first. The removals are
-made durable before the remaining segment is truncated. So a crash leaves a prefix of the old log or
-the truncated log, never a log with a hole. Offsets, indexes, leader epochs and producer state are
-updated last. In a log with known damage, checksums determine the boundary, because a damaged header
-may have any offset (V68). If the remembered batches of a producer do not reach back to the
-boundary, the producer state is rebuilt from a snapshot and later batches
-(`segment_files.producers_at`).
+made durable before the remaining segment is truncated. If the broker crashes between two steps, the
+disk has a prefix of the old log or the truncated log, never a log with a hole. Offsets, indexes,
+leader epochs and producer state are updated last. In a log with known damage, checksums determine
+the boundary, because a damaged header may have any offset (V68). If the remembered batches of a
+producer do not reach back to the boundary, the producer state is rebuilt from a snapshot and later
+batches (`segment_files.producers_at`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ class TruncationPoint:
     #: Base offset of the first removed batch; the requested offset if no batch is removed.
     first_gone: int = -1
     #: Largest timestamp of batches from the start of the search to the truncation position.
-    #: `offset_of_max_timestamp` is the last offset of the batch with this largest timestamp.
+    #: `offset_of_max_timestamp` is the last offset of the batch with the timestamp
+    #: `max_timestamp_ms`.
     max_timestamp_ms: int = NO_TIMESTAMP
     offset_of_max_timestamp: int = -1
     #: Largest timestamp of the segment's first batch, if the search read it.
