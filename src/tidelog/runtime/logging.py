@@ -63,7 +63,7 @@ class LogFile:
     def of(cls, *descriptors: int) -> LogFile | None:
         """Return the file of `descriptors[0]`, or None for a terminal, pipe or removed file.
 
-        The LogFile has every descriptor that refers to the file of the first descriptor.
+        The LogFile keeps all `descriptors` that refer to the file of `descriptors[0]`.
         """
         link = f"/proc/self/fd/{descriptors[0]}"
         try:

@@ -1,6 +1,6 @@
 """The process of a broker, from its configuration to its exit code.
 
-This module builds the real ports, starts the composition, and stops it on a signal
+This module builds the real ports, starts the broker on them, and stops it on a signal
 (`runtime.signals`). A second signal ends the wait for other brokers to take over leaderships.
 SIGHUP reloads the configuration. If the broker cannot start, it writes one line to standard error
 and exits with code 1; a usage error exits with 2. This module imports none of the command line's
@@ -55,7 +55,8 @@ _USAGE = (
     "usage: python -m tidelog.runtime.main --config FILE [--override KEY=VALUE ...]"
     " [--end-with-parent PID]"
 )
-#: Packages whose classes a failover uses for the first time in a broker's process.
+#: Packages for whose dataclasses a broker generates methods at its start, so that its first
+#: failover need not wait for that.
 _IN_A_FAILOVER = ("tidelog.controller.", "tidelog.replication.")
 #: Thresholds of garbage collections, which are rare because requests make no cycles and a
 #: collection blocks the loop.
@@ -272,7 +273,7 @@ def intercept(broker: Broker, directory: str) -> None:
 
 
 def faulty_files(path: str) -> Callable[[str], Files | None]:
-    """Return a function from log directory to its `Files`, or to None for the real files.
+    """Return a function that returns the `Files` of a log directory, or None for the real files.
 
     The file at `path`, unless `path` is empty, has the faults that a test injects.
     """

@@ -158,7 +158,7 @@ def report_stacks() -> None:
 
 
 def handled() -> list[int]:
-    """Return the signals that reach `BrokerSignals.came`."""
+    """Return the numbers of the signals that a broker handles."""
     return sorted({*signal.valid_signals()} - _NOT_ENDING | {signal.SIGHUP})
 
 

@@ -53,7 +53,7 @@ def say_last(message: str) -> None:
 def abandon_unwritten() -> None:
     """Discard what Python's standard streams still hold for a reader that is gone.
 
-    Otherwise the interpreter would write it at its end, fail, and exit with code 120.
+    At its exit the interpreter would write the remaining output, fail, and exit with code 120.
     """
     for stream in filter(None, (sys.stdout, sys.stderr)):  # a stream closed at the start is None
         try:

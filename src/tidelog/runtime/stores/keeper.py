@@ -165,7 +165,7 @@ class Keeper:
         try:
             self._poll.unregister(descriptor)
         except KeyError:
-            return  # unregistered when the peer's process ended
+            return  # the descriptor was unregistered when the peer's process ended
 
     def _look_at(
         self, session_id: int, peer: ObservedLease, elapsed_ms: float, now_ns: int

@@ -24,8 +24,8 @@ from tidelog.metadata.store import (
 )
 from tidelog.metadata.tree import SET, Change, NodeSpace, TreeNode
 
-#: Number of latest transactions whose changes the database keeps. A session that lags by more
-#: transactions compares its watched nodes with their states when the watches were set.
+#: Number of latest transactions whose changes the database keeps. A session that lags by more than
+#: this number compares its watched nodes with their states when the watches were set.
 KEPT_TRANSACTIONS = 2000
 #: The database's `PRAGMA application_id`: "tide".
 APPLICATION_ID = 0x74696465

@@ -1,11 +1,11 @@
 """Transfer of a cluster's metadata between stores: export, import, comparison (rule S6).
 
-An export has the persistent nodes without notifications. An export has no registrations, controller
-or sessions, because all brokers are down during a transfer. A backup is an export of one moment
-while brokers run. The format is text: a header line, then one JSON object per node, parents first.
-An import leaves out the recorded incarnations of brokers (`isr_epochs`). Transaction ids in the new
-store continue above all imported ids, so that no incarnation in the new store is mistaken for one
-in the old store (V10). This module uses stores only through their interface.
+An export has only persistent nodes, and omits notification nodes. An export has no registrations,
+controller or sessions, because all brokers are down during a transfer. A backup is an export of one
+moment while brokers run. The format is text: a header line, then one JSON object per node, parents
+first. An import leaves out the recorded incarnations of brokers (`isr_epochs`). Transaction ids in
+the new store continue above all imported ids, so that no incarnation in the new store is mistaken
+for one in the old store (V10). This module uses stores only through their interface.
 """
 
 from __future__ import annotations
@@ -157,8 +157,8 @@ def _tree_of(found: _Found, where: str) -> SavedTree:
 async def accept_older(store: MetadataStore, where: str) -> bool:
     """Remove the node that marks a store as an older copy (E8); return whether the node existed.
 
-    Raises TransferError if the store has no cluster, or has partition states that the next
-    controller would trust if the store were not marked.
+    Raises TransferError if the store has no cluster, or if the next controller would trust a
+    partition state once this node is gone.
     """
     tree = _tree_of(await _persistent_nodes(store), where)
     mark = next((node for node in tree.nodes if node.path == layout.STORE_WENT_BACK), None)
@@ -181,7 +181,7 @@ async def accept_older(store: MetadataStore, where: str) -> bool:
 
 
 def _counts_by_mark_only(node: SavedNode, mark: SavedNode) -> bool:
-    """Return whether a controller would trust this partition state without the node `mark`.
+    """Return whether a controller would trust this partition state if the store had no node `mark`.
 
     The node `mark` says that the store is an older copy (E8).
     """

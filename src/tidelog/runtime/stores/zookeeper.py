@@ -203,7 +203,8 @@ class _Life:
         self._is_over = False
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._opened: asyncio.Future[None] = self._loop.create_future()
-        # Retrieve the error here, because the caller that opened the session may be gone.
+        # Mark the future's error as retrieved, because the caller that opened the session may be
+        # gone.
         self._opened.add_done_callback(lambda opened: opened.cancelled() or opened.exception())
         self._patience: asyncio.TimerHandle | None = None
         connect_s = store._connect_timeout_ms / 1000

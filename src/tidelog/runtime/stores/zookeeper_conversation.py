@@ -84,7 +84,7 @@ class LoopSide(Protocol):
         """Handle the end of the session, which a server has declared."""
 
     def ended(self, error: BaseException | None) -> None:
-        """Handle the end of the thread, which makes no call after this call."""
+        """Handle the end of the thread; `ended` is the thread's last call to the loop."""
 
 
 @dataclass(slots=True, eq=False)
@@ -191,7 +191,7 @@ class Conversation:
         while outbox:
             generation, request = outbox.popleft()
             if generation != self._generation:
-                continue  # the loop resends the request over this connection
+                continue  # the loop resends requests of lost connections
             self._xid = self._xid % _LAST_XID + 1
             if not self._in_flight and not self._is_ping_out:
                 self._silent_since_s = time.monotonic()
