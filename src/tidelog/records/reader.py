@@ -1,8 +1,8 @@
 """The records inside a batch, read in one walk that yields columns.
 
-A walk costs about a microsecond a record in Python. So the walk goes through the bytes once, reads
-varints of one and two bytes inline, and fills one list per column. Arrow needs columns; for other
-callers `iter_records` makes single records of the columns. Decompression is bounded
+A walk costs about a microsecond a record in Python. For speed, the walk goes through the bytes
+once, reads varints of one and two bytes inline, and fills one list per column. Arrow needs columns;
+for other callers `iter_records` makes single records of the columns. Decompression is bounded
 (`records.compression`). Functions raise only CorruptBatch, for illegible bytes. The leader's checks
 of a client's records (`records.checking`) are stricter than this module. Source:
 org.apache.kafka.common.record.DefaultRecord.
