@@ -87,7 +87,7 @@ def drop_repeated_batches(df: DataFrame) -> DataFrame:
 
 
 def _dropped_attempts(marked: DataFrame) -> DataFrame:
-    """Return the attempts that another attempt or run replaces."""
+    """Return the task attempts whose records are dropped in favour of another attempt or run."""
     from pyspark.sql import Window
     from pyspark.sql import functions as sql
 
