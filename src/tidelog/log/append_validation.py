@@ -46,7 +46,7 @@ from tidelog.records.walk import MAX_INT64, MIN_INT64, Bad
 class CostlyBatch(TidelogError):
     """A batch whose check or recompression would block the event loop for too long.
 
-    The directory's thread must then check the batch instead.
+    The directory's thread, not the event loop, must check such a batch.
     """
 
 

@@ -1,10 +1,10 @@
 """Writes of a broker's stamp, a transaction of the metadata store, to its log directories (E8).
 
 Each directory has at most one write of a stamp under way, after which a newer stamp is written. A
-directory that hangs delays neither the other directories nor the broker's registration. A directory
-that cannot write a stamp, for example on a full disk, keeps its last stamp. An old stamp in a
-directory is harmless, because a metadata store counts as restored only if the store has a still
-older stamp.
+directory that hangs delays neither the other directories nor the broker's registration. If a
+directory cannot write a stamp, for example on a full disk, its last stamp stays. An old stamp in a
+log directory is harmless: only a metadata store with a still older stamp counts as restored from an
+older copy.
 """
 
 from __future__ import annotations

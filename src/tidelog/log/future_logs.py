@@ -3,10 +3,10 @@
 A future replica has Kafka's name, `TOPIC-PARTITION.ID-future`. Future replicas are appended to,
 truncated and flushed like any log, and the directory's checkpoints hold their offsets. A future
 replica serves no requests. One rename makes a future replica the replica of its partition
-(`replacement`). An abandoned future replica is removed like a deleted replica. A start recovers the
-future replicas that it finds; later, the code that assigns the partition's role decides whether the
-move continues. A future replica that cannot be recovered is removed, because the current replica
-still has the records. All calls are on the event loop.
+(`replacement`). An abandoned future replica is removed like a deleted replica. At its start the
+broker recovers all future replicas that it finds; later, the code that assigns the partition's role
+decides whether the move continues. A future replica that cannot be recovered is removed, because
+the current replica still has the records. All calls are on the event loop.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class FoundFuture(NamedTuple):
-    """A future replica that a start found and recovered."""
+    """A future replica that the broker found and recovered at its start."""
 
     topic_partition: TopicPartition
     name: str
@@ -46,7 +46,7 @@ class FoundFuture(NamedTuple):
 async def load_futures(
     lane: Lane, requests: Mapping[str, LoadRequest], note: Callable[[int, str], None]
 ) -> tuple[list[FoundFuture], list[str]]:
-    """Recover the future replicas that a start found.
+    """Recover the future replicas that the broker found at its start.
 
     Returns the future replicas, and the names of useless future replicas to remove: damaged
     replicas, and all but the longest replica of a partition. Raises StorageError.
@@ -101,7 +101,7 @@ class FutureLogs:
         self.found: dict[TopicPartition, PartitionLog] = {}
 
     def add(self, log: PartitionLog) -> None:
-        """Add a future replica that a start has recovered."""
+        """Add a future replica that the broker recovered at its start."""
         self._directory.futures[log.topic_partition] = self.found[log.topic_partition] = log
 
     def create(
@@ -175,7 +175,9 @@ class FutureLogs:
         return completion
 
     def discard(self, useless: Sequence[str]) -> None:
-        """Remove the directories of future replicas that a start found useless."""
+        """Remove the directories of future replicas that the broker found at its start, but cannot
+        use.
+        """
         directory = self._directory
         root = directory.path
 

@@ -1,10 +1,10 @@
 """The list of a broker's log directories and their contents, kept in each of them (D6).
 
-Each directory has a small file that lists all directories of the last successful start. A start
-compares the listed directories with the directories that it finds. If an empty directory now lies
-on the volume that contains its former mount point, its own volume is not mounted, and new replicas
-would fill the wrong disk. If a directory was removed from `log.dirs`, or its disk was replaced, the
-remaining directories must have room for its replicas.
+Each directory has a small file that lists all directories of the last successful start. At its
+start the broker compares the lists of log directories with the directories that it finds. If an
+empty directory now lies on the volume that contains its former mount point, its own volume is not
+mounted, and new replicas would fill the wrong disk. If a directory was removed from `log.dirs`, or
+its disk was replaced, the remaining directories must have room for its replicas.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _VERSION: Final = 1
 
 
 class KnownLogDir(NamedTuple):
-    """A log directory as an earlier start found it."""
+    """A log directory as the broker found it at an earlier start."""
 
     #: The mount point of the directory's volume: the directory itself or a parent.
     mount_point: str
@@ -27,7 +27,7 @@ class KnownLogDir(NamedTuple):
 
 
 class FoundLogDir(NamedTuple):
-    """A log directory as the current start finds it."""
+    """A log directory as the broker finds it at its present start."""
 
     #: Whether the directory contains no file of a broker yet.
     is_new: bool

@@ -658,9 +658,9 @@ class LogDirectory(DirectoryState):
         try:
             if self.failure is not None:
                 raise self.failure
-            # A start after a clean shutdown trusts every replica. Before the clean-shutdown marker
-            # is written, replicas whose rename a full disk refused must be renamed, because they
-            # were closed without a flush.
+            # After a clean shutdown, the broker trusts every replica at its next start. Before the
+            # clean-shutdown marker is written, replicas whose rename a full disk refused must be
+            # renamed, because they were closed without a flush.
             await self._replicas.departures.all_finished()
             await close_logs([*self.logs.values(), *self.future_logs.found.values()])
             await self.checkpoint()

@@ -1,12 +1,12 @@
 """The file that names the old directories of a replica that moved between log directories (D11).
 
 The file names every log directory that may still have an older copy: the directory from which the
-replica moved, and directories where an earlier removal failed. If a start finds two copies of a
-replica, and the `moved-from` file of one copy names the directory of the other copy, the copy with
-that file is newer. The lengths of the copies do not show which copy is newer, because the newer
-copy may have been truncated. If a replica moved away and back, two copies may name each other; the
-copy with the larger number of moves is newer. The `moved-from` file is removed when no older copy
-of the replica is left.
+replica moved, and directories where an earlier removal failed. If the broker finds two copies of a
+replica at its start, the copy whose `moved-from` file names the other copy's directory is newer.
+The lengths of the copies do not show which copy is newer, because the newer copy may have been
+truncated. If a replica moved away and back, two copies may name each other; the copy with the
+larger number of moves is newer. The `moved-from` file is removed when no older copy of the replica
+is left.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 If a broker refuses one of several batches in flight (full disk, small ISR, no leadership), the
 producer's later batches skip sequence numbers. The error OUT_OF_ORDER_SEQUENCE_NUMBER would make
 librdkafka bump its epoch and resend batches that other partitions have stored. All batches after a
-refused batch therefore get the same error, even if they are stored, and the producer resends them
-in order (V38). A batch that got REQUEST_TIMED_OUT counts as refused, too.
+refused batch therefore get its error, even if they are stored, and the producer resends them in
+order (V38). A batch that got REQUEST_TIMED_OUT counts as refused, too.
 
 A gap is a range of refused sequence numbers of one producer. A gap ends when its batches are stored
 or acknowledged, by a newer producer epoch, or `REFUSED_BATCH_AWAITED_MS` after the last refusal;

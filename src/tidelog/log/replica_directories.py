@@ -68,7 +68,9 @@ class ReplicaDirectories:
         self.departures = ReplicaDepartures(directory, strays)
 
     def take_aside(self, name: str, now_ms: int) -> None:
-        """Handle a renamed directory at a start: list a stray, finish an interrupted deletion."""
+        """Handle a renamed directory that the broker finds at its start: list a stray, finish an
+        interrupted deletion.
+        """
         directory = self._directory
         aside = names.parse_aside_name(name)
         if aside is None:

@@ -139,7 +139,7 @@ def _keep_producers(
 ) -> None:
     """Write a producer snapshot at the first segment that stays, then call `then` (V64).
 
-    After a crash, a start without this producer snapshot would know producers only from the
+    After a crash, without this producer snapshot, the broker would know producers only from the
     remaining records. Without the producer snapshot, the broker would reject a resent batch whose
     response was lost (OUT_OF_ORDER_SEQUENCE_NUMBER).
     """

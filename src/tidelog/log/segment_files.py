@@ -120,8 +120,8 @@ def ends_at_entry(files: Files, segment: Segment, entry: IndexEntry) -> tuple[bo
     """Return (whether a log file agrees with its last index entry, largest timestamp or -1).
 
     The log file agrees with the entry if its batches from the entry on are complete and reach the
-    entry's offset. The returned timestamp is the largest timestamp of these batches. Raises
-    OSError.
+    entry's offset. The returned timestamp is the largest timestamp of the batches from the entry's
+    batch on. Raises OSError.
     """
     if entry.position >= segment.size_bytes:
         return not segment.size_bytes and entry.offset < segment.base_offset, -1
@@ -380,7 +380,8 @@ def index_files(segment: Segment) -> list[tuple[str, bytes]]:
 
 
 def remove_segment_files(files: Files, directory: str, base_offset: int) -> None:
-    """Remove a segment's files, the log file first, without which a start ignores the other files.
+    """Remove a segment's files, first the log file: without a log file, the broker's next start
+    ignores the other files.
 
     Raises OSError.
     """

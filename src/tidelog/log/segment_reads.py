@@ -83,8 +83,8 @@ class Recent(NamedTuple):
     """A copy of the last append in a log directory, kept if the append is small.
 
     Followers that wait at the log end get the last append without a read of the file. A truncation
-    does not invalidate the copy: the log reaches the copy's end offset again only by a new append,
-    which replaces the copy.
+    does not invalidate the copy of an append: the log reaches the append's end offset again only by
+    a new append, which replaces the copy.
     """
 
     #: The log of the append, used only to compare logs for identity.

@@ -333,9 +333,9 @@ class StrayReplicas:
         try:
             # No checkpoint on disk may keep an entry of an earlier replica of the same name.
             await directory.lower(key, -1)
-            # Write the recovery point, from which a start recovers after a crash. If the recovery
-            # point on disk were below a gap left by compaction, recovery would mistake the gap for
-            # lost records.
+            # Write the recovery point, from which the broker's next start recovers after a crash.
+            # If the recovery point on disk were below a gap left by compaction, recovery would
+            # mistake the gap for lost records.
             await directory.checkpoint()
             loaded = await directory.lane.submit(rename, Work.SLOW, "restore stray")
             del self.found[stray.name]
