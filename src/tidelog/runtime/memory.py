@@ -5,10 +5,10 @@ allocator keeps free memory. By default, each allocating thread gets its own are
 addresses, which grows with the thread's largest reads. A broker uses `MAX_ARENAS` for all threads,
 and releases unused buffers and free pages at rest.
 
-A process is at rest if it used little processor time during `LOOK_MS`. Without glibc, only the
-buffers are released. A release blocks the loop, for 0.2 s with 10,000 replicas. Because light
-traffic soon needs the released memory again, releases take at most 1 / `MIN_PAUSE` of the loop's
-time.
+A process is at rest if it used little processor time during `LOOK_MS`. Without glibc, a release
+frees only the buffers kept for reuse. A release blocks the loop, for 0.2 s with 10,000 replicas.
+Because light traffic soon needs the released memory again, releases take at most 1 / `MIN_PAUSE` of
+the loop's time.
 """
 
 from __future__ import annotations
@@ -110,8 +110,8 @@ class MemoryAtRest:
         has_grown = before_bytes >= self._floor_bytes + GROWTH_BYTES
         if load < REST_LOAD and has_grown and begin_ns >= self._not_before_ns:
             # An idle broker allocates too little to start a garbage collection, so data read for
-            # closed connections would stay in reference cycles. The collection skips the frozen
-            # objects of the broker's start.
+            # closed connections would stay in reference cycles. The collection skips the objects
+            # that the broker froze at its start.
             gc.collect()
             for release in self._releases:
                 release()

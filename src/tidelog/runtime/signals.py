@@ -85,7 +85,9 @@ class BrokerSignals:
         self._hangup_stops = os.isatty(_STANDARD_ERROR) and not ignored
 
     def install(self) -> None:
-        """Record signals until `attach`, instead of ending the process."""
+        """Only record signals until the call of `attach`; their default action would end the
+        process.
+        """
         for number in handled():
             # The C library reserves a few real-time signals for its threads.
             with contextlib.suppress(OSError):

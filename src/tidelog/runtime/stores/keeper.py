@@ -44,7 +44,8 @@ class Keeper:
         on_lock_denied: Callable[[], None],
         on_failed: Callable[[BaseException], None],
     ) -> None:
-        """Create a keeper, whose thread calls the four `on_` functions.
+        """Create a keeper, whose thread calls `on_peer_lost`, `on_lock_delayed`, `on_lock_denied`
+        and `on_failed`.
 
         `on_peer_lost` gets the session of a lost peer, and None if the peer's process has ended. If
         the peer's counter has not changed for longer than the session timeout, `on_peer_lost` gets

@@ -144,7 +144,7 @@ class ZookeeperStore:
         validate_ops(ops)
         return await self._live().transact(ops)
 
-    # called by the object of the current session
+    # methods that the object of the current session calls
 
     def _live(self) -> _Life:
         life = self._life
