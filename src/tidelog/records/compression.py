@@ -41,7 +41,7 @@ _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES = 32 * KIB
 _BLOCK_SIZE = struct.Struct(">i")
-#: Cramjam's message for an output buffer that is too small.
+#: The message of the compression library cramjam for an output buffer that is too small.
 _TOO_SMALL = "failed to write whole buffer"
 #: First guess of the output's size: a multiple of the input's, but at least a minimum.
 _GUESS_RATIO = 6
