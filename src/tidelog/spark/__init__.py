@@ -3,9 +3,9 @@
 This module imports nothing: every Spark session of an environment loads `pyspark_tidelog`, which
 imports from this package only when the format is used.
 
-Start to read this package at `source`, the source and the sink as Spark calls them. `session`
-starts a local Spark session, for which `jvm` finds a Java. `sink` writes, `streaming` reads
-streams, and `segments` reads log directories without brokers.
+The entry point is `source`, the source and the sink as Spark calls them. `session` starts a local
+Spark session, for which `jvm` finds a Java. `sink` writes, `streaming` reads streams, and
+`segments` reads log directories without brokers.
 
 `options` parses the options, with `option_names`, `option_values`, `client_options` and
 `topic_pattern`.

@@ -47,7 +47,7 @@ class GapContent:
     records: int = 0
 
     def plus(self, other: GapContent) -> GapContent:
-        """Return the content of two gaps together, as sums of their numbers."""
+        """Return the content of two gaps together, as sums of their counts."""
         return GapContent(
             self.control + other.control, self.absent + other.absent, self.records + other.records
         )

@@ -25,7 +25,7 @@ _STEP_ROWS: Final = 1 << 14
 
 
 def floor_position(path: str, base_offset: int, size: int, offset: int) -> int:
-    """Return the position of a batch at or before the batch with `offset`."""
+    """Return the position of the batch with `offset`, or of an earlier batch."""
     wanted = offset - base_offset
     if wanted <= 0:
         return 0

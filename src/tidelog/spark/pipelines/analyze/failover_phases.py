@@ -83,7 +83,9 @@ class Failover:
 
     @classmethod
     def from_event(cls, event: Mapping[str, Any]) -> Failover:
-        """Return the failover in an event; raise KeyError, TypeError or ValueError if invalid."""
+        """Return the failover in an event; raise KeyError, TypeError or ValueError for an invalid
+        event.
+        """
         phases = {name: int(value) for name, value in event["phases_ms"].items()}
         election_ms = sum(phases[step] for step in _ELECTION_STEPS)
         propagation_ms = phases["command"] + phases["lead"]

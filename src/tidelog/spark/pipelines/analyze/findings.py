@@ -107,7 +107,7 @@ class BrokerLife:
     registrations: int
     shutdowns: int
     session_losses: int
-    #: Number of times at which the broker did not acknowledge commands.
+    #: Number of times at which the broker did not acknowledge the controller's commands.
     behind: int
 
 

@@ -101,7 +101,7 @@ def present_lags(client: BlockingClient) -> PresentLags:
 def _first_time(client: BlockingClient, tp: TopicPartition, offset: int) -> int | None:
     """Return the timestamp of the first record from an offset on; None if there is no record.
 
-    Deleted records are skipped, because the log may begin after a group's position.
+    The search skips deleted records, because the log may begin after a group's position.
     """
     position = offset
     for _ in range(_SCANS):

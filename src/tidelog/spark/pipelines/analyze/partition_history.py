@@ -1,8 +1,8 @@
 """The states of a partition over time, from its events, without Spark.
 
 The module decides the state between two events: the leader, the in-sync replicas, and whether
-acks=all was served. Events may start late, be missing or duplicated, and carry the clocks of
-several brokers. A state that the events do not prove is unknown. Epochs, not clocks, order the
+acks=all was served. Events may start late, be missing or duplicated, and have times by the clocks
+of several brokers. A state that the events do not prove is unknown. Epochs, not clocks, order the
 events of a partition.
 
 No event reports the deletion of a topic. After the last event of a deleted topic, the state is

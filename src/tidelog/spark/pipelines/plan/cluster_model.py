@@ -1,6 +1,6 @@
 """The input of a plan: brokers, partitions with their load, and goals.
 
-`check` finds goals that no plan can meet before a solver searches, and raises GoalError with a
+Before a solver searches, `check` finds goals that no plan can meet, and raises GoalError with a
 valid goal. The module uses neither a client nor Spark.
 """
 
