@@ -426,8 +426,8 @@ def _first_offset(plan: AppendPlan) -> int:
     """Return the base offset of a segment that begins with `plan`.
 
     If a gap in the offsets precedes the planned append, the segment begins with the gap, so that
-    there is no gap between segments. If the gap is too large for the segment's index, the segment
-    begins after the gap.
+    there is no gap between segments. If a gap in the offsets is too large for a segment's index,
+    the segment begins after the gap.
     """
     if plan.info.last_offset - plan.start_offset > MAX_RELATIVE_OFFSET:
         return plan.info.base_offset

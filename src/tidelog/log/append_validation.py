@@ -135,9 +135,9 @@ def demands(log: LogState) -> Demands:
 def note_refused(refused: RefusedBatches, records: Buffer, error: ErrorCode, now_ms: int) -> None:
     """Note that a client's batch is refused with a retriable error.
 
-    Until the client resends the batch, the log refuses the producer's later batches with the same
-    error (V38). `now_ms` is this broker's monotonic clock. The refusal is not noted if the records
-    are damaged or their producer is not idempotent.
+    Until the client resends the batch, the log refuses the producer's later batches with that
+    batch's error (V38). `now_ms` is this broker's monotonic clock. The refusal is not noted if the
+    records are damaged or their producer is not idempotent.
     """
     try:
         batch = BatchView(records, 0)

@@ -1,7 +1,7 @@
 """The list of a broker's log directories and their contents, kept in each of them (D6).
 
 Each directory has a small file that lists all directories of the last successful start. At its
-start the broker compares the lists of log directories with the directories that it finds. If an
+start the broker compares the lists in its log directories with the directories that it finds. If an
 empty directory now lies on the volume that contains its former mount point, its own volume is not
 mounted, and new replicas would fill the wrong disk. If a directory was removed from `log.dirs`, or
 its disk was replaced, the remaining directories must have room for its replicas.

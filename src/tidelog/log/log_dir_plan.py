@@ -28,7 +28,8 @@ class LogDirState:
     spare_bytes: int = 0
     #: Bytes that pending moves still have to copy to the directory.
     coming_bytes: int = 0
-    #: Bytes of replicas that are moving away, or have moved away and whose old files still exist.
+    #: Bytes of replicas that are moving away, and of the old files of replicas that have moved
+    #: away.
     leaving_bytes: int = 0
     #: Bytes by which the directory's replicas are expected to grow; 0 if their growth has been
     #: measured too briefly.

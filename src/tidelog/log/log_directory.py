@@ -388,7 +388,7 @@ class LogDirectory(DirectoryState):
         )
         #: High watermarks as loaded; none exceeds the end of its log.
         self.high_watermarks: dict[TopicPartition, int] = {}
-        #: Monotonic time of the last write of high watermarks, or of the start.
+        #: Monotonic time of the last write of high watermarks, or of the broker's start.
         self._high_watermarks_written_ms = clock.monotonic_ms()
         #: Broker epochs from the marker of a clean shutdown before this start; None after an
         #: unclean shutdown (E3).

@@ -384,8 +384,8 @@ def recheck(log: LogState, segment: Segment, found: CorruptBatch) -> Completion[
 async def find_damage(log: LogState) -> bool:
     """Check the segments up to the first damage, and note the damage; return whether there is any.
 
-    The log cleaner, which does not know the damaged segment, calls this function. The damage is
-    reported to the directory, as after a failed read (V68).
+    The log cleaner calls this function, because it does not know which segment is damaged. The
+    damage is reported to the directory, as after a failed read (V68).
     """
     for segment in list(log.segments):
         if segment not in log.segments or log.is_closed:

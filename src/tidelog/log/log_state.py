@@ -143,7 +143,7 @@ class LogState(LogOffsets):
         self.metadata_unsynced = False
         #: Log end after the truncation under way, which limits checkpoints and reads; else None.
         self.truncating_to: int | None = None
-        #: Number of truncations, by which an operation notices a truncation meanwhile.
+        #: Number of truncations, by which an operation notices a truncation during its run.
         self.truncations = 0
         self.batch_starts = BatchStarts()
         #: Ends of recent reads: offset -> (base offset of the segment, position).
@@ -373,5 +373,5 @@ class LogState(LogOffsets):
 
 
 def _rise(numbers: Sequence[int]) -> bool:
-    """Return whether each number is larger than the one before it."""
+    """Return whether the numbers rise strictly."""
     return all(before < after for before, after in pairwise(numbers))

@@ -43,7 +43,9 @@ def format_moved_from(content: MovedFrom) -> bytes:
 
 
 def parse_moved_from(data: bytes) -> MovedFrom | None:
-    """Parse the content, which in an old version is only a path; return None if it is empty."""
+    """Parse the content of a `moved-from` file, in an old version only a path; return None if it is
+    empty.
+    """
     *paths, last = data.decode("utf-8", "replace").split("\n")[:-1] or [""]
     if not last.isdecimal():
         return MovedFrom((*paths, last)) if last else None

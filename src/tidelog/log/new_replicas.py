@@ -1,4 +1,5 @@
-"""The file with the topic ids of replicas created since the start, synced once per command.
+"""The file with the topic ids of replicas created since the broker's start, synced once per
+LeaderAndIsr command.
 
 Syncing each new `partition.metadata` would take 4 s for a thousand replicas. Without a sync, a
 power loss before the log's first flush can destroy `partition.metadata` and with it the topic id. A
@@ -41,7 +42,7 @@ def append(files: Files, root: str, replicas: Iterable[tuple[TopicPartition, Top
 
 
 def take_back(files: Files, root: str, replicas: Iterable[TopicPartition]) -> None:
-    """Durably revoke the topic ids that the file has for the names of `replicas`. Raises OSError.
+    """Durably revoke the topic ids of `replicas` in the file of new replicas. Raises OSError.
 
     The caller revokes the topic ids before it creates a replica directory with the same name again.
     Without the revocation, a creation that a crash interrupts would get the topic id of the earlier

@@ -227,7 +227,8 @@ class _Loader:
             self._note(f"{PARTITION_METADATA} {problem}")
 
     def _read_epochs(self, scan_from: int | None, start: int, found: list[SegmentFile]) -> None:
-        """Read the checkpointed leader epochs below the recovery point; batches have later epochs.
+        """Read the checkpointed leader epochs below the recovery point; the later epochs come from
+        the batches.
 
         If a crash restored segments that retention had removed, the checkpoint lacks the epochs of
         these segments, and the epochs are rebuilt from the batches.

@@ -74,7 +74,7 @@ class ReplicaDepartures:
         self._names_taken: dict[str, None] = {}
 
     def name_taken(self, name: str) -> None:
-        """Note the name of a directory that was renamed before the start."""
+        """Note the name of a directory that was renamed before the broker's start."""
         self._names_taken[name] = None
 
     def begin(

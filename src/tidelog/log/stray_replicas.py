@@ -1,10 +1,10 @@
 """Stray replicas in a log directory: their inspection, removal and restore.
 
-A stray's directory keeps its last checkpointed offsets (`StrayState`). With these offsets, a
-restore recovers the stray like a start after a crash, without truncating flushed records. The
-restore is one rename, after the disk has the recovery point (V35). The removal of a stray begins
-with another rename, so that a partly removed replica never counts as a stray. A file of the log
-directory names the strays that wait for an operator's decision.
+A stray's directory keeps its last checkpointed offsets (`StrayState`). With the checkpointed
+offsets, a restore recovers the stray like a start after a crash, without truncating flushed
+records. The restore is one rename, after the disk has the recovery point (V35). The removal of a
+stray begins with another rename, so that a partly removed replica never counts as a stray. A file
+of the log directory names the strays that wait for an operator's decision.
 
 `broker/replicas/stray_recovery` decides whether a stray may be restored, by topic, epochs and
 leader.
@@ -315,8 +315,8 @@ class StrayReplicas:
         request = self._request(new, state, config, clean=True)
 
         def rename(files: Files) -> LoadedLog:
-            # In the file of new replicas, the last line with this directory name may have the id of
-            # another topic.
+            # In the file of new replicas, the last line with the partition's directory name may
+            # have the id of another topic.
             new_replicas.append(files, root, [(key, state.topic_id)])
             files.rename(old, new)
             files.fsync_directory(root)
