@@ -17,7 +17,9 @@ _NAME = "tidelog"
 
 
 def install_command(extra: str) -> str:
-    """Return the command that installs tidelog with an extra, from tidelog's own origin."""
+    """Return the command that installs tidelog with an extra, from the place where this tidelog
+    came from.
+    """
     source = source_directory()
     what = f"{_NAME if source is None else source}[{extra}]"
     return f"pip install {shlex.quote(what)}"

@@ -195,14 +195,16 @@ def _callback_failed(
 
 
 def _collect_rarely() -> None:
-    """Exclude the objects of the start from garbage collections, and make collections rare."""
+    """Exclude the objects that exist after the start from garbage collections, and make collections
+    rare.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_GC_THRESHOLDS)
 
 
 async def _has_started(starting: asyncio.Task[None]) -> bool:
-    """Wait for the start; return False if a signal cancelled it."""
+    """Wait until the broker has started; return False if a signal cancelled the start."""
     try:
         await starting
     except asyncio.CancelledError:
