@@ -2,8 +2,8 @@
 
 Settings with an effect on the client are checked and returned. Settings that the source decides
 itself are rejected, as in the connector. TLS and SASL are rejected, too: the client does not
-support them, and ignoring them would send data in the clear. Consumer settings without effect are
-accepted: they tune the consumer's threads and buffers, and change no row.
+support them, and ignoring them would send data in the clear. Settings that only tune the threads
+and buffers of Kafka's consumer are accepted and ignored, because they change no row.
 """
 
 from __future__ import annotations

@@ -9,9 +9,8 @@ task attempts wrote the most rows. If two attempts (or runs) have equally many r
 the same, and the module keeps the attempt (or run) with the greater id.
 
 All records of a run are kept or dropped together, so a repeated batch may have its rows in other
-tasks, or in another order. A repetition of a batch only needs the same number of rows as the first
-write, which Spark requires of sources that can be replayed. Records without the header
-`tidelog.batch` are kept.
+tasks, or in another order. A repeated batch must only have as many rows as before, which Spark
+requires of sources that can be replayed. Records without the header `tidelog.batch` are kept.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ FURTHER: Final = "the target's group is further"
 class TranslatedOffset:
     """A group's offset of one partition in both clusters; `target` is None until translated.
 
-    If a group's offsets could not be read, the partition is None and the outcome is the reason.
+    If a group's offsets could not be read, the partition is None and the outcome states the reason.
     """
 
     group: str
