@@ -164,8 +164,8 @@ class OffsetCheckpoint:
                 self._failed(done.error)
                 completion.fail(done.error)
             else:
-                # Writes keep their order, so the disk has lost all content from before the
-                # completed write.
+                # Writes keep their order, so the disk has no content from before the completed
+                # write any more.
                 while self._in_flight and self._in_flight.pop(0) is not before:
                     continue
                 completion.resolve(None)

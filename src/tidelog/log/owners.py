@@ -51,8 +51,8 @@ def last_stamp(owners: Mapping[str, MetaProperties]) -> int:
 
 
 def known_marks(owners: Mapping[str, MetaProperties]) -> tuple[str, ...]:
-    """Return, in order, the names of the marks that `owners` list: each mark names a metadata store
-    restored from an older copy (E8).
+    """Return, in order, the names of all marks in `owners`; brokers set a mark on a metadata store
+    that was restored from an older copy (E8).
     """
     marks = dict.fromkeys(mark for owner in owners.values() for mark in owner.marks)
     return tuple(sorted(marks, key=lambda mark: [int(part) for part in mark.split("-")]))

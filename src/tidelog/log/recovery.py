@@ -294,7 +294,7 @@ class _Loader:
         """Truncate the bytes after the segment's end.
 
         A log may be truncated, and then roll at the offset of the truncation. After a crash, the
-        disk may have the file of the new segment, while the file of the older segment still has the
+        disk may have the next segment's file, while the truncated segment's file still has the
         truncated bytes. The truncated bytes are no part of the log.
         """
         segment = self._new_segment(segment_file)

@@ -173,8 +173,8 @@ def _keep_producers(
         except OSError as error:
             if error.errno not in FULL_ERRNOS:
                 raise
-            # The disk is full. Removing the indexes of the old segments, which can be rebuilt,
-            # makes room (D14).
+            # The disk is full. Removing the old segments' indexes, which can be rebuilt, makes room
+            # (D14).
             for index in indexes:
                 if files.exists(index):
                     files.unlink(index)
