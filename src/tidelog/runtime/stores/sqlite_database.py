@@ -204,8 +204,8 @@ class Database:
     def checkpoint(self) -> bool:
         """Move the write-ahead log into the database and empty it.
 
-        Returns False if readers prevented emptying the log: a checkpoint does not wait for readers.
-        The caller holds the store's lock.
+        Returns False if readers kept the write-ahead log from being emptied: a checkpoint does not
+        wait for readers. The caller holds the store's lock.
         """
         connection = self.connection
         connection.execute("PRAGMA busy_timeout = 0")
