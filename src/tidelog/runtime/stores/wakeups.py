@@ -1,8 +1,8 @@
 """Wake-ups between the processes of an embedded store: a Unix datagram socket per session.
 
-A byte only says that a process committed; receivers read the change from the store. Lost bytes only
-cost time, because every process also checks every 100 ms. Socket paths are limited to 108 bytes, so
-they are used through /proc/self/fd/<descriptor of the directory>.
+A received byte only says that a process committed; the receiver reads the change from the store.
+Lost bytes only cost time, because every process also checks every 100 ms. Socket paths are limited
+to 108 bytes, so they are used through /proc/self/fd/<descriptor of the directory>.
 """
 
 from __future__ import annotations

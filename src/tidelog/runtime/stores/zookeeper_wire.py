@@ -312,7 +312,8 @@ def read_results(
             results.append(OpResult(unchroot_path(chroot, path), _read_stat(frame, offset)))
             offset += _STAT.size
         elif kind == _CREATE and isinstance(op, Create):
-            # Servers before ZOOKEEPER-4026 leave out the stat, but a new node's stat is known.
+            # Servers before ZOOKEEPER-4026 leave out the stat of a created node, but the stat of a
+            # new node is known.
             path, offset = _read_string(frame, offset)
             stat = Stat(0, zxid, zxid, session_id if op.ephemeral else NO_OWNER)
             results.append(OpResult(unchroot_path(chroot, path), stat))
