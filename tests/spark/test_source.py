@@ -53,6 +53,20 @@ def test_the_arrow_schema_is_what_spark_makes_of_the_ddl(
     assert arrow_schema(columns).equals(planned)
 
 
+def test_a_schema_of_the_users_own_must_be_that_of_the_options(
+    spark: SparkSession, filled: FakeLogs
+) -> None:
+    reader = spark.read.format("tidelog").option("kafka.bootstrap.servers", filled.bootstrap)
+    reader = reader.option("subscribe", "t").option("columns", "partition,offset")
+    assert reader.schema("partition int not null, offset bigint").load().count() == 11
+    with pytest.raises(PySparkException) as caught:
+        reader.schema("partition string, offset bigint").load().collect()
+    assert (
+        "the schema given is partition string, offset bigint; with these options the columns are"
+        " partition int, offset bigint. Leave out .schema(...)" in str(caught.value)
+    )
+
+
 def test_it_is_found_without_being_registered(spark: SparkSession, filled: FakeLogs) -> None:
     frame = load(spark, filled, subscribe="t")
     assert frame.count() == 11

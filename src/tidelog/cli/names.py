@@ -13,7 +13,7 @@ import typer
 
 from tidelog.client.cluster import ClusterMetadata, TopicMetadata
 from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
-from tidelog.core.types import TopicPartition
+from tidelog.core.types import TopicPartition, partitions_text
 from tidelog.runtime.blocking import BlockingClient
 
 _MOST_SUGGESTIONS = 3
@@ -103,8 +103,7 @@ def partitions_named(
 def check_partition(topic: TopicMetadata, number: int) -> None:
     """Raise NotFoundError if a topic has no partition with this number."""
     if number not in topic.partitions:
-        last = len(topic.partitions) - 1
-        has = "partition 0 only" if last == 0 else f"partitions 0 to {last}"
+        has = partitions_text(len(topic.partitions))
         raise NotFoundError(f"topic {topic.name!r} has {has}, not {number}")
 
 

@@ -73,6 +73,11 @@ class Endpoint(NamedTuple):
     security_protocol: str = "PLAINTEXT"
 
 
+def partitions_text(count: int) -> str:
+    """Return which partitions a topic of `count` partitions has, for messages."""
+    return "partition 0 only" if count == 1 else f"partitions 0 to {count - 1}"
+
+
 def topic_id_to_text(topic_id: TopicId) -> str:
     """Return Kafka's text form of a topic id: 22 characters of URL-safe base64."""
     return base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode("ascii")

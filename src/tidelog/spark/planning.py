@@ -22,6 +22,7 @@ from tidelog.core.types import (
     ZERO_TOPIC_ID,
     TopicId,
     TopicPartition,
+    partitions_text,
 )
 from tidelog.spark.options import EARLIEST, LATEST, Bounds, OptionError, ReadOptions
 
@@ -122,7 +123,7 @@ def select_partitions(client: OffsetsClient, options: ReadOptions) -> dict[Topic
             count = sum(each.topic == tp.topic for each in every)
             raise KafkaError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"option assign names {tp}; topic {tp.topic!r} has partitions 0 to {count - 1}",
+                f"option assign names {tp}; topic {tp.topic!r} has {partitions_text(count)}",
             )
     return {tp: every[tp] for tp in sorted(options.partitions)}
 

@@ -146,9 +146,10 @@ class TidelogDataSource(Shipped, DataSource):
         return spark_ddl(parsed.columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return a reader. Raises OptionError for unusable options."""
+        """Return a reader. Raises OptionError for unusable options, or for another schema."""
         with sentence_first():
             options = self._parsed(is_stream=False)
+            check_schema(schema, options)
         for remark in options.remarks:
             _log.warning("%s", remark)
         takes_filters = options.pushdown and _is_asked_with_filters()
@@ -166,7 +167,9 @@ class TidelogDataSource(Shipped, DataSource):
         from tidelog.spark.streaming.stream_reader import RejectedStreamReader, TidelogStreamReader
 
         try:
-            return TidelogStreamReader(self._parsed(is_stream=True))
+            options = self._parsed(is_stream=True)
+            check_schema(schema, options)
+            return TidelogStreamReader(options)
         except OptionError as error:
             return RejectedStreamReader(error)
 
@@ -187,6 +190,30 @@ class TidelogDataSource(Shipped, DataSource):
     def _parsed(self, *, is_stream: bool) -> ReadOptions:
         given: Mapping[str, str] = self.options
         return parse_options(given, is_stream=is_stream)
+
+
+def check_schema(schema: StructType, options: ReadOptions) -> None:
+    """Raise OptionError if the user gave `load` another schema than the options yield.
+
+    Spark lets the user's schema pass, and would fail at the first row. Nullability is ignored.
+    """
+    from pyspark.sql.types import StructType
+
+    from tidelog.spark.columns import spark_ddl
+
+    ddl = spark_ddl(options.columns)
+    expected = StructType.fromDDL(ddl)
+    assert isinstance(expected, StructType)
+    given = ", ".join(_words_of(schema))
+    if given != ", ".join(_words_of(expected)):
+        raise OptionError(
+            f"the schema given is {given or 'empty'}; with these options the columns are {ddl}."
+            " Leave out .schema(...): select and cast columns after load()"
+        )
+
+
+def _words_of(schema: StructType) -> list[str]:
+    return [f"{field.name} {field.dataType.simpleString()}" for field in schema.fields]
 
 
 def _is_asked_with_filters() -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tidelog.core.types import partitions_text
 from tidelog.spark.record_encoding import partitions_of
 from tidelog.spark.rows import is_compiled
 from tidelog.spark.sink.row_columns import SinkError
@@ -94,7 +95,7 @@ class TopicPlacement:
             if bad.size:
                 raise SinkError(
                     f"row {rows[bad[0]]}: column partition is {numbers[bad[0]]}; topic"
-                    f" {self._topic!r} has partitions 0 to {self._partitions - 1}"
+                    f" {self._topic!r} has {partitions_text(self._partitions)}"
                 )
             placed[chosen] = numbers[chosen]
         if keys is not None:

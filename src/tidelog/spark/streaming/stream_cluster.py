@@ -17,7 +17,7 @@ from tidelog.client.cluster import ClusterMetadata, TopicMetadata
 from tidelog.client.fetching import EARLIEST, LATEST
 from tidelog.client.retries import is_retriable
 from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
-from tidelog.core.types import TopicId, TopicPartition
+from tidelog.core.types import TopicId, TopicPartition, partitions_text
 from tidelog.runtime.blocking import BlockingClient
 from tidelog.spark.options import ReadOptions
 from tidelog.spark.streaming.offset_json import Offsets
@@ -104,7 +104,7 @@ class StreamCluster:
                 count = len(self._topics[tp.topic].partitions)
                 raise KafkaError(
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                    f"option assign names {tp}; topic {tp.topic!r} has partitions 0 to {count - 1}",
+                    f"option assign names {tp}; topic {tp.topic!r} has {partitions_text(count)}",
                 )
         options = self._options
         return self._with_patience(

@@ -84,6 +84,9 @@ def _verdict(findings: Findings, objective: float | None, missed: int) -> str:
             f" {_seconds(total.leaderless_ms)} partition-seconds without a leader,"
             f" {_seconds(total.under_min_isr_ms)} under min ISR"
         )
+        unknown_ms = total.ms.get(State.UNKNOWN, 0)
+        if unknown_ms:
+            text += f", {_seconds(unknown_ms)} unknown, which are no part of the share"
     suspects = sorted({each.broker for each in findings.suspicions if each.is_suspect})
     if suspects:
         text += f"; suspect: broker {', '.join(map(str, suspects))}"
