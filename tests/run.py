@@ -204,8 +204,12 @@ OWN_STORE = tuple(
 PIPELINES = ("analyze", "audit", "copy", "demo", "ingest", "plan", "simulate")
 #: Of a folder, what is a part of its own: no part may take much longer than all others.
 SPLIT: dict[str, dict[str, tuple[str, ...]]] = {
-    # Whole runs of seeds; both look at some of the same runs.
-    "sim": {"seeds": ("tests/sim/test_seeds.py", "tests/sim/test_scenarios_fire.py")},
+    "sim": {
+        # The longest: in a part of its own, it is not left over for one core at the end.
+        "sim_mutants": ("tests/sim/test_mutants.py",),
+        # Whole runs of seeds; both look at some of the same runs.
+        "seeds": ("tests/sim/test_seeds.py", "tests/sim/test_scenarios_fire.py"),
+    },
     "clients": {
         "matrix": ("tests/clients/test_matrix.py",),
         "tools": files("clients", "test_tools*.py"),
@@ -263,7 +267,7 @@ PYTHONS = "tests/pythons"
 #: Those whose tests only compute; any other folder may hold real processes with timeouts.
 COMPUTING = ("sim", "rules", "wire_oracles", "mutants", "model")
 #: Parts that know no real time.
-YIELDING = ("sim", "seeds", "model")
+YIELDING = ("sim", "sim_mutants", "seeds", "model")
 
 
 def all_parts() -> list[Part]:
