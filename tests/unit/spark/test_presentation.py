@@ -33,13 +33,13 @@ def headline(**seconds: int) -> str:
     [
         (
             {"ACKNOWLEDGING": 80, "NO_LEADER": 20},
-            "acks=all was served 80.000 % of the time of 1 partitions; 20.0 partition-seconds without a"
-            " leader, 0.0 under min ISR",
+            "acks=all was served 80.000 % of the time of 1 partitions; 20.0 partition-seconds"
+            " without a leader, 0.0 under min ISR",
         ),
         (
             {"ACKNOWLEDGING": 20, "UNKNOWN": 80},
-            "acks=all was served 100.000 % of the time of 1 partitions; 0.0 partition-seconds without a"
-            " leader, 0.0 under min ISR, 80.0 unknown, which are no part of the share",
+            "acks=all was served 100.000 % of the time of 1 partitions; 0.0 partition-seconds"
+            " without a leader, 0.0 under min ISR, 80.0 unknown, which are no part of the share",
         ),
         ({"UNKNOWN": 100}, "No partition's state is known in this time"),
     ],
