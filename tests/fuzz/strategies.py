@@ -57,6 +57,8 @@ def _values(spec: schema.FieldSpec, version: int) -> st.SearchStrategy[Any]:
         found = st.lists(messages(spec.element, version), max_size=2)
     elif spec.kind == "array":
         found = st.lists(_primitives(str(spec.element)), max_size=3)
+        if spec.is_shared_empty:
+            found = found.map(lambda values: values or ())
     else:
         found = _primitives(spec.kind)
     return st.one_of(st.none(), found) if version in spec.nullable else found

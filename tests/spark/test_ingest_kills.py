@@ -138,7 +138,7 @@ def test_a_follower_ends_after_its_batch_when_it_is_interrupted(
             filled.append(T0, numbers(50, 50))
         if line.startswith("manifest 2:"):
             process.send_signal(signal.SIGINT)
-    assert process.wait(_LIMIT_S) == 0, lines
+    assert process.wait(_LIMIT_S) == 0, "".join(lines)
     assert "ending after this batch\n" in lines
     assert lines[-1].startswith("100 records in 2 files, 0 lost, 0 doubled")
     assert values_of(spark, str(table)) == list(range(100))
