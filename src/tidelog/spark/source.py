@@ -197,23 +197,15 @@ def check_schema(schema: StructType, options: ReadOptions) -> None:
 
     Spark lets the user's schema pass, and would fail at the first row. Nullability is ignored.
     """
-    from pyspark.sql.types import StructType
-
     from tidelog.spark.columns import spark_ddl
 
-    ddl = spark_ddl(options.columns)
-    expected = StructType.fromDDL(ddl)
-    assert isinstance(expected, StructType)
-    given = ", ".join(_words_of(schema))
-    if given != ", ".join(_words_of(expected)):
+    expected = spark_ddl(options.columns)
+    given = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema.fields)
+    if given != expected:
         raise OptionError(
-            f"the schema given is {given or 'empty'}; with these options the columns are {ddl}."
-            " Leave out .schema(...): select and cast columns after load()"
+            f"the schema given is {given or 'empty'}; with these options the columns are"
+            f" {expected}. Leave out .schema(...): select and cast columns after load()"
         )
-
-
-def _words_of(schema: StructType) -> list[str]:
-    return [f"{field.name} {field.dataType.simpleString()}" for field in schema.fields]
 
 
 def _is_asked_with_filters() -> bool:
