@@ -6,8 +6,8 @@ sends commands.
 Begin with `controller`, which turns events into a decision, and a durable decision into effects.
 `events` are the inputs, and `settings` hold for a term. `agenda` names the partitions to check. A
 `decision` is the value that the phases of the controller pass on. `draft` is published state
-overlaid with the writes of the decision. `writes` and `state_writes` go to the store; `settlement`
-collects their consequences.
+overlaid with the writes of the decision. The writes of `writes` and `state_writes` go to the store;
+`settlement` collects their consequences.
 
 The image (`image`) holds published state, whose values `records` defines. `incarnations` detects
 restarted brokers. `lifecycle` derives the first and the last state of a partition.

@@ -1,4 +1,4 @@
-"""Stall detection for a broker's part in controlling the cluster, judged tick by tick (V42).
+"""Detection of a stalled controller task of a broker, judged tick by tick (V42).
 
 One task of a broker competes for `/controller` and acts as the controller. A task without anything
 to do rests. A working task waits for the store, which must report an outcome of every request. A

@@ -51,7 +51,7 @@ class Result(Generic[Subject]):
         self.error, self.message = error.code, error.message
 
 
-#: Error and message of a result whose write conflicted.
+#: Function that returns error and message of a result whose write conflicted.
 OnConflict = Callable[[Result[Subject], Conflict], tuple[ErrorCode, str | None]]
 
 
@@ -70,7 +70,8 @@ class Answer(Generic[Subject]):
     respond: Callable[[Sequence[Result[Subject]]], Any]
     on_conflict: OnConflict[Subject] = changed_meanwhile
     results: list[Result[Subject]] = field(default_factory=list)
-    #: The request to decide again if its write conflicts; None to answer with the conflict.
+    #: The request, if the controller decides it again after a conflict; None to respond with the
+    #: conflict.
     again: Event | None = None
 
     def is_due_again(self, outcomes: Sequence[Outcome]) -> bool:

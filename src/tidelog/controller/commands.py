@@ -111,7 +111,7 @@ Shown = Mapping[ShownKey, UpdateMetadataPartitionState]
 
 
 class SharedShown(dict[ShownKey, UpdateMetadataPartitionState]):
-    """Metadata that several brokers are sent, complete once a request has it."""
+    """Metadata that is sent to several brokers, complete before the first request is made."""
 
     __slots__ = ("_topics",)
 
@@ -120,7 +120,7 @@ class SharedShown(dict[ShownKey, UpdateMetadataPartitionState]):
         self._topics: SharedList | None = None
 
     def topics(self) -> SharedList:
-        """Return the metadata as in requests, which share the list and its encoding."""
+        """Return the metadata in the form of requests, which share the list and its encoding."""
         if self._topics is None:
             self._topics = SharedList(_topic_states(self))
         return self._topics

@@ -32,7 +32,7 @@ class Decision:
 class Effects:
     """Commands, answers and notices to send after a decision's writes are durable."""
 
-    #: Commands by broker id; a command is for that registration of the broker which the image has.
+    #: Commands by broker id, for the broker's registration in the image.
     commands: dict[int, Commands]
     #: The answers to requests: the number (ticket) of each request, and the message.
     answers: list[tuple[int, Any]]

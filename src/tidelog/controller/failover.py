@@ -3,8 +3,8 @@
 A turn of the controller is a failover if it finds brokers gone, or moves leaderships away from
 leaving brokers. The controller notices a loss of leaders (by the store's watch), reads the store,
 decides, writes, and sends commands; these are the phases of a failover. A failover ends when each
-new leader has acknowledged its command, or its partition has yet another leader. The new leaders
-measure the further phases of a failover (`replication.takeover`). A failover of more than `SAMPLED`
+new leader has acknowledged its command, or was replaced by another leader. The new leaders measure
+the further phases of a failover (`replication.takeover`). A failover of more than `SAMPLED`
 partitions is sampled evenly. The number of published leaders that have not acknowledged their
 leadership is exact, not sampled. Times are arguments, in ms of a clock that never goes back. This
 module decides nothing about the cluster, and nothing waits for it.
@@ -83,7 +83,7 @@ class Failovers:
     ) -> list[ClusterEvent]:
         """Record that the controller's commands are queued; a `loss` of leaders begins a failover.
 
-        Returns the events of failovers that end because the commands name yet other leaders, or no
+        Returns the events of failovers that end because the commands name another leader or no
         leader.
         """
         moved = [

@@ -169,7 +169,7 @@ class Image:
         )
 
     def has_left(self, topic_partition: TopicPartition) -> bool:
-        """Return whether live brokers have given up all replicas that a reassignment removed."""
+        """Return whether no live broker still has a replica that a reassignment removed."""
         return self.leaving.get(topic_partition) == {}
 
     def is_deleting(self, topic: str) -> bool:

@@ -184,7 +184,7 @@ class AcceptedRequest:
     """A request that was accepted for one partition: `/admin/reassignments/T/P` (R12)."""
 
     replicas: Replicas
-    #: The transaction that created the node, which identifies one reassignment.
+    #: The transaction that created the request's node; its id identifies the reassignment.
     request_id: int
 
 

@@ -86,7 +86,7 @@ class ReplicaAnswered(Change):
 
 @dataclass(frozen=True, slots=True)
 class ReplicasStopped(Change):
-    """A broker acknowledged StopReplica for deleted partitions, or replicas moved elsewhere."""
+    """A broker acknowledged StopReplica for replicas that were deleted or that moved away."""
 
     broker_id: int
     topic_partitions: Sequence[TopicPartition]
@@ -111,7 +111,7 @@ def role_answered(event: LeaderAndIsrAnswered, draft: Draft, agenda: Agenda) -> 
 
     If a broker that is neither in the ISR nor eligible reports its replica missing, it answers an
     outdated command. The controller sends the broker its role once more, to create the replica,
-    because no other command may follow for hours.
+    because hours may pass before another command follows.
     """
     image = draft.image
     if not _is_current(event.broker_id, event.broker_epoch, image):

@@ -63,7 +63,7 @@ class StateUnreadable(Change):
 
 @dataclass(frozen=True, slots=True)
 class ReplicasRemade(Change):
-    """Brokers are to create a partition's replicas: reports that they are missing are void (D3)."""
+    """Brokers are to create a partition's replicas; reports of missing replicas are void (D3)."""
 
     topic_partition: TopicPartition
 

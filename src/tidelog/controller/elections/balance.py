@@ -6,7 +6,7 @@ return to it. Leaderships return in steps of bounded size, so that clients do no
 metadata at once. A broker that has returned gets its leaderships only after it has caught up. A
 broker has to catch up while it is outside the ISR of a partition with a live leader; it is then
 busy fetching. A broker need not catch up on partitions that are being reassigned, removed or
-deleted. The controller does not wait longer for a broker that joined no further ISR between two
+deleted. The controller no longer waits for a broker that joined no further ISR between two
 rebalance checks. An election that a client requests (V8) depends on the ISR alone. This module only
 reads the image; the caller times checks and steps, so the module knows no time.
 """
@@ -116,7 +116,7 @@ class Balance:
         return due
 
     def note_slow(self, broker_id: int, image: Image) -> None:
-        """Return no leadership to a live broker before the second rebalance check to come (F11)."""
+        """Return no leadership to a live broker until the second rebalance check from now (F11)."""
         self._slow[broker_id] = (image.brokers[broker_id].broker_epoch, SLOW_LOOKS)
 
     def is_slow(self, broker_id: int, image: Image) -> bool:
@@ -154,7 +154,7 @@ class Balance:
         return bool(self._slow or self._unfit)
 
     def held_back(self) -> tuple[int, ...]:
-        """Return brokers that got no leaderships at the last step, as they had to catch up."""
+        """Return brokers that got no leaderships at the last step, because they must catch up."""
         return tuple(
             sorted(broker_id for broker_id, seen in self._brokers.items() if not seen.may_lead)
         )

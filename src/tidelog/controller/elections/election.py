@@ -150,7 +150,7 @@ def prefers_another(state: PartitionState, replicas: Sequence[int]) -> bool:
 def elect_preferred(state: PartitionState, around: Circumstances) -> Election | None:
     """Elect the preferred replica as leader (V46); return None if it is not alive and in sync.
 
-    The caller must call `elect` first, which finds any other change that is due.
+    The caller must call `elect` first, because `elect` finds more urgent changes.
     """
     preferred = around.replicas[0]
     live = [member for member in state.isr if around.can_lead(member)]
@@ -340,7 +340,7 @@ def _kept_epochs(
 def _eligible(
     state: PartitionState, isr: Sequence[int], around: Circumstances
 ) -> eligible_replicas.EligibleReplicas:
-    """Return eligible replicas beside `isr`; proven members get present broker epochs (E1)."""
+    """Return eligible replicas beside `isr`, with present broker epochs of proven members (E1)."""
     if len(isr) >= around.minimum:
         return eligible_replicas.NONE_ELIGIBLE
     return eligible_replicas.after(

@@ -47,8 +47,8 @@ _PREFERRED, _UNCLEAN = 0, 1
 class UncleanRead(Event):
     """New values of unclean.leader.election.enable.
 
-    `topics` has the value of each topic, None for a topic without a value of its own. `cluster` is
-    the value for the whole cluster, None if it was not read.
+    `topics` has each topic's value, None for a topic without a value of its own. `cluster` is the
+    cluster's value, None if the cluster's value was not read.
     """
 
     topics: Mapping[str, bool | None]
@@ -148,7 +148,7 @@ def look_at(topic_partition: TopicPartition, draft: Draft) -> None:
 
 
 def _elect(topic_partition: TopicPartition, state: PartitionState, draft: Draft) -> bool:
-    """Elect a leader if that is due; return False if the state stays and further checks follow."""
+    """Elect a leader if an election is due; return False if the partition state does not change."""
     around = circumstances(topic_partition, draft)
     if (
         around.absent

@@ -113,7 +113,7 @@ def _replace_leader(
     draft: Draft,
     balance: Balance,
 ) -> int | None:
-    """Elect another leader; return the index of its write, or None. Raises KafkaError."""
+    """Elect another leader; return the index of the write, or None. Raises KafkaError."""
     image, sender = draft.image, request.broker_id
     name = image.topic_name(topic_id)
     if name is None or image.is_deleting(name):

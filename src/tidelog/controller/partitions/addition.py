@@ -94,7 +94,7 @@ class FormerFound(Change):
 
 @dataclass(frozen=True, slots=True)
 class FormerForgotten(Change):
-    """The former incarnations of a topic's missing partitions are no longer known."""
+    """State nodes that were read for partitions that a topic lacks are outdated."""
 
     name: str
 
@@ -129,7 +129,7 @@ class AddPartitions(Write):
 
 
 def number_unknown(name: str, settlement: Settlement) -> None:
-    """Drop what is known of a topic's missing partitions: another writer changed the topic."""
+    """Drop the states that were read for partitions that a topic lacks: they are outdated."""
     settlement.notices.add(TopicOutdated(name))
     settlement.apply(FormerForgotten(name))
 
@@ -292,7 +292,7 @@ def _gap(name: str, count: int, wanted: Mapping[int, Sequence[int]]) -> str:
 
 
 def unknown_numbers(counts: Mapping[str, int], image: Image) -> list[TopicPartition]:
-    """Return partitions to add, if their former incarnations are unknown; `counts` are totals.
+    """Return partitions to add with unknown former incarnations; `counts` has the new totals.
 
     The result has at most as many partitions of a topic as one request may add.
     """

@@ -169,7 +169,7 @@ def _subject(
 def _alter(
     asked: HeldExpansion, subject: Proposed, held: HeldExpansions | None, draft: Draft
 ) -> Result[Proposed]:
-    """Judge one partition; an expansion may be held back if `held` is given."""
+    """Judge one partition; with `held`, the controller may hold an expansion back."""
     image = draft.image
     topic_partition = _find(asked, draft)
     if topic_partition is None:

@@ -27,7 +27,7 @@ class ExpansionsDue(Event):
 
 @dataclass(frozen=True, slots=True)
 class ExpansionsHeld:
-    """Notice: the controller begins to hold expansions back, and the wait is to be timed."""
+    """Notice: the controller begins to hold expansions back, and a timer must end the wait."""
 
     topic_partition: TopicPartition
     linger_ms: int

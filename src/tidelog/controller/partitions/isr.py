@@ -175,8 +175,8 @@ def _is_eligible(member: int, epoch: int, state: PartitionState, brokers: Broker
         return member not in incarnations.bounced_members(state, brokers)
     # The returned comparison shows whether the broker registered before the present state was
     # written. A leader, also Kafka's, proposes a follower without an epoch only in response to a
-    # fetch that came after it knew the present state. So the fetch that brought the follower into
-    # the proposal came from its present incarnation.
+    # fetch that arrived after the leader knew the present state. So the fetch that brought the
+    # follower into the proposal came from its present incarnation.
     return broker.broker_epoch <= state.mzxid
 
 

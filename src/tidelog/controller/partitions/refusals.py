@@ -1,7 +1,7 @@
 """Refusals common to all requests that change the partitions of a topic (V7).
 
-A stored request that cannot be carried out is reported and removed. A client's request gets a
-response with the reason.
+A stored request that cannot be carried out is reported and removed. The response to a client's
+request gives the reason of the refusal.
 """
 
 from __future__ import annotations

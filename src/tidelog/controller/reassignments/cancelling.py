@@ -31,7 +31,7 @@ class CancelRead(Event):
 
 @dataclass(frozen=True, slots=True)
 class CancelSkipped:
-    """Notice of a reassignment that cannot be rolled back by a cancel of all (R6)."""
+    """Notice of a reassignment that a cancel of all reassignments cannot roll back (R6)."""
 
     topic_partition: TopicPartition
     reason: str
@@ -72,7 +72,7 @@ def cancel_read(event: CancelRead, image: Image, agenda: Agenda) -> None:
 
 
 def look_at_cancel(reassignments: ReassignmentsDraft) -> bool:
-    """Turn all reassignments back; return whether the cancel must be checked again.
+    """Roll all reassignments back; return whether the cancel must be checked again.
 
     The cancel is checked again if this decision turns any reassignment back or changes it
     otherwise. The last check reports the reassignments that cannot be rolled back, and removes the

@@ -3,8 +3,8 @@
 Copying replicas takes disk and network of the leader away from followers. While fewer replicas than
 min.insync.replicas are in sync, the brokers that a reassignment adds do not copy
 (`reassignment.auto.pause.enable`). A reassignment may pause only if enough replicas were in sync
-when it began. A reassignment does not pause while an original replica is offline: copying did not
-shrink the ISR then, and the ISR needs the added replicas.
+when it began. A reassignment does not pause while an original replica is offline: the offline
+replica, not the copying, shrank the ISR, and the ISR needs the added replicas.
 """
 
 from __future__ import annotations
@@ -99,8 +99,7 @@ def roles_of_idle(
 ) -> list[SendRoleAgain]:
     """Return instructions to send roles, by which `replicas` stop copying, or copy again.
 
-    The leader gets its role, too, because it must not add a replica that has stopped copying to the
-    ISR.
+    The leader gets its role, too: it must not add to the ISR a replica that has stopped copying.
     """
     state = image.states.get(topic_partition)
     if not replicas or state is None:

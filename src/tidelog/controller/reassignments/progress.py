@@ -2,8 +2,8 @@
 
 A reassignment begins with two writes. The first write of a reassignment makes the topic's node name
 all replicas. The second write of a reassignment publishes the state under the next leader epoch, by
-which the replicas learn of the reassignment. A reassignment ends with a state that has only the
-target. Once the state has only the target, the removed replicas are stopped and deleted, and the
+which the replicas learn of the reassignment. The last state of a reassignment has only the target
+replicas. Once the state has only the target, the removed replicas are stopped and deleted, and the
 topic's node is written last. Each step follows from published state, so the next controller
 continues at the step where this controller stopped. A decision writes each partition and each
 topic's node at most once.

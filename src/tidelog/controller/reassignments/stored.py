@@ -243,7 +243,7 @@ class StoredRequests:
         image = self._image
         return image.move(topic_partition) is None and image.assigned(topic_partition) == target
 
-    # Steps of reassignments that accepted requests or `/admin/reassign_partitions` ask for.
+    # Steps of the reassignments in accepted requests and in `/admin/reassign_partitions`.
 
     def look_at_accepted(self) -> None:
         """Begin the reassignments of accepted requests; forget requests that are over (R12)."""
@@ -320,7 +320,8 @@ class StoredRequests:
         return entry if begun is None else entry._replace(original=begun.original)
 
     def _is_being_cancelled(self, topic_partition: TopicPartition, target: Replicas) -> bool:
-        """Return whether an entry belongs to a reassignment that the cancel of all ends (R2).
+        """Return whether an entry belongs to a reassignment that a cancel of all reassignments ends
+        (R2).
 
         The entry of a cancelled reassignment ends with the reassignment, and is not reported as
         rejected.

@@ -1,4 +1,4 @@
-"""Reassignment of one partition: its replicas in the meantime, and its end (V50 to V52).
+"""Reassignment of one partition: its replicas during the reassignment, and the end (V50 to V52).
 
 While replicas are being added, the assignment names all replicas: the target in its order, then the
 replicas to remove. The reassignment is complete when every replica of the target is in the ISR
@@ -121,7 +121,7 @@ def rolled_back(
     `minimum` is the effective minimum of the original replicas. Returns None while fewer original
     replicas are live and in sync than the lesser of `minimum` and the number of all live in-sync
     replicas. Returns None while the rollback would reduce the copies that a recovery by proof needs
-    (E1, E6). Returns None if an election is due first.
+    (E1, E6). Returns None if the partition needs an election first.
     """
     if state.leader == NO_LEADER or incarnations.bounced_members(state, brokers):
         return None

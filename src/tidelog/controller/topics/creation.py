@@ -95,7 +95,7 @@ class CreateTopic(Write):
 
 
 class TakenNames:
-    """Names that a new topic may not have: names of topics, and names that collide in metrics."""
+    """Names that a new topic may not have: existing names, and names that collide in metrics."""
 
     def __init__(self, image: Image) -> None:
         self._deletions = image.deletions

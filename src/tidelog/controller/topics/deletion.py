@@ -204,7 +204,7 @@ class Deletions:
 
     def __init__(self) -> None:
         self._waiting: list[DeleteTopicsAnswer] = []
-        #: Answers to requests that are part of the decision in flight.
+        #: Answers to the requests that the decision in flight serves.
         self._new: list[DeleteTopicsAnswer] = []
         #: Numbers (tickets) of requests whose timeout was over before the decision.
         self._given_up: dict[int, None] = {}

@@ -82,10 +82,10 @@ def is_another(known: Topic, found: TopicFound, image: Image) -> bool:
 def fault(found: TopicFound) -> str:
     """Return why the nodes of a topic that is new to this controller are faulty, or "".
 
-    A new controller checks every topic, because it knows none. Only an edit by hand leaves the ISR
-    outside the topic's node, because a controller that moves or removes replicas keeps every ISR
-    member in the node. If a controller adopted a faulty node, brokers would set data aside that is
-    still in use.
+    A new controller checks every topic, because it knows none. Only an edit by hand leaves an ISR
+    member that the topic's node does not name, because a controller that moves or removes replicas
+    keeps every ISR member in the node. If a controller adopted a faulty node, brokers would set
+    aside data that is still in use.
     """
     numbers = sorted(found.topic.assignments)
     if not numbers or numbers != list(range(len(numbers))):

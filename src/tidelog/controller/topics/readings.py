@@ -40,7 +40,7 @@ class TopicsRead(Event):
 
 @dataclass(frozen=True, slots=True)
 class StatesRead(Event):
-    """State nodes that could not be read before: the state, or why it is still unreadable."""
+    """Unreadable state nodes, read again: the state, or why the node is still unreadable."""
 
     found: Mapping[TopicPartition, PartitionState | str]
 
