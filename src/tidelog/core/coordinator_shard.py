@@ -87,8 +87,8 @@ class CoordinatorShard(Protocol):
     the order of effects. Each append has exactly one outcome, `committed` or `failed`, reported by
     its number. Before the outcome, `timed_out` may be reported once: the batch is in the log, but
     was not replicated in time (REQUEST_TIMED_OUT), or the ISR is too small
-    (NOT_ENOUGH_REPLICAS_AFTER_APPEND). `failed` is called after all effects of a call, not during
-    an effect. After `unload`, the outcome of no append is reported.
+    (NOT_ENOUGH_REPLICAS_AFTER_APPEND). `broker.coordinators` calls `failed` only after it has
+    carried out all effects of a call. After `unload`, no outcome of an append is reported.
     """
 
     partition: int
@@ -121,4 +121,4 @@ class CoordinatorShard(Protocol):
         """Drop a rejected append, whose records are not in the log."""
 
     def timed_out(self, number: int, error: ErrorCode, now: Now) -> Effects:
-        """Respond for an append that is in the log but was not replicated in time."""
+        """Respond to a request whose append is in the log but was not replicated in time."""

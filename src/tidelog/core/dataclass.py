@@ -38,7 +38,7 @@ else:
         eq: bool = True,
         kw_only: bool = False,
     ) -> Any:
-        """Return the dataclass of a declared class, or a decorator that does so.
+        """Return the dataclass made from a declared class, or a decorator that makes a dataclass.
 
         Raises TypeError for an `InitVar`, which needs a plain dataclass.
         """
@@ -128,7 +128,7 @@ def _frozen_init(made: Any) -> Any:
     """Return an `__init__` that sets the slots of a frozen class by the slots' descriptors.
 
     `dataclasses` sets each field by `object.__setattr__`, which takes twice as long. The result is
-    None for a class with fields that are no slots, or that only keywords set.
+    None for a class with keyword-only fields, or with fields that are no slots.
     """
     fields = dataclasses.fields(made)
     slots: list[Any] = [getattr(made, each.name, None) for each in fields]

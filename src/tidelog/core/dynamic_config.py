@@ -293,7 +293,7 @@ def check_broker(
     """Raise KafkaError(INVALID_REQUEST), as in Kafka, unless the settings of `after` are valid.
 
     A setting is rejected if its key takes effect only at a restart, or if its value is bad. A key
-    without effect is accepted if Kafka accepts it, which includes every key that Kafka does not
+    without effect is accepted if Kafka accepts it; Kafka also accepts every key that it does not
     know. `for_all` says that the settings apply to all brokers.
     """
     known = dynamic_keys()

@@ -31,7 +31,7 @@ class MemberStatus(IntEnum):
     UNREADABLE = 5
     #: The member has lost its replica (D3).
     LOST = 6
-    #: The member cannot report log ends, because it is a broker of Kafka's.
+    #: The member cannot report log ends, because its broker runs Kafka.
     SILENT = 7
 
     @property

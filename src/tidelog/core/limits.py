@@ -174,7 +174,8 @@ MAX_OFFSETS_PER_GROUP = 200_000
 MAX_GROUP_ID_CHARS = 1000
 MAX_INSTANCE_ID_CHARS = 249
 MAX_CLIENT_ID_CHARS_IN_MEMBER_ID = 249
-#: Protocols of one group member, because each is compared with the protocols of all other members.
+#: Maximum number of protocols of a group member, because each is compared with the protocols of all
+#: other members.
 MAX_GROUP_PROTOCOLS = 100
 #: Size of the metadata of all protocols of one group member; the group's record holds only one
 #: protocol's metadata.
@@ -182,5 +183,5 @@ MAX_MEMBER_METADATA_BYTES = MIB
 #: Size of the assignments of one group generation, which are one record and must fit
 #: `message.max.bytes`.
 MAX_GROUP_ASSIGNMENT_BYTES = MIB
-#: Tombstones of one append, which fit `message.max.bytes` even with the longest group id.
+#: Number of tombstones in one append, which fit `message.max.bytes` even with the longest group id.
 MAX_TOMBSTONES_PER_APPEND = 200

@@ -60,7 +60,7 @@ class OpenAges(NamedTuple):
 
 
 class OperationTimes:
-    """The counts of one log directory, updated by its thread and read by the loop."""
+    """Operation counts of one log directory, updated by its thread and read by the loop."""
 
     __slots__ = (
         "is_report_due",
@@ -128,7 +128,7 @@ class OperationTimes:
 
     @property
     def counts(self) -> OperationCounts:
-        """The counts so far; their times include slow operations that are under way."""
+        """The counts so far; the times among them include slow operations that are under way."""
         ages = self.open_ages()
         return OperationCounts(
             self.writes,

@@ -181,8 +181,8 @@ class Lane(Protocol):
     async def close(self) -> None:
         """Finish submitted operations and end the thread.
 
-        Operations that callbacks submit before the thread ends are finished, too, such as closing a
-        file. A `submit` after `close` raises RuntimeError.
+        The lane also finishes operations that callbacks submit before the thread ends, such as
+        closing a file. A `submit` after `close` raises RuntimeError.
         """
 
 
@@ -235,7 +235,8 @@ class ByteStream(Protocol):
     def close_reading(self, reason: str, on_over: Callable[[], None]) -> None:
         """Stop reading and report the end; sends are possible until `close`.
 
-        The stream calls `on_over` after a moment, unless the stream is closed earlier.
+        The stream calls `on_over` after a short time for sends, unless the stream is closed
+        earlier.
         """
 
     def close(self, reason: str) -> None:

@@ -10,9 +10,9 @@ delay the controller's commands, followers' fetches, or consumer groups.
 A client may announce a request and send it slowly, or never. While other connections wait for room,
 the broker closes a connection whose half-received request stalls. A request stalls if no byte
 arrives for `STALLED_MS`. A request also stalls if fewer than `MIN_PROGRESS_BYTES`, or less than a
-`MAX_PERIODS`th of it, arrive in `PROGRESS_MS`. So a slow sender holds room for at most a minute
-while others wait. This module uses no sockets: a transport asks for room, and the budget calls the
-transport back.
+`MAX_PERIODS`th of the request, arrive in `PROGRESS_MS`. So a slow sender holds room for at most a
+minute while others wait. This module uses no sockets: a transport asks for room, and the budget
+calls the transport back.
 """
 
 from __future__ import annotations

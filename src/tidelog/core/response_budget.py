@@ -43,9 +43,10 @@ LEAST_GRANT_BYTES: Final = MIB
 SHORT_GRANT_BYTES: Final = 64 * KIB
 #: Unread bytes of a connection above which it begins no further request while room is short.
 SHORT_QUEUE_BYTES: Final = 64 * KIB
-#: A connection's responses that wait for an earlier response count only once they hold more than
-#: `UNCOUNTED_BYTES`. Without this allowance, each client that sends several requests at once
-#: would count. On 4,096 connections the allowances are 16 MiB together.
+#: Responses of a connection that wait for an earlier response are counted if they are together
+#: larger than `UNCOUNTED_BYTES`. If smaller responses were counted, each client that sends several
+#: requests at once would count as a slow reader. On 4,096 connections the uncounted responses take
+#: at most 16 MiB.
 UNCOUNTED_BYTES: Final = 4 * KIB
 #: Pending requests of one connection while fetches wait for their turn, as many as an idempotent
 #: producer has in flight.
@@ -260,7 +261,7 @@ class ResponseRoom:
         """Let expired fetches respond without records."""
         due = [fetch for fetch in self._waiting if fetch.is_due]
         for fetch in due[:_DUE_AT_ONCE]:
-            if fetch in self._waiting:  # an earlier fetch's response may have closed its connection
+            if fetch in self._waiting:  # earlier fetches' responses may close the connection
                 del self._waiting[fetch]
                 fetch.resume(0)
         if len(due) > _DUE_AT_ONCE and not self._is_urgent:
@@ -351,7 +352,7 @@ class ResponseBudget:
     def share(self, peer: str, abort: Callable[[str], None]) -> ResponseShare:
         """Return a new connection's share of the clients' budget.
 
-        If the peer is a broker, its share moves to the budget of brokers later. `peer` is the
-        `host:port` of the peer. `abort` closes the connection and drops queued bytes.
+        If the peer is a broker, the connection's share moves to the budget of brokers later. `peer`
+        is the `host:port` of the peer. `abort` closes the connection and drops queued bytes.
         """
         return ResponseShare(peer, abort, self.clients, self._clock)

@@ -112,7 +112,7 @@ class CleanEpochs(NamedTuple):
     earlier: tuple[int, ...] = ()
 
     def followed_by(self, broker_epoch: int) -> CleanEpochs:
-        """Return these epochs and, as the last, the epoch of the next registration."""
+        """Return these epochs for the next registration, with `broker_epoch` as the last epoch."""
         if self.last == NO_BROKER_EPOCH:
             return CleanEpochs(broker_epoch)
         return CleanEpochs(broker_epoch, (*self.earlier, self.last)[-MAX_EARLIER_EPOCHS:])
@@ -130,8 +130,8 @@ class BrokerInfo:
     #: then; else -1. The proof that nothing was lost is a clean shutdown (E3), or that the same
     #: process still runs (E7).
     previous_broker_epoch: int = NO_BROKER_EPOCH
-    #: Broker epochs of the registrations before the previous one, since which the broker provably
-    #: lost nothing.
+    #: Broker epochs of the registrations before the previous registration, since which the broker
+    #: provably lost nothing.
     earlier_broker_epochs: tuple[int, ...] = ()
     #: Whether the broker supports GetReplicaLogInfo (E6); brokers of Kafka 3.9 do not.
     reports_log_ends: bool = False

@@ -1,4 +1,4 @@
-"""Words for people that depend on a number: nouns, verbs, and the names of brokers.
+"""Wording that depends on a number: nouns, verbs, and the names of brokers.
 
 Messages of commands, plans and reports use these functions.
 """
