@@ -73,16 +73,16 @@ class ByteRate:
         total = self._carried + further + sum(window.count for window in self._windows)
         elapsed_ms = self._elapsed_ms(now_ms)
         if self._carried:
-            # While bytes of expired windows are carried over, the rate covers the time since the
-            # first window began, however short.
+            # While bytes of expired windows are carried over, the rate is taken over the time since
+            # the first window began, even if that time is short.
             elapsed_ms = now_ms - self._windows[0].begun_ms
         return total * _MS_PER_S > self._limit * elapsed_ms
 
     def recovers_in_ms(self, now_ms: int) -> int:
         """Return after how many ms the rate falls to the limit, if no more bytes are counted.
 
-        The returned time is at least 1 ms, and at most the length of all windows. A limit of 0
-        stays exceeded: the method then returns the time until the next check.
+        The returned time is at least 1 ms, and at most the length of all windows. With a limit of 0
+        the rate stays above the limit, and the returned time ends at the next check.
         """
         if self._limit is None:
             return 1

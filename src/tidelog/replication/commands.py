@@ -183,9 +183,9 @@ def is_nameless_leftover(
     """Return whether a replica without topic id may be of an earlier topic and must go (V23).
 
     A replica without a topic id lost the id in a crash. If a replica has records, and the command
-    names it in the ISR, the replica belongs to the commanded topic. The commanded ISR also names
-    the replicas of a new topic, which are empty. A replica outside the ISR may be of the commanded
-    or an earlier topic, because leader epochs do not show to which topic a log belongs.
+    names it in the ISR, the replica belongs to the commanded topic. The replicas of a new topic are
+    empty, although the command names them in the ISR. A replica outside the ISR may be of the
+    commanded or an earlier topic, because leader epochs do not show to which topic a log belongs.
     """
     if own_topic_id != ZERO_TOPIC_ID:
         return False

@@ -84,9 +84,9 @@ def joining(change: IsrChange, state: PartitionState) -> tuple[int, ...]:
 def _may_join(member: int, change: IsrChange, registered: Mapping[int, int]) -> bool:
     """Return whether a joining member is registered in the incarnation that fetched (V63).
 
-    The registration may change before the write; the recorded epoch then shows the change (V10). A
-    follower that sends no broker epoch only has to be registered, as in Kafka. The leader proposes
-    a follower without a broker epoch only in response to a fetch.
+    The registration may change before the write; the recorded epoch then shows the change (V10).
+    For a follower that sends no broker epoch it suffices to be registered, as in Kafka. The leader
+    proposes a follower without a broker epoch only in response to a fetch.
     """
     counted = _counted(change)[member]
     return member in registered and counted in (NO_BROKER_EPOCH, registered[member])

@@ -76,7 +76,7 @@ class TruncateTo:
 
 @dataclass(slots=True)
 class TruncateFullyAndStartAt:
-    """A restart of the follower's log, empty, at `offset`; the broker then calls `truncated`."""
+    """A restart of the emptied follower log at `offset`; the broker then calls `truncated`."""
 
     offset: int
 

@@ -1,12 +1,12 @@
 """A following replica: its fetch position, and the effect of a response on its log (V32, V33, V67).
 
-One object is one follower term: one leader epoch of one leader. The follower obeys a response only
-if the response belongs to its current position. The follower drops a response to a fetch that it
-sent before an epoch change, a truncation or an append. Histories are reconciled by leader epoch,
-with the first responses of a term and whenever the leader finds a divergence. The follower
-truncates its log only after a response of the current leader; a replica outside the ISR also
-truncates a damaged log before its first fetch (V68). The follower does not know the network or the
-log's contents; the broker runs the effects and reports back.
+One object represents one follower term: one leader epoch of one leader. The follower obeys a
+response only if the response belongs to its current position. The follower drops a response to a
+fetch that it sent before an epoch change, a truncation or an append. Histories are reconciled by
+leader epoch, with the first responses of a term and whenever the leader finds a divergence. The
+follower truncates its log only after a response of the current leader; a replica outside the ISR
+also truncates a damaged log before its first fetch (V68). The follower does not know the network or
+the log's contents; the broker runs the effects and reports back.
 """
 
 from __future__ import annotations

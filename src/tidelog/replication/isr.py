@@ -65,8 +65,8 @@ class IsrChange:
     #: The partition epoch on which the change builds.
     partition_epoch: int
     leader_recovery_state: int = RECOVERED
-    #: Causes for which confirmed members leave, for the request; two changes that differ only in
-    #: causes are equal.
+    #: Causes of the removals from the ISR, for the request; changes that differ only in causes are
+    #: equal.
     shrinks: tuple[IsrShrink, ...] = field(default=(), compare=False)
 
 
@@ -110,7 +110,7 @@ def may_propose(state: IsrState) -> bool:
 
 
 def is_to_be_sent(state: IsrState, change: IsrChange) -> bool:
-    """Return whether the next request carries `change`: a queued change, or a repetition."""
+    """Return whether the next request carries `change`, for the first time or as a repetition."""
     if not may_propose(state):
         return False
     return change == (state.queued or repetition(state))

@@ -1,8 +1,8 @@
 """A leading replica: follower progress, ISR, high watermark (V31, V60 to V65, A4 to A9, F1 to F4).
 
-One object is one leadership, that is one leader epoch. No earlier knowledge of followers survives
-into a new leadership, because a log may have been truncated in between (V31). A leader that
-continues under a new leader epoch keeps the state of its own reads (F7). Follower fetches and
+One object represents one leadership, that is one leader epoch. No earlier knowledge of followers
+survives into a new leadership, because a log may have been truncated in between (V31). A leader
+that continues under a new leader epoch keeps the state of its own reads (F7). Follower fetches and
 appends are the hot path, which allocates nothing unless the state changes. The leader does not know
 the log's contents, the network, or the store; the time is an argument. The caller reports the
 outcome of a proposed ISR change. Errors are responses to the requesting follower, raised as
@@ -358,14 +358,14 @@ class LeaderReplica:
 
         A response for another leadership, or older than the known state, is ignored. If a response
         has the partition epoch that the leader already has, the proposed state is valid, and
-        `change` is no longer in flight. Such a response ends no change in flight but
-        `change` (A8), and is ignored if `change` is no longer in flight.
+        `change` is no longer in flight. A response with that partition epoch ends no change in
+        flight but `change` (A8), and is ignored if `change` is no longer in flight.
         """
         if leader_epoch != self.leader_epoch or partition_epoch < self.isr.partition_epoch:
             return NOTHING
         if partition_epoch == self.isr.partition_epoch and not self.is_wanted(change):
             return NOTHING
-        # Every proposed change reports that this leader has recovered.
+        # Every proposed change has the leader recovery state RECOVERED.
         self.is_recovering = False
         self.has_eligible = has_eligible
         return self._commit(isr, partition_epoch, self._known_eligible, now_ms, change)
@@ -464,7 +464,7 @@ class LeaderReplica:
 
     @property
     def awaits_eligible(self) -> bool:
-        """Whether eligible replicas keep accepted acks=all records from being committed (E1).
+        """Whether eligible replicas prevent the commit of records accepted with acks=all (E1).
 
         Eligible replicas may exist beside a large ISR if the controller uses a greater
         min.insync.replicas than this leader, or has not cleared them yet.
@@ -575,8 +575,8 @@ class LeaderReplica:
         """Queue an ISR change to `target`, unless it is already wanted or a request is open (A8).
 
         The leader requests no change back to the confirmed ISR: it withdraws a queued change, and
-        awaits the outcome of a change in flight. The controller would respond to a request for the
-        confirmed ISR with success (A4), which shows the outcome of no other change.
+        awaits the outcome of a change in flight. For a request with the confirmed ISR, the
+        controller would respond with success (A4), which shows the outcome of no other change.
         """
         state = self.isr
         if not isr_rules.may_propose(state):

@@ -223,7 +223,7 @@ class FollowerProgress:
         now_ms: int,
         reads: PendingReads | None,
     ) -> None:
-        """Record the pending reads of the fetch that arrives now, before the fetch's offset."""
+        """Record the pending reads of the arriving fetch, whose offset is recorded afterwards."""
         if reads is not self.reads:
             if self.reads is not None:
                 self.forget_reads()

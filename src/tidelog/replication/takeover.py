@@ -1,11 +1,11 @@
 """The end of a failover as a new leader sees it: the last phases of its latency budget (V80).
 
-One object is one leadership, from the moment at which the leader took its role. For each follower,
-the object holds three points in time. The times are those of the follower's first request under the
-new leader epoch, the first response about a diverging log, and the first fetch with a matching log.
-The object also holds the time at which the first record of the new epoch was committed, from which
-Produce requests with acks=all are acknowledged. Times are arguments, in ms of a clock that never
-goes back. The object only measures: the replica's decisions do not depend on it.
+One object represents one leadership, from the moment at which the leader took its role. For each
+follower, the object records the times of three events. The three events are the follower's first
+request under the new leader epoch, the first response about a diverging log, and the first fetch
+with a matching log. The object also holds the time at which the first record of the new epoch was
+committed, from which Produce requests with acks=all are acknowledged. Times are arguments, in ms of
+a clock that never goes back. The object only measures: the replica's decisions do not depend on it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Detection of throttled replicas that do not catch up (R15).
 
 A throttled replica falls behind if producers write more than the replica receives. If producers
-write more than the whole rate, the replica never catches up. If producers write less than the whole
-rate, other partitions share the rate, and two checks in a row must find the replica behind. The
-broker reports a replica that falls behind once, and again only after the throttle's rate has
-changed. This module knows no log; the caller measures bytes and time.
+write more than the throttle's rate, the replica never catches up. If producers write less than the
+throttle's rate, other partitions share the rate, and two checks in a row must find the replica
+behind. The broker reports once that a replica falls behind, and again only after the throttle's
+rate has changed. This module knows no log; the caller measures bytes and time.
 """
 
 from __future__ import annotations
