@@ -177,7 +177,7 @@ class _Codec:
 
     @property
     def title(self) -> str:
-        """The names of message and version for error messages."""
+        """Name and version of the message, for error messages."""
         return f"{self.message.__name__} version {self.version}"
 
 
@@ -308,7 +308,7 @@ def encode_request(
 ) -> list[Buffer]:
     """Return the parts of a request's frame, including its size.
 
-    Raises SchemaError for a wrong message.
+    Raises SchemaError for a message that cannot be encoded.
     """
     codec = _codec(_REQUESTS, api_key, version)
     try:
@@ -325,7 +325,7 @@ def encode_request(
 def encode_response(api_key: int, version: int, correlation_id: int, message: Any) -> list[Buffer]:
     """Return the parts of a response's frame, including its size.
 
-    Raises SchemaError for a wrong message.
+    Raises SchemaError for a message that cannot be encoded.
     """
     codec = _codec(_RESPONSES, api_key, version)
     prefix = _RESPONSE_PREFIX_FLEXIBLE if codec.header_flexible else _RESPONSE_PREFIX

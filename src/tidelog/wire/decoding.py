@@ -65,7 +65,7 @@ def _bad_tag(what: str) -> ProtocolError:
 
 @cache
 def _run_readers(flexible: bool, codes: str) -> list[Callable[[Any, int], tuple[Any, ...]]]:
-    """Return a list; its function n reads n integers and then the fields of `codes`."""
+    """Return functions by index: function n reads n integers and then the fields of `codes`."""
     readers: list[Callable[[Any, int], tuple[Any, ...]]]
     readers = [struct.Struct(f">{n}i{codes}").unpack_from for n in range(SHORT_ARRAY + 1)]
     if not flexible:
@@ -120,7 +120,7 @@ class _DecoderBuilder:
         self.ints: _DecodedValue | None = None
         #: Fields of the current run, not emitted yet: (struct code, assignment target).
         self.run: list[tuple[str, str]] = []
-        #: Rare fields of the current run, by the index in `run` of the field's length.
+        #: Rare fields of the current run; the key is the index in `run` of the field's length.
         self.rare: dict[int, _DecodedValue] = {}
         self.source.namespace.update(
             new=object.__new__,

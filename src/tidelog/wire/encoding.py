@@ -41,7 +41,7 @@ def _pack_int32s(values: Sequence[int]) -> bytes:
 
 @cache
 def _run_packers(codes: str) -> list[Callable[..., bytes]]:
-    """Return a list; its function n packs the fields of `codes` and then n integers."""
+    """Return functions by index: function n packs the fields of `codes` and then n integers."""
     return [struct.Struct(f">{codes}{n}i").pack for n in range(SHORT_ARRAY + 1)]
 
 
@@ -52,7 +52,7 @@ _TAG_ARRAYS: Final = ("int8", "int16", "int32")
 
 @cache
 def _tag_packers(element: str) -> tuple[int, list[Callable[..., bytes]]]:
-    """Return an element's size, and a list whose function n packs two lengths and n elements."""
+    """Return an element's size, and functions: function n packs two lengths and n elements."""
     code = FIXED_FORMATS[element]
     packers = [struct.Struct(f">BB{n}{code}").pack for n in range(SHORT_ARRAY + 1)]
     return struct.calcsize(f">{code}"), packers
@@ -114,8 +114,8 @@ class _EncoderBuilder:
         #: Fields of the current run, not emitted yet: (struct code, expression or "" for a pad
         #: byte).
         self.run: list[tuple[str, str]] = []
-        #: Rare fields of the current run, each with its expression, by the index in `run` of the
-        #: field's length.
+        #: Rare fields of the current run, each with its expression; the key is the index in `run`
+        #: of the field's length.
         self.rare: dict[int, tuple[str, FieldSpec]] = {}
         self.in_tag = False
         self.source.namespace.update(
@@ -250,7 +250,7 @@ class _EncoderBuilder:
             self.struct(spec.element, local)
 
     def rare_field(self, expression: str, spec: FieldSpec) -> None:
-        """Add a field that is declared rare, as an empty value (null for strings), to the run."""
+        """Add a rare field to the run as if it were empty (null for strings)."""
         local = self.source.fresh("r")
         self.source.line(f"{local} = {expression}")
         null, empty = (0, 1) if self.flexible else (-1, 0)

@@ -130,7 +130,7 @@ class FrameReader:
         return self.needed_bytes - SIZE_BYTES, key
 
     def keep(self) -> None:
-        """Keep the last returned frames valid, because the reader continues with another buffer.
+        """Keep the last returned frames valid: the reader continues with another buffer.
 
         The caller must call `keep` before the next `get_buffer`.
         """

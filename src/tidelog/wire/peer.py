@@ -70,7 +70,7 @@ class Peer:
     def __init__(
         self, client_id: str | None, correlation_ids: CorrelationIds | None = None
     ) -> None:
-        """`correlation_ids` may continue an earlier connection's; None begins at 0."""
+        """`correlation_ids` may continue those of an earlier connection; None begins at 0."""
         self._client_id = client_id
         self._correlation_ids = CorrelationIds() if correlation_ids is None else correlation_ids
         self._in_flight: deque[_InFlight] = deque()
@@ -157,7 +157,7 @@ class Peer:
         return tokens
 
     def close(self) -> list[Any]:
-        """Forget all requests; return the tokens of requests without response or expiry."""
+        """Forget all requests; return the tokens of pending requests that have not expired."""
         tokens = [each.token for each in self._in_flight if each.token is not LATE]
         self._in_flight.clear()
         return tokens

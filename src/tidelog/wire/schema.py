@@ -95,7 +95,7 @@ class FieldSpec:
     def is_shared_empty(self) -> bool:
         """Whether absent arrays of this field are one empty tuple, not a new list for each struct.
 
-        Tagged arrays of primitives are mostly absent, and a controller has structs by the 100,000.
+        Tagged arrays of primitives are mostly absent, and a controller has 100,000 structs.
         """
         return self.tag is not None and isinstance(self.element, str) and self.default == ()
 

@@ -1,8 +1,8 @@
 """Decoding of bytes that may be invalid UTF-8, as in Kafka.
 
 Kafka replaces malformed bytes by U+FFFD when it reads a string. The rules for names reject U+FFFD;
-other strings keep the replacement. As in Java, an encoded surrogate becomes one U+FFFD, where
-Python would make three. Source: Readable.readString, java.lang.String of OpenJDK.
+in other strings U+FFFD stays. As in Java, an encoded surrogate becomes one U+FFFD, where Python
+would make three. Source: Readable.readString, java.lang.String of OpenJDK.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ _KEYS: Final[dict[int, Versioned[Any]]] = {
     version: key for key in (OFFSET_COMMIT_KEY, GROUP_METADATA_KEY) for version in key.versions
 }
 
-# Versions that tidelog writes, which Kafka 3.9 can read.
+# Versions in which tidelog writes keys and values, which Kafka 3.9 can read.
 _OFFSET_COMMIT_KEY_VERSION: Final = 1
 _GROUP_METADATA_KEY_VERSION: Final = 2
 _VALUE_VERSION: Final = 3
