@@ -12,9 +12,9 @@ The cluster: `sim_cluster` starts each `sim_broker` with `broker_settings`. `sim
 write the records of `batches`.
 
 The simulated machines: `simulator` with its virtual time (`loop`), its nodes (`node`, `process`)
-and its `network`, in which `sim_connections` has the bytes and `sim_transport` the frames. Disks:
-`disk`, `file_content`, `files`, `lanes`, `log_dir_failure`. `sandbox` forbids real I/O, `listeners`
-follow events, `trace` records events.
+and its `network`, in which `sim_connections` carries bytes and `sim_transport` carries frames.
+Disks: `disk`, `file_content`, `files`, `lanes`, `log_dir_failure`. `sandbox` forbids real I/O,
+`listeners` follow events, `trace` records events.
 
 `faults` injects faults within the `fault_budget`.
 

@@ -43,7 +43,7 @@ class FaultBudget:
         #: records.
         self.commits_synced = False
         self.refused_losses = 0
-        #: Members that left after a data loss, by partition, while the partition has fewer members
+        #: Former members that have lost data, by partition, while the partition has fewer members
         #: than its effective min.insync.replicas.
         self._gone: dict[LogKey, dict[int, None]] = {}
         published.on_state.append(self._note_members)
@@ -91,8 +91,8 @@ class FaultBudget:
     def may_fail(self, node_id: int, *, loses_data: bool, disk: SimDisk | None = None) -> bool:
         """Return whether a broker's disk may fail now; with `loses_data`, unsynced pages are lost.
 
-        With `disk`, the broker may continue with its other disks, so only replicas on `disk` are
-        judged.
+        If `disk` is given, the broker may continue with its other disks, so only the replicas on
+        `disk` are checked.
         """
         if not self.is_kept:
             return True

@@ -2,9 +2,10 @@
 
 On a quick disk, FAST operations are done when `submit` returns. SLOW operations, and all operations
 on a slow disk, wait for the directory's single worker. The worker takes a random time for each
-operation and keeps their order. SYNC operations do not wait for the worker, and may end in another
-order than they began. An operation runs at one instant between its submission and the delivery of
-its result. A node that dies before it gets the result may still have done the operation.
+operation, and runs the operations in order. SYNC operations do not wait for the worker, and may end
+in another order than they began. An operation runs at one instant between its submission and the
+delivery of its result. A node that dies before it gets the result may still have done the
+operation.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class LogDirFailure:
     ) -> None:
         """Plan the failure with the errno `number`; the disk must have no other planned failure.
 
-        The failure begins at one of `calls`, or at any call.
+        The failure begins at a call in `calls`, or at any call if `calls` is None.
         """
         assert disk.fault is None, f"{disk.root} has a planned failure"
         self._cluster = cluster
@@ -144,8 +144,7 @@ def given_up(broker: SimBroker) -> str:
 def restart_given_up(cluster: SimCluster) -> None:
     """Periodically restart each broker that gave up a directory and has only quick directories.
 
-    The function checks all brokers again periodically, because the fault budget may refuse a
-    restart for now.
+    If the fault budget refuses a restart, the broker is restarted at a later check.
     """
     if cluster.settings.of(1).log_dir_slow_action != OFFLINE:
         return

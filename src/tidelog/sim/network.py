@@ -275,7 +275,7 @@ class SimNetwork:
     def heal_everything(self) -> None:
         """Heal every cut, end every delay spike, unclog every link, let every host serve.
 
-        After the healing, no link splits the bytes of a send.
+        No link splits the bytes of a send any more.
         """
         for host in self.hosts.values():
             host.is_serving = True
@@ -300,7 +300,7 @@ class SimNetwork:
                 pipe.flows()
 
     def slow_down(self, source: str, target: str, extra_ns: int, spread_ns: int) -> None:
-        """Add a delay to one link; 0 and 0 end the delay."""
+        """Add a delay to all messages on a link; two zeros end the delay."""
         link = self.link(source, target)
         link.extra_ns = extra_ns
         link.spread_ns = spread_ns
@@ -320,8 +320,8 @@ class SimNetwork:
     def vanish(self, endpoint: ConnectionEnd, *, closes: bool) -> None:
         """Remove a connection without a reset.
 
-        With `closes`, this endpoint closes, as after a restart of its host. Without `closes`, both
-        endpoints of the connection stay open.
+        With `closes`, `endpoint` is closed, as after a restart of its host. Without `closes`, both
+        endpoints of the vanished connection stay open.
         """
         endpoint.outgoing.vanish()
         endpoint.incoming.vanish()

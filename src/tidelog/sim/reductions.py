@@ -2,9 +2,9 @@
 
 A short text names a reduction (`play=2-4,9;partitions=1;groups=no`), so that a seed and a text
 determine a run. The faults of a reduced run are faults of the whole run, at the same times and with
-the same draws. The whole run is made first to record its faults. Omitted work changes the traffic,
-and so the delays of all later messages. `links=N` draws other delays, which gives a reduction
-several chances to show the same violation.
+the same draws. Before a reduced run, the whole run is made to record its faults. Omitted work
+changes the traffic, and so the delays of all later messages. `links=N` draws other delays, which
+gives a reduction several chances to show the same violation.
 
 A reduction keeps all brokers, because the rules assume three replicas and min.insync.replicas 2.
 """
@@ -62,7 +62,7 @@ class Only:
     def needs_whole(self) -> bool:
         """Whether the whole run must be made first, to record its faults.
 
-        A reduction that only shortens the time with faults does not need the whole run.
+        A reduction that only shortens the time with faults needs no recorded faults.
         """
         return replace(self, until_ms=None) != Only()
 

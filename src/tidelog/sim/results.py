@@ -92,7 +92,8 @@ class Sums:
             sum_up(getattr(self, part), getattr(result, part))
 
 
-#: Names of the fields of sums and results that map names to numbers.
+#: Names of the fields of `Sums` whose values are dictionaries of numbers; `RunResult` has the same
+#: fields.
 COUNTED: Final = ("counters", "faults", "churn", "marks")
 
 

@@ -298,9 +298,9 @@ def run_seed(
 
     `on_history` gets the history of the clients, `observe` gets the run before it begins. With
     `limit_events` the run ends soon after that number of events, without a judgement of the phases
-    that did not take place. `chosen` and `policy` mean the same as in `SeedRun`. `only`
-    is a reduction of the run, in the form that `shrink` prints. Raises ReductionError for an `only`
-    of another form.
+    that did not take place. `chosen` and `policy` mean the same as in `SeedRun`. `only` is a
+    reduction of the run, in the form that `shrink` prints. Raises ReductionError if `only` names no
+    reduction.
     """
     if profile == MIXED:
         profile = profile_of(seed)
@@ -334,7 +334,7 @@ def whole_run(
 
 
 def reduced_run(whole: RunResult, played: Sequence[Played], only: Only) -> RunResult:
-    """Make a reduced run, given the whole run that it reduces."""
+    """Repeat the run of `whole`, reduced to the parts that `only` keeps."""
     return _run(
         lambda: SeedRun(
             whole.seed,

@@ -1,12 +1,12 @@
 """The search for a small reduction of a run with a violation: less workload, fewer faults.
 
-The search ends the run after the violation, then leaves out halves and quarters of the faults, and
-single parts of the workload. After halves and quarters, the search leaves out smaller parts of the
-faults (delta debugging), and again parts of the workload. Finally the search halves the time for
-faults, if the violation came after that time. A reduction is accepted if its run shows a violation
-of the same kind. A reduction changes the delays of all later messages, so the search tries a step
-several times, each time with other delays (`links`). The module chooses the runs; its caller makes
-the runs and limits their number.
+The search drops the time after the violation, then halves and quarters of the faults, then single
+parts of the workload. After halves and quarters, the search leaves out smaller parts of the faults
+(delta debugging), and again parts of the workload. Finally the search halves the time for faults,
+if the violation came after that time. A reduction is accepted if its run shows a violation of the
+same kind. A reduction changes the delays of all later messages, so the search tries a step several
+times, each time with other delays (`links`). The module chooses the runs; its caller makes the runs
+and limits their number.
 """
 
 from __future__ import annotations

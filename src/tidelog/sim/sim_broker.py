@@ -56,7 +56,7 @@ class BrokerCluster(Protocol):
         """Return whether the fault budget keeps a broker from stopping now."""
 
     def is_ending(self, broker: SimBroker) -> None:
-        """Check a broker that dies in the middle of an event, up to its death."""
+        """Check the changes that a broker made in the event in which it dies."""
 
     def has_composed(self, broker: Broker) -> None:
         """Attach the watchers of a broker's requests, right before the broker starts."""
@@ -78,8 +78,8 @@ class SimBroker:
         self.stopped_cleanly = False
         #: Whether the broker is shutting down.
         self.is_stopping = False
-        #: Disks that a fault damaged since they were empty, and whether the broker then refused to
-        #: start on them.
+        #: Disks that a fault damaged and no operator emptied since, and whether the broker refused
+        #: to start on them.
         self.damaged_disks: dict[SimDisk, None] = {}
         self.was_refused = False
         self._has_started = False
@@ -170,7 +170,7 @@ class SimBroker:
 
     @property
     def was_damaged(self) -> bool:
-        """Whether a fault damaged a disk since that disk was empty."""
+        """Whether a fault damaged a disk that no operator has emptied since."""
         return bool(self.damaged_disks)
 
     def empty_disk(self, disk: SimDisk) -> None:
@@ -246,8 +246,8 @@ class SimBroker:
     def _ends(self, _: Loss) -> None:
         """Check the broker when it dies in the middle of an event.
 
-        The part of an event before the broker's death is checked, too, because other nodes may have
-        learned of changes in it.
+        Changes that the event made before the broker's death are checked, too, because other nodes
+        may have learned of these changes.
         """
         self._is_ending = True
         self._cluster.is_ending(self)

@@ -197,9 +197,9 @@ class SimCluster:
     # Callbacks
 
     def is_ending(self, broker: SimBroker) -> None:
-        """Check a broker that dies in the middle of an event, up to its death.
+        """Check the changes that a broker made in the event in which it dies.
 
-        Other nodes may have learned of changes that the event made before the broker's death.
+        Other nodes may have learned of changes that the broker made before its death.
         """
         self.replication.after_event(broker)
 
@@ -371,8 +371,8 @@ class SimCluster:
 
         In published state, an interrupted creation of the replicas cannot be distinguished from a
         loss of their logs. The partition may wait for an operator only if none of its records was
-        ever committed. If a record of the partition was committed, records are lost, and `health`
-        reports the partition.
+        ever committed. A partition with committed records but without a log has lost data, so
+        `health` reports the partition.
         """
         state = self.published.partitions.get(key)
         if state is None or state.leader >= 0:

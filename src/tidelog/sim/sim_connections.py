@@ -76,7 +76,7 @@ class ConnectionWatch(FrameWatch, Protocol):
 
 
 class ConnectionNetwork(Protocol):
-    """The network as its connections, and the transports above them, use it."""
+    """The part of the network that connections and their transports use."""
 
     #: The random stream for the delays of messages.
     draw: random.Random
@@ -288,8 +288,8 @@ class Pipe:
 def _cuts(draw: random.Random, size: int) -> list[int]:
     """Return the ascending positions at which `size` bytes are cut; the last position is the end.
 
-    Many cuts are within the first six bytes, where a frame has its size, or right before the last
-    byte.
+    Many cuts are within the first six bytes of a frame, which contain its size, or right before its
+    last byte.
     """
     cuts = [size]
     for _ in range(draw.randrange(4) if size > 1 else 0):
@@ -526,7 +526,7 @@ class ConnectionEnd:
         self._gone(reason)
 
     def _gone(self, reason: str) -> None:
-        """Report the end of reading, once."""
+        """Report to the handler, at most once, that reading has ended."""
         if self.is_gone:
             return
         self.is_gone = True

@@ -174,7 +174,8 @@ class StoreConnection:
     def cut(self) -> None:
         """Break the connection; both sides learn of it.
 
-        The break loses the messages in flight, except for notices of watches that fired.
+        The broken connection loses the messages in flight, except for notices of watches that
+        fired.
         """
         if not self.is_open:
             return

@@ -182,8 +182,8 @@ class CollectorPaused:
 
     With automatic collection, memory use would decide the instants of collections, and a collected
     coroutine runs its `finally` blocks. Objects from before the runs are frozen, so that the
-    garbage collection at the end visits only objects of the runs. If the program itself has frozen
-    objects, objects from before later runs stay frozen.
+    garbage collection at the end visits only objects of the runs. If the program froze objects
+    itself, all frozen objects stay frozen after the runs.
     """
 
     #: Whether the program has frozen objects; the count takes time in proportion to the objects.

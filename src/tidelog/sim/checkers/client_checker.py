@@ -66,8 +66,8 @@ class ClientChecker(Checker):
         A leader has every acknowledged record, so it accepts the oldest open batch. A leader that
         does not know of its deposition yet may lack records that its successors acknowledged (V65).
         Retention may have removed a batch whose response was lost, before the present leader could
-        copy the batch as a follower. As in Kafka, a leader without the removed batch knows only
-        later batches of the producer, and rejects the sequence.
+        copy the batch as a follower. As in Kafka, a leader that lacks a removed batch knows only
+        later batches of the producer, and rejects the batch's sequence.
         """
         key = self._published.find(TopicPartition(operation.topic, operation.partition))
         if key is None:

@@ -2,9 +2,10 @@
 
 A broker gets UpdateMetadata with a leader before it takes a role under that leader (V17). Before
 the controller deletes the node of a topic, every broker that stayed registered has deleted its
-replicas (V22). A broker that stayed registered has also deleted a replica before the controller
-removes the replica from the assignment (V52). In the end, brokers hold only assigned replicas. A
-broker that was down during a deletion finds its stray replica when it is back (V45).
+replicas (V22). Before the controller removes a replica from the assignment, the replica's broker
+has deleted the replica, if that broker stayed registered (V52). In the end, brokers hold only
+assigned replicas. A broker that was down during a deletion finds its stray replica when it is back
+(V45).
 
 When a broker shuts down, the controller's response lists the remaining partitions (V43). After the
 controller's response, the stopping broker leads only the remaining partitions, and partitions
@@ -81,9 +82,9 @@ class CommandChecker(Checker):
     def _left(self, key: LogKey, node_id: int, since_zxid: int) -> None:
         """Check that a broker has deleted a replica that its assignment no longer contains.
 
-        The check concerns a broker that has been registered since the replica was listed for
-        removal. The broker got the command to delete the replica, and responded that the replica is
-        gone (V52). A broker that registered after the replica was listed for removal finds a stray
+        Only a broker that stayed registered since the replica was listed for removal is checked.
+        The broker got the command to delete the replica, and responded that the replica is gone
+        (V52). A broker that registered after the replica was listed for removal finds a stray
         replica.
         """
         if not self._was_there(node_id, since_zxid):
@@ -99,7 +100,7 @@ class CommandChecker(Checker):
         """Check that brokers have deleted the replicas of a topic whose nodes are gone.
 
         `since_zxid` is the transaction of the deletion request. The controller does not wait for a
-        broker that it did not know at the deletion request. A new broker finds its replicas of the
+        broker that it first knew after the deletion request. A new broker finds its replicas of the
         topic as strays, by its first full LeaderAndIsr.
         """
         if topic.name in self._unread:

@@ -6,7 +6,8 @@ carried a request that only brokers send. The checker counts connections indepen
 broker. A connection that finds the limit reached is on trial until its first request other than
 ApiVersions. At the limit, a broker closes no connection of another broker while a client is
 connected. The client connection that is closed to make room has been idle for longest. While a
-client is connected, the connections that are not on trial never exceed the limit.
+client is connected, the connections never exceed the limit, apart from connections on trial before
+their first request.
 
 Unread responses to clients are bounded on every broker. `UnreadChecker` adds up the bytes that the
 simulated kernels have not taken, over all connections that a broker accepted. `UnreadChecker` does

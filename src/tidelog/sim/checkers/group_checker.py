@@ -219,8 +219,9 @@ class GroupChecker(Checker):
     def _check_place(self, commit: Commit) -> None:
         """Check that no later member held the committer's instance id when the commit was sent.
 
-        A later member sent its JoinGroup request after the committer had got an assignment. Once
-        the later member has its assignment, the coordinator must reject commits of the committer.
+        A later member is a process that sent its JoinGroup request after the committer had got an
+        assignment. Once a later member with the same instance id has its assignment, the
+        coordinator must reject the committer's commits.
         """
         places = self._groups[commit.group].places.get(commit.instance or "", [])
         own = next((place for place in places if place.member == commit.member), None)

@@ -2,8 +2,8 @@
 
 A dead follower that lacks records of its leader leaves the ISR within 1.5 times
 `replica.lag.time.max.ms`. Leaders examine their followers twice per `replica.lag.time.max.ms`. Slow
-reads of the leader must not keep a dead follower in the ISR. The checker measures the time to a
-follower's removal from the end of the dead follower's connections at the leader, at the latest
+reads of the leader must not keep a dead follower in the ISR. The time to a follower's removal
+begins when the dead follower's connections to the leader end, at the latest
 `replica.socket.timeout.ms` after the death. A power loss, a pause or a cut link ends no connection
 at the leader.
 
@@ -30,15 +30,15 @@ from tidelog.sim.observed.published_state import PublishedPartition
 if TYPE_CHECKING:
     from tidelog.replication.leader import LeaderReplica
 
-#: Time in ms that a leader's timers, and the notice of a broken connection, may take in addition.
+#: Allowance in ms for a leader's timers and for the notice of a broken connection.
 _SLACK_MS: Final = 300
 #: Interval in ns between two checks of the leaders.
 _LOOK_NS: Final = 20 * NS_PER_MS
 #: If more than this time in ns passes between two checks, the times measured for dead followers
 #: start again.
 _GAP_NS: Final = 200 * NS_PER_MS
-#: Time of a connection's end that stands for an open connection: the leader has not noticed the
-#: death of the follower.
+#: Placeholder for the end time of a connection that is still open because the leader has not
+#: noticed the follower's death.
 NEVER_HEARD: Final = -1
 #: Maximum virtual time until a leader knows a published state.
 LIMIT_NS: Final = 5_000_000_000
@@ -124,7 +124,7 @@ class InSyncChecker(Checker):
             )
 
     def _dead_members(self) -> Iterator[_Dead]:
-        """Yield the dead followers that lack records and that their leaders could remove."""
+        """Yield the dead followers that lack records and could be removed from the ISR."""
         for leader, topic_partition, core in self._leaderships():
             # A leader has one ISR change in flight, and proposes no other change before its outcome
             # (A8).

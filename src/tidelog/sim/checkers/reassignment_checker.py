@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _MS_PER_S: Final = 1_000
 _UNLIMITED: Final = 2**63 - 1
-#: Time in ns within which brokers examine replicas again that wait for a throttle.
+#: Maximum time in ns until a broker again examines a replica that waits for a throttle.
 _NEWS_NS: Final = 700 * NS_PER_MS
 #: Replica that waits for the throttle of a broker: (broker id, partition, follower id).
 _Waiting = tuple[int, "Partition", int]

@@ -375,9 +375,9 @@ class ReplicationChecker(Checker):
         """Return whether the checks apply again to a replica that has lost data.
 
         The checks apply to a replica that leads, is in sync, or has only committed records. A
-        replica with a wrong record stays unchecked, even if that record is above the replica's high
-        watermark. A truncation lowers the high watermark first. A node that dies before its records
-        are truncated restarts with the old high watermark.
+        replica that lost data and has a wrong record stays unchecked, even if that record is above
+        the replica's high watermark. A truncation lowers the high watermark first. A node that dies
+        before its records are truncated restarts with the old high watermark.
         """
         if claim.is_leader or self._is_in_sync(claim.key, node):
             return True

@@ -212,8 +212,8 @@ class _Disk:
         """Check the index files of a segment.
 
         A starting broker takes timestamps below the recovery point from batch headers alone, as
-        Kafka does. If a bit of a timestamp is `flipped` in the segment, the time index may have it,
-        too, until a reader finds the damaged batch (V68).
+        Kafka does. If a timestamp in the segment has a `flipped` bit, the time index may contain
+        the wrong timestamp until a reader finds the damaged batch (V68).
         """
         for suffix, check in (("index", _check_index), ("timeindex", _check_time_index)):
             if flipped and check is _check_time_index:

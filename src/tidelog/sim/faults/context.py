@@ -48,7 +48,7 @@ def both_ways(*pairs: tuple[str, str]) -> list[tuple[str, str]]:
 
 
 class RunFaults:
-    """The faults of a whole run, as a context sees them."""
+    """The state of a run's faults that all fault contexts share."""
 
     def __init__(self) -> None:
         #: Whether faults happen now.

@@ -486,7 +486,7 @@ def fail_calls(
     """Let the `left`-th call in `calls` fail with an errno, and later calls unless `is_once`.
 
     After a while, the calls of the disk succeed again. A call fails only if `may_fail` returns
-    true. The trace of a failed call ends with `note`.
+    true. The trace line of a failed call ends with `note`.
     """
 
     def fault(call: str, _: str) -> int:

@@ -58,7 +58,7 @@ def _healthy(context: FaultContext) -> list[_Case]:
 
 
 def _one_of(context: FaultContext, is_wanted: Callable[[_Case], object]) -> _Case | None:
-    """Return a wanted partition in which all replicas are in sync; None if there is none."""
+    """Return a partition that `is_wanted` accepts, with all replicas in sync; None if none."""
     among = [case for case in _healthy(context) if is_wanted(case)]
     return context.draw.choice(among) if among else None
 
@@ -66,9 +66,10 @@ def _one_of(context: FaultContext, is_wanted: Callable[[_Case], object]) -> _Cas
 def _one_led_by_controller(
     context: FaultContext, is_wanted: Callable[[_Case], bool]
 ) -> Generator[float, None, _Case | None]:
-    """Return one of the wanted partitions that the controller leads.
+    """Return a partition that `is_wanted` accepts and that the controller's broker leads.
 
-    If the controller leads no wanted partition, end a leader's session and wait a moment.
+    If the controller's broker leads no accepted partition, end a leader's session and wait a
+    moment.
     """
     controller = context.controller()
     if controller is None:
@@ -163,8 +164,7 @@ def unheard_of_return(context: FaultContext) -> Scenario:
     """Let a leader lose and regain its leadership before a follower learns of either change.
 
     The follower continues to fetch from the returned leader, and later learns of the first leader
-    change. The broker that led between the two changes is cut off from the store, and still
-    believes that it leads.
+    change. The interim leader is cut off from the store, and still believes that it leads.
     """
     case = yield from _one_led_by_controller(context, lambda it: it.leader == it.second)
     if case is None:

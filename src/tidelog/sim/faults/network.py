@@ -45,7 +45,7 @@ def _others(context: FaultContext, host: str) -> list[str]:
 
 
 def slow_down(context: FaultContext, links: _Links, extra_ms: int, spread_ms: int) -> None:
-    """Delay all messages on the given links by a fixed and a random time; 0 and 0 end the delay."""
+    """Delay all messages on links by a fixed plus a random time; two zeros end the delay."""
     for link in links:
         context.cluster.simulator.network.slow_down(
             *link, extra_ms * NS_PER_MS, spread_ms * NS_PER_MS

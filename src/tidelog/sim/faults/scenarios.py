@@ -187,7 +187,7 @@ def _scribbling(
         if scribbled:
             path, data = scribbled.pop()
             node = store.tree.get(path)
-            # a store node with other content was created again in the meantime
+            # a store node that was recreated with other content stays as it is
             if node is not None and node.data == _NONSENSE:
                 store.write_from_outside(path, data)
             context.note(f"the {what} is as it was")

@@ -150,8 +150,8 @@ class Faults(RunFaults):
     def _begin_script(self, script: list[Played]) -> None:
         """Schedule faults at their original times, with their original draws.
 
-        Before each fault, the random stream gets its original state, so that its other users get
-        their original draws.
+        Before each fault, the random stream is set to the state recorded with that fault, so that
+        other draws from the stream repeat, too.
         """
         scheduler = self.cluster.simulator.scheduler
 

@@ -46,9 +46,9 @@ _STEP_MS: Final = 0.2
 def unregistered_fetches(context: FaultContext, state: PublishedPartition) -> Scenario:
     """Let a follower catch up without a registration, then lose its power, return, and lead (V63).
 
-    Both followers leave the ISR first, so the high watermark and the leader epoch stay. The leader
-    learns of the follower's return before the follower's next fetch arrives. The leader is killed
-    once the follower is in the ISR.
+    Both followers leave the ISR first, so the later steps change neither the high watermark nor the
+    leader epoch. The leader learns of the follower's return before the follower's next fetch
+    arrives. The leader is killed once the follower is in the ISR.
     """
     cluster, network = context.cluster, context.cluster.simulator.network
     key, leader = state.key, cluster.brokers[state.leader]

@@ -163,9 +163,10 @@ class NodeLogs:
         gaps: bool = False,
         compacted: Collection[str] = (),
     ) -> None:
-        """Read from `disks`, one for each log directory. With `gaps`, all topics are compacted.
+        """Follow the logs on `disks`, one disk for each log directory.
 
-        Without `gaps`, only the topics in `compacted` and internal topics count as compacted.
+        With `gaps`, all topics are compacted; without `gaps`, only internal topics and the topics
+        in `compacted` are.
         """
         self.node_id = node_id
         self._gaps = gaps
@@ -227,7 +228,7 @@ class NodeLogs:
         gone, came = segment.follow(position)
         log = self._owners.get(file)
         if log is None:
-            # The broker may now keep the other of two copies of a replica.
+            # If a replica has two copies, the broker may now keep the copy that it ignored before.
             self._must_scan = self._must_scan or bool(came)
             return
         changed[log] = None

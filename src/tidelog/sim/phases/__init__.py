@@ -3,9 +3,9 @@
 Without phases in which a part stays broken, every run would end with all brokers up and all
 directories good. A profile names its phase, and `sim.run` plays it before the final phase.
 
-`stage` has what all phases need. The phases: `absence` (of a host, or of a directory),
-`full_directory`, `slow_directory`. `rereading` serves several phases: its consumers read every
-partition again.
+`stage` has the parts of a run and the waits that all phases use. The phases: `absence` (of a host,
+or of a directory), `full_directory`, `slow_directory`. `rereading` serves several phases: its
+consumers read every partition again.
 """
 
 from __future__ import annotations

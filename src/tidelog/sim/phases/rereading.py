@@ -30,7 +30,7 @@ class Rereading(NamedTuple):
         return {each: each.position for each in self.readers if self.has_more(each)}
 
     def crawls(self, before: Mapping[SimPartitionConsumer, int], count: int) -> bool:
-        """Return whether a consumer lags and read fewer than `count` records since `before`."""
+        """Return whether a lagging consumer is less than `count` past its position in `before`."""
         return any(
             each.position < position + count and self.has_more(each)
             for each, position in before.items()
@@ -63,7 +63,7 @@ def begin(cluster: SimCluster, workload: ClientWorkload, *, is_growing: bool = F
         found = end_of(reader)
         if is_growing and found is not None:
             first = first_ends[reader]
-            # A topic that was recreated in the meantime has other records.
+            # A topic that was recreated after the consumer's start has other records.
             found = first if first is not None and first[0] == found[0] else None
         return found is not None and (reader.topic_id != found[0] or reader.position < found[1])
 

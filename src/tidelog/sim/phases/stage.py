@@ -22,7 +22,7 @@ LIVENESS_LIMIT_NS: Final = 60 * NS_PER_S
 _STEP_NS: Final = 20 * NS_PER_MS
 
 #: A function that runs the simulation until a condition no longer holds or a limit is reached. A
-#: `Wait` returns whether the condition ended in time and without a violation.
+#: `Wait` returns True if the condition ceased to hold in time and without a violation.
 Wait = Callable[[Callable[[], bool], int, str], bool]
 
 

@@ -11,8 +11,8 @@ from tidelog.sim.profiles.profile import Pace, Profile
 from tidelog.wire.registry import RELINQUISH_LEADERSHIP, REQUEST_COMMANDS
 
 DISKS: Final = (
-    # Disks are full for one batch and not for the next, as topics grow and are recreated. The first
-    # batch of a new producer may find no room on the disk.
+    # Full disks reject one batch and accept the next, while topics grow and are recreated. The
+    # first batch of a new producer may find no room on the disk.
     Profile(
         "full_disks",
         faults="full_disk 6, slow_disk 3, crash_leader 2",
@@ -39,9 +39,9 @@ DISKS: Final = (
         config="flush.before.ack=true, log.segment.bytes=6000",
         scenario="power_fails_everywhere",
     ),
-    # The setting `flush.before.ack` of a topic changes repeatedly: with it, records are committed
-    # after they are synced, without it, perhaps before (V69). A checker compares each commit with
-    # the disks of the maximal ISR.
+    # The setting `flush.before.ack` of a topic is switched on and off; while it is on, records are
+    # committed only after they are synced (V69). A checker compares each commit with the disks of
+    # the maximal ISR.
     Profile(
         "flush_policies",
         faults="lose_power 3, crash_leader 2, slow_disk 4, slow_link 2, cut_two_ways 1,"
@@ -79,9 +79,9 @@ DISKS: Final = (
         churn=("records_reread",),
         scenario="damaged_member",
     ),
-    # Files are damaged under controllers that, like Kafka's, have no request to replace a damaged
-    # member. Brokers report a damaged replica as offline to a controller that cannot replace a
-    # damaged member (V68).
+    # Files are damaged, and controllers, like Kafka's, cannot replace a leader with a damaged log
+    # at its request. Brokers report a damaged replica as offline to a controller that cannot
+    # replace a damaged member (V68).
     Profile(
         "damaged_leaders_offline",
         faults="damaged_batches 4, damaged_leaders 8, crash_leader 2, crash_controller 1,"
@@ -216,10 +216,10 @@ DISKS: Final = (
         log_dirs=(2, 3),
         scenario="sessions_end_early",
     ),
-    # A disk is full or an ISR too small for one batch, but not for the following batches. While
-    # some leaders reject batches, leaders of other partitions die with batches that are stored and
-    # not acknowledged. The idempotent producer of all partitions bumps its epoch for a batch out of
-    # sequence (V38).
+    # A batch is rejected because a disk is full or the ISR is too small, and later batches are
+    # accepted. While some leaders reject batches, leaders of other partitions die with batches that
+    # are stored and not acknowledged. The idempotent producer of all partitions bumps its epoch for
+    # a batch out of sequence (V38).
     Profile(
         "refused_batches",
         faults="full_disk 5, slow_disk 2, crash_leader 3, slow_link 3, cut_two_ways 1,"

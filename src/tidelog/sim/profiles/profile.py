@@ -94,8 +94,9 @@ class Profile:
     patient_fetches: bool = False
     #: Whether responses that wait for the next leader are checked (V83).
     watches_leader_waits: bool = False
-    #: Session timeout of the brokers, after which the store notices a dead process. If the timeout
-    #: is 0, a seed draws the timeout and how soon the store notices a dead process.
+    #: Session timeout of the brokers, after which the store notices a dead process. If
+    #: `session_timeout_ms` is 0, a seed draws the timeout and how soon the store notices a dead
+    #: process.
     session_timeout_ms: int = 0
     #: Configuration of the brokers, in addition to the simulator's own settings.
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -109,9 +110,9 @@ class Profile:
     churn_share: float = 0.0
     #: Kinds of churn that every seed plays.
     churn: tuple[str, ...] = ()
-    #: Whether consumer groups take part. Checks of offsets assume that no session ends before its
-    #: broker can know of the end. Groups take no part in profiles that end the sessions of brokers
-    #: without a link to the store.
+    #: Whether consumer groups take part. The checks of committed offsets assume that no session
+    #: ends before its broker can notice the end. Groups take no part in profiles that end the
+    #: sessions of brokers without a link to the store.
     has_groups: bool = True
     #: Whether one idempotent producer writes to several partitions, as librdkafka does.
     shared_producer: bool = False
@@ -122,7 +123,7 @@ class Profile:
     brokers: int = 3
     #: Numbers of log directories, of which a seed draws one for all brokers.
     log_dirs: tuple[int, ...] = (1,)
-    #: APIs that no broker serves, because Kafka's controllers do not.
+    #: APIs that no broker of the run serves, because Kafka's controllers do not serve them.
     withheld_apis: tuple[int, ...] = ()
     #: Size of each disk; replicas fill a greater share of a smaller disk, and balancing compares
     #: the shares (D15).

@@ -43,8 +43,7 @@ class Administrator:
         self.client = client
         self.stopping = False
         #: Whether an existing topic counts as the requested topic, after an attempt with an unknown
-        #: outcome. `takes_existing` is right only if no other client creates topics of the same
-        #: name.
+        #: outcome. With `takes_existing`, no other client may create topics of the same name.
         self.takes_existing = False
         #: Share of topics that are created with an explicit assignment.
         self.chooses_replicas = 0.0
@@ -83,7 +82,7 @@ class Administrator:
     async def _is_there(self, name: str, partitions: int, error: TidelogError) -> bool:
         """Return whether an attempt without a response created the topic.
 
-        If the topic's state cannot be determined now, the next attempt determines it.
+        If the topic's state stays unknown, the next attempt of the operation determines it.
         """
         if not isinstance(error, KafkaError) or error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
             return False
@@ -190,7 +189,7 @@ class Churn:
     async def _has(self, wanted: int) -> bool:
         """Return whether an attempt without a response added the partition.
 
-        If the topic's state cannot be determined now, the next attempt determines it.
+        If the topic's state stays unknown, the next attempt of the operation determines it.
         """
         topic = await self.client.topic(self.topic)
         return topic is not None and len(topic.partitions) == wanted

@@ -101,7 +101,7 @@ class ChurnKind(ABC):
     def tried(self, what: str, *, forgets: bool = False) -> Iterator[None]:
         """Trace and suppress an error of the operation that runs in the context.
 
-        With `forgets` the client also forgets the cluster's metadata.
+        With `forgets`, the client forgets the cluster's metadata after an error.
         """
         try:
             yield

@@ -148,8 +148,8 @@ class _Watched(ClientConnection):
 class LeadersFollowed(ChurnKind):
     """A client that asks for the next leader once when its connection ends, then by a timer."""
 
-    # Source: librdkafka, rd_kafka_broker_fail and rd_kafka_topic_scan_all. The clients kafka-python
-    # and aiokafka do not ask at once, but wait for their retry back-offs.
+    # The client follows librdkafka's rd_kafka_broker_fail and rd_kafka_topic_scan_all. The clients
+    # kafka-python and aiokafka do not ask at once, but wait for their retry back-offs.
 
     async def act(self) -> None:
         partition = self.draw.choice(self.work.steady)
@@ -242,9 +242,10 @@ def _wake(woken: asyncio.Future[None]) -> None:
 
 @churn_of_profiles
 class BrokersFollowed(ChurnKind):
-    """A client that knows only the brokers of the last Metadata response, which must list some."""
+    """A client that knows only the brokers in the last Metadata response, which is never empty."""
 
-    # Source: librdkafka, rd_kafka_parse_Metadata and rd_kafka_broker_decommission (since 2.10).
+    # The client follows librdkafka's rd_kafka_parse_Metadata and rd_kafka_broker_decommission
+    # (since 2.10).
 
     pause_ms = 1, 30
 

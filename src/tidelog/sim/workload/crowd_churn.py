@@ -27,7 +27,7 @@ from tidelog.wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochRe
 
 #: Number of connections that a crowd opens above `max.connections`.
 _ABOVE: Final = 10
-#: A crowd opens at most this number of connections and `_ABOVE` more.
+#: Maximum number of connections of a crowd, apart from the additional `_ABOVE` connections.
 _MOST: Final = 90
 #: Number of clients that read no responses, and number of fetches that each client sends at once.
 _READERS: Final = 12

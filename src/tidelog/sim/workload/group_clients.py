@@ -2,9 +2,9 @@
 
 A member finds its coordinator, joins, assigns partitions if it leads, and fetches committed
 offsets, all on one connection. A member that has joined commits ever higher offsets. A member also
-makes the mistakes of real clients. For example, a member commits after a pause in which it lost its
-membership, forgets its member id, or drops its connection while it waits. A committer commits
-offsets for a group without being its member. Any error that no fault explains is an anomaly.
+makes the mistakes of real clients. A member may commit after a pause in which it lost its
+membership, forget its member id, or drop its connection while it waits. A committer commits offsets
+for a group without being its member. Any error that no fault explains is an anomaly.
 """
 
 from __future__ import annotations
@@ -442,7 +442,8 @@ class SimMember(_Speaker):
     async def _live(self, connection: ClientConnection, was_steady: bool) -> None:
         """Send heartbeats and commits, and make mistakes, until the membership ends.
 
-        When the group begins to make no more mistakes (`is_steady`), a member leaves and rejoins.
+        A member leaves and rejoins when the members of the group stop making mistakes
+        (`is_steady`).
         """
         draw = self._draw
         while not self.stopping:

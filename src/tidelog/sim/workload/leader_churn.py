@@ -6,10 +6,10 @@ leader balance.
 
 Operators ask why replicas are out of the ISR, and why partitions have no leader. Each response is
 compared with the published state of the partition epoch in the response. Leader, ISR and eligible
-replicas in a response must match the published state. The response has a cause for every replica
-outside the ISR, and no cause for a member of the ISR. The response names all members of a partition
-without a leader, and no members of a partition with a leader. A response must not name a broker's
-death as the cause if the broker was registered all the time.
+replicas in a response must match the published state. A partition's description has a cause for
+every replica outside the ISR, and no cause for a member of the ISR. A partition's description names
+all members if the partition has no leader, and no members otherwise. A response must not name a
+broker's death as the cause if the broker was registered all the time.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ from tidelog.sim.observed.replica_logs import LogKey
 from tidelog.sim.workload.churning import ChurnKind, churn, churn_of_profiles
 from tidelog.sim.workload.work import Workload
 
-#: Causes for being outside the ISR that apply to a broker only after its first registration has
-#: ended.
+#: Causes of a replica's absence from the ISR that presuppose an ended registration of its broker.
 _ENDED = (ShrinkCause.SESSION, ShrinkCause.BOUNCE)
 
 

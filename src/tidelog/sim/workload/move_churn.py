@@ -243,7 +243,7 @@ class ThrottlesChanged(ChurnKind):
         )
 
     async def _remove(self) -> bool:
-        """Remove all throttle rates and replica lists; return whether this is acknowledged."""
+        """Remove all throttle rates and replica lists; return whether the removal succeeded."""
         resources = [(ConfigResource(TOPIC, topic), _LISTS) for topic in self._topics]
         resources += [
             (ConfigResource(BROKER, str(each)), THROTTLE_RATES)

@@ -7,9 +7,9 @@ later time.
 
 Groups have offsets of a topic that is deleted and created again (G6). The groups of a recreated
 topic have no members, and one client sends their requests one after the other. Once every broker
-shows the new topic, no group may read it from an offset of the former topic. A commit is promised
-if it was acknowledged after every broker showed the new topic. A commit that was retried, or got no
-response, may take effect at any later time.
+shows the new topic, no group may read it from an offset of the former topic. A group must keep a
+commit that was acknowledged after every broker showed the new topic. A commit that was retried, or
+got no response, may take effect at any later time.
 """
 
 from __future__ import annotations

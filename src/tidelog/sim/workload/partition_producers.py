@@ -193,7 +193,7 @@ class PartitionProducer:
             )
 
     async def _next(self, position: int, *, may_wait: bool) -> UnsettledBatch | None:
-        """Return the batch at a position of the window, or a new batch when it is due."""
+        """Return the batch in flight at a position, or a new batch when it is due."""
         if position < len(self._waiting):
             return self._waiting[position]
         if self.stopping:
@@ -278,7 +278,7 @@ class PartitionProducer:
 
     def _refused(self, waiting: UnsettledBatch, error: ErrorCode) -> bool:
         if waiting not in self._waiting:
-            return False  # the batch was given up with its producer id
+            return False  # the producer gave up the batch with its former producer id
         if error in NOT_APPENDED or error in UNCERTAIN:
             if not self._repeats:
                 self._end(waiting, Outcome.UNKNOWN if error in UNCERTAIN else Outcome.REFUSED)
@@ -326,7 +326,7 @@ class PartitionProducer:
 
 
 async def outcome_of(future: asyncio.Future[Any]) -> tuple[Any, bool]:
-    """Return (response, whether the response is missing)."""
+    """Return the response, and whether it is missing."""
     try:
         return await future, False
     except TidelogError:

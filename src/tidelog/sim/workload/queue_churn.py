@@ -122,7 +122,7 @@ class MovesQueued(PartitionsMoved):
                 self._write(Create(f"{path}/below", b""))
 
     def _write(self, *ops: Op) -> bool:
-        """Create store nodes; return False if the last of these exists or the store is down."""
+        """Create store nodes; return False if the last node exists already or the store is down."""
         store = self.work.cluster.store
         if not store.is_available or store.tree.get(ops[-1].path) is not None:
             return False

@@ -4,13 +4,14 @@ All partitions share one producer id and one epoch. Each partition has up to fiv
 After a failure, a partition waits for all open responses, then sends all batches again, in order.
 OUT_OF_ORDER_SEQUENCE_NUMBER for a batch after an unacknowledged batch makes the producer bump its
 epoch as soon as no partition has a batch in flight. After the bump, every partition sends all
-unacknowledged batches under the new epoch, from sequence 0 on. A batch that the old epoch stored,
-but that got no response, is stored again under the new epoch. The acknowledgement of a batch
+unacknowledged batches under the new epoch, from sequence 0 on. A batch that was stored under the
+old epoch, but got no response, is stored again under the new epoch. The acknowledgement of a batch
 acknowledges all batches before it, because a broker accepts no batch out of sequence. At some
 leader changes, a new batch overtakes the batches that the former leader rejected, as in a race of
-librdkafka's threads. Sources: rdkafka_idempotence.c (rd_kafka_idemp_drain_done); rdkafka_request.c
-(rd_kafka_handle_idempotent_Produce_error, rd_kafka_dr_implicit_ack,
-rd_kafka_msgbatch_handle_Produce_result); rdkafka_broker.c (rd_kafka_toppar_producer_serve).
+librdkafka's threads. The producer follows librdkafka's rdkafka_idempotence.c
+(rd_kafka_idemp_drain_done); rdkafka_request.c (rd_kafka_handle_idempotent_Produce_error,
+rd_kafka_dr_implicit_ack, rd_kafka_msgbatch_handle_Produce_result); rdkafka_broker.c
+(rd_kafka_toppar_producer_serve).
 """
 
 from __future__ import annotations
