@@ -43,7 +43,7 @@ def host_of(broker_id: int) -> str:
 class BrokerSettings:
     """Settings of a run's brokers; times are short, so that much happens in little time."""
 
-    #: The run's profile; most of its values hold for all seeds.
+    #: The run's profile; all seeds use most of its values unchanged.
     profile: Profile = field(default_factory=lambda: Profile("quiet"))
     session_timeout_ms: int = 1_500
     lag_time_max_ms: int = 2_000

@@ -188,8 +188,8 @@ class FinalPhase:
     def _read_again(self) -> bool:
         """Read every consumed partition again from its beginning.
 
-        Reads from the beginning find damage that was not found before. A leader with damage must
-        regain its lost records from other replicas (V68).
+        Reads from the beginning find damage that was not found before. A leader with a damaged log
+        must regain its lost records from other replicas (V68).
         """
         cluster = self._cluster
         is_behind = rereading.begin(cluster, self._workload).is_behind

@@ -5,9 +5,9 @@ restarts the broker with the same disk, or with an empty disk in its place. The 
 when the directory may fail and when its replicas may be lost. Pages that a failed sync dropped are
 lost at the restart in any case.
 
-A slow directory takes some milliseconds for each operation: more than a quick directory, but little
-enough that clients' work does not pile up. An operator restarts brokers that gave up a slow
-directory (D13).
+A slow directory takes some milliseconds for each operation: longer than a quick directory, but
+short enough for the work of the clients. An operator restarts brokers that gave up a slow directory
+(D13).
 """
 
 from __future__ import annotations

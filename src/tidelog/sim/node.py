@@ -2,8 +2,8 @@
 
 Every open file, listener and connection belongs to one incarnation. Calls of a node's ports (files,
 network and store; `core.ports`) are counted, and a planned crash strikes at a counted call. After
-death each call raises NodeDead and has no effect. Dead coroutines are held until the run ends, so
-that none of their `finally` blocks acts (DESIGN.md, rule 5).
+death each call raises NodeDead and has no effect. The coroutines of dead processes are held until
+the run ends, so that none of their `finally` blocks runs (DESIGN.md, rule 5).
 """
 
 from __future__ import annotations

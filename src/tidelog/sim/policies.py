@@ -1,8 +1,8 @@
 """Policies: named settings of a cluster that replace settings of a profile, for comparisons.
 
-A policy changes the brokers and nothing of the faults or the clients: a seed under two policies has
-the same fault plan and the same workload. Runs under two policies differ from the first moment at
-which the settings matter. A further policy is one more entry of `POLICIES`.
+A policy changes only the brokers: a seed under two policies has the same fault plan and the same
+workload. Runs under two policies are the same until the settings first matter. A further policy is
+one more entry of `POLICIES`.
 """
 
 from __future__ import annotations

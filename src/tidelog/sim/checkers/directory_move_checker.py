@@ -43,7 +43,7 @@ class DirectoryMoveChecker(Checker):
     checked = 0
 
     def swapped(self, node_id: int, partition: str, source: str, target: str) -> None:
-        """Check a future replica that replaced the current replica, before its first use."""
+        """Check a future replica that has just replaced the current replica and is not used yet."""
         logs = self._brokers[node_id].logs
         disks = {disk.root: disk for disk in logs.disks}
         former = logs.copy_on(disks[source], partition)

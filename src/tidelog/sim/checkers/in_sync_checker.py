@@ -8,10 +8,10 @@ begins when the dead follower's connections to the leader end, at the latest
 at the leader.
 
 In profiles with healthy followers, no leader removes a follower from the ISR after the follower has
-fetched the partition from this leader. In profiles with broker deaths and slow reads, a leader
-keeps a follower that had all its records, as long as both brokers live. The death of another broker
-does not remove a live follower from the ISR (F7). The checker reads the decisions of leaders, and
-the state of processes and links, which only the simulator knows.
+fetched the partition from this leader. In profiles with broker deaths and slow reads, no leader
+removes a follower that had all of the leader's records from the ISR, as long as both brokers live.
+The death of another broker does not remove a live follower from the ISR (F7). The checker reads the
+decisions of leaders, and the state of processes and links, which only the simulator knows.
 """
 
 from __future__ import annotations

@@ -240,7 +240,7 @@ class ThrottleChecker(Checker):
             for item in session.throttled:
                 partition = item.watched
                 if partition is None or partition.leadership is None or item in session.dirty:
-                    continue  # the leader examines this replica at its next fetch
+                    continue  # the leader examines the waiting replica at the follower's next fetch
                 if not _is_outside(partition, session.replica_id, confirmed=True):
                     self._violate(
                         f"leader {node_id} of {partition.topic_partition} throttles follower"

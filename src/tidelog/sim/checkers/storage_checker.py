@@ -7,8 +7,8 @@ timestamps. The leader epoch checkpoint agrees with the batches below the recove
 snapshots are readable. No checkpoint has an offset above the log's end.
 
 The module shares no code with `tidelog.log`, and implements the formats from Kafka's description.
-Injected damage is not reported before a broker has found or repaired it. The checker ignores
-flipped bits, and skips files that the simulator cut short.
+Damage that a fault injected is no violation before a broker has found or repaired it. The checker
+ignores flipped bits, and skips files that the simulator cut short.
 """
 
 from __future__ import annotations

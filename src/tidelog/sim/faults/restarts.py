@@ -28,8 +28,8 @@ from tidelog.sim.sim_broker import SimBroker
 #: Interval in ms of the checks for the next session, and number of these checks.
 _SESSION_LOOK_MS: Final = 2.0
 _SESSION_LOOKS: Final = 1_500
-#: Time in ms from a session's start to its end, so that it ends during a registration or during the
-#: broker's start; each range is equally likely.
+#: Time in ms from a session's start to its end: the session ends during a registration or during
+#: the broker's start; each range is equally likely.
 _LIVES_MS: Final = ((0.0, 6.0), (0.0, 6.0), (0.0, 80.0))
 #: Number of brokers that stop together; each entry is equally likely.
 _COUNTS: Final = (1, 1, 1, 2, 3)

@@ -140,7 +140,7 @@ def left_behind(context: FaultContext, state: PublishedPartition) -> Scenario:
     The follower that leaves the ISR first lacks records that were committed without it. The
     follower that leaves an ISR of two stays a member as an eligible replica (E1). The scenario
     kills both the eligible replica and the leader. If unclean election is allowed, the follower
-    that left first then leads (V13).
+    that left the ISR first becomes the leader (V13).
     """
     cluster = context.cluster
     followers = [member for member in state.isr if member != state.leader]

@@ -7,7 +7,7 @@ state that ends a reassignment keeps at least the required minimum of copies of 
 An entry leaves the queue of reassignments (R8) only when its reassignment is active or done. If an
 entry left the queue before its reassignment is active or done, the death of a controller could lose
 the reassignment. An entry leaves the queue also if a newer request names its partition, all
-reassignments are cancelled, or the partition is gone. After a response to a client that
+reassignments are cancelled, or the partition is gone. Once a client got the response that
 reassignments are frozen, a partition gets no target except its original replicas (R11).
 """
 
@@ -70,7 +70,7 @@ def wrong_changes(
             continue
         target = tuple(replica for replica in assigned[number] if replica not in move.removing)
         if set(assigned_now[number]) == set(assigned[number]):
-            continue  # the new target has the same replicas, so nothing was removed
+            continue  # the new target has the replicas of the former target, so nothing was removed
         if assigned_now[number] != target:
             yield number, f"its reassignment to {target} ended with {assigned_now[number]} (V52)"
         elif not move.adding and set(target) == set(move.original) and target != move.original:

@@ -417,7 +417,7 @@ class _Copy(NamedTuple):
     moves: int
 
     def replaced(self, other: _Copy) -> bool:
-        """Return whether this copy replaced another copy."""
+        """Return whether this copy of the replica replaced the copy `other`."""
         if other.disk.root not in self.older:
             return False
         return self.disk.root not in other.older or self.moves > other.moves
@@ -433,9 +433,9 @@ def _moved_from(directory: Directory) -> tuple[tuple[str, ...], int]:
 def _is_kept(copy: _Copy, other: _Copy) -> bool:
     """Return whether a broker with two copies of a replica keeps `copy` and not `other`.
 
-    The broker cannot see a copy in a failed directory. If both copies are visible, the broker keeps
-    the copy that replaced the other (D11), or else the copy with the greater last leader epoch and
-    end (D6).
+    The broker cannot see a copy in a failed directory. If a broker sees both copies, it keeps the
+    copy that replaced the other (D11), else the copy with the higher last leader epoch and log end
+    (D6).
     """
     if copy.disk.is_failed != other.disk.is_failed:
         return other.disk.is_failed

@@ -44,8 +44,8 @@ _METADATA_VERSION: Final = 1
 _FETCH_VERSION: Final = 11
 _NAME: Final = b"NAME"
 _VERSIONS: Final = ApiVersionsRequest()
-#: Share of the crowds in which a client begins like a Kafka follower, and the possible first
-#: requests of this client: each has a broker's replica id and requests no data.
+#: Share of the crowds in which a client begins like a Kafka follower, and its possible first
+#: requests, which name a broker's replica id and request no data.
 _FOLLOWS: Final = 0.3
 _REPLICA: Final = 1
 _OF_FOLLOWERS: Final = (
@@ -189,7 +189,7 @@ class Crowds(ChurnKind):
                 cluster.simulator.network.reset_connections(broker.life)
 
     async def _read_nothing(self) -> None:
-        """Fetch much repeatedly, and read no response for a while."""
+        """Repeatedly fetch many bytes, and read no response for a while."""
         partition = self.draw.choice(self.work.steady)
         wanted = FetchPartition(partition.partition, fetch_offset=0)
         wanted.partition_max_bytes = limits.MIB

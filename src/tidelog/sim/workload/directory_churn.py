@@ -1,9 +1,8 @@
 """Churn of log directories: moves within brokers (D11), drains and balancing (D12, D15).
 
-All brokers get requests for moves at any time: to other directories, to the current directory, of
-absent replicas, and to directories that do not exist. While replicas move, the rates of moves are
-set and changed. After the faults the rates are removed, and every move must end: no broker has a
-future replica any more.
+All brokers get move requests at any time, also to the current directory, to directories that do not
+exist, and for absent replicas. While replicas move, the rates of moves are set and changed. After
+the faults the rates are removed, and every move must end: no broker has a future replica any more.
 
 As `tidelog log-dirs drain` does, the operator sets a drain and a cordon in one request, even on
 brokers that faults strike, and ends both later. Balancing is enabled and disabled, with limits that
