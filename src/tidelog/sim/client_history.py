@@ -185,8 +185,8 @@ class ClientHistory:
     def may_be_gone_before(self, key: tuple[TopicId, int, int]) -> int:
         """Return the offset below which records of a partition may have been deleted.
 
-        `key` is (topic id, partition number, incarnation). The incarnation of the partition does
-        not matter, because the workload never removes a partition whose records it deletes.
+        `key` is (topic id, partition number, incarnation). The returned offset does not depend on
+        the incarnation, because the workload never removes a partition whose records it deletes.
         """
         topic_id, partition, _ = key
         return self.deleted_before.get((topic_id, partition), 0)

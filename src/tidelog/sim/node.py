@@ -232,7 +232,8 @@ def _end_coroutine(ended: object) -> None:
     """Close a coroutine that will not run any more.
 
     A coroutine that never ran may have coroutines among its arguments. Coroutines among the
-    coroutine's arguments are closed, too, because Python would warn that they were never awaited.
+    arguments of a closed coroutine are closed, too, because Python would warn that they were never
+    awaited.
     """
     if not inspect.iscoroutine(ended):
         return

@@ -127,8 +127,8 @@ class _Search:
     def _end_earlier(self) -> None:
         """Halve the time for faults, as long as the run shows the same violation.
 
-        A shorter time helps only if the violation came after the faults, because an earlier
-        violation ends the run anyway.
+        A shorter time with faults helps only if the violation came after the faults, because an
+        earlier violation ends the run anyway.
         """
         until_ms = self.result.simulated_ns // NS_PER_MS
         while until_ms > 1 and not self._is_over:

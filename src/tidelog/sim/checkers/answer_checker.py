@@ -2,8 +2,8 @@
 
 A broker that resumes after a pause beyond its session timeout must not respond to clients before
 the store has confirmed its session (V47). `AnswerChecker` matches each response with its request.
-The checker does not know how the broker learns that its session is alive. The store confirms a
-session by its response to a request that the broker sent after the pause.
+The checker does not know how the broker learns that its session is alive. After a broker's pause,
+the store confirms the session by its response to a request that the broker sent since.
 
 A Metadata or FindCoordinator response that waits for the next leader never waits longer than
 `metadata.leader.wait.max.ms` (V83). The response names the leaders that its broker knows when the
@@ -65,7 +65,7 @@ class AnswerChecker(Checker):
     def _heard_ms(self, node_id: int) -> int | None:
         """Return when a broker sent the last request to which the store responded.
 
-        The returned time is on the broker's own clock. Return None for a node that is no broker.
+        The time is on the broker's own clock, and None for a node that is no broker.
         """
         broker = self._brokers.get(node_id)
         return None if broker is None or broker.store is None else broker.store.heard_ms
@@ -114,7 +114,7 @@ class _Asked(NamedTuple):
     arrived_ms: int
     #: Leaders that the broker knew when the request arrived.
     leaders: frozenset[int]
-    #: Whether the store has a later leader epoch of a partition of the request.
+    #: Whether the store has a later leader epoch of a requested partition than the broker knew.
     is_behind: bool
     message: Any
 

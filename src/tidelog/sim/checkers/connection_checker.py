@@ -39,7 +39,7 @@ _OF_REPLICAS: Final = (FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH)
 #: Reason with which a broker closes a connection at the limit, or to make room for a broker.
 _AT_LIMIT: Final = "max.connections"
 _FOR_BROKER: Final = "is a broker"
-#: Time for the end of a connection to reach the broker's own count.
+#: Time until the broker's own count of connections reflects the end of a connection.
 _SLACK_NS: Final = 50 * NS_PER_MS
 #: Allowance for responses that a broker builds between two checks of its unread bytes.
 _SLACK_BYTES: Final = MIB

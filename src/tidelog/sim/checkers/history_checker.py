@@ -59,8 +59,8 @@ def operations(
     for topic_id, life in history.topics.items():
         name = f"{life.name}@{topic_id.hex()}"
         if life.deletion_begun_ns >= 0 or topic_id not in topics:
-            # A topic that is gone, without a recorded request for its deletion, was deleted by an
-            # earlier request for its name.
+            # A topic that disappeared without a recorded deletion request was deleted by a late
+            # request, sent for an earlier topic of the same name.
             begin_ns = max(life.deletion_begun_ns, 0)
             found.append(Operation(_ADMINISTRATOR, "delete", begin_ns, None, INFO, topics=[name]))
         if is_compacted or life.name in compacted:

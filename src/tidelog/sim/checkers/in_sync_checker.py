@@ -158,7 +158,7 @@ class InSyncChecker(Checker):
             return
         stays = self._has_kept_up if self._healthy_stay else self._has_fetched
         if self._healthy_stay and now.leader_epoch > before.leader_epoch:
-            # The controller itself removes members that are gone or were restarted.
+            # The controller itself removes dead and restarted members from the ISR.
             self.led_on += any(stays(now, member) for member in now.isr if member != now.leader)
             self._forget_left(now)
             return

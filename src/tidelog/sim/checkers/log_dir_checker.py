@@ -24,7 +24,7 @@ from tidelog.sim.loop import NS_PER_MS
 from tidelog.sim.node import Incarnation
 from tidelog.sim.observed.claims import ReplicaClaim
 
-#: Time in ns in which a broker stops leading after it learns of the failure.
+#: Time in ns within which a broker stops leading after it learns that a directory failed.
 GRACE_NS: Final = 20 * NS_PER_MS
 
 

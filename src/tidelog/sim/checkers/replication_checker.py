@@ -446,7 +446,7 @@ class ReplicationChecker(Checker):
     def _check_copies(self, claim: ReplicaClaim, log: ReplicaLog, truth: Truth) -> None:
         """Check that a newly committed record was on at least min.insync.replicas replicas.
 
-        Some of the replicas that had the record may have lost it since then (V60, V64).
+        Some of the replicas that ever had the record may have lost it later (V60, V64).
         """
         if self._published.is_over(claim.key):
             return
@@ -527,7 +527,7 @@ class ReplicationChecker(Checker):
         )
 
     def is_leaving(self, state: PublishedPartition, member: int) -> bool:
-        """Return whether the leader's pending ISR change leaves a member out."""
+        """Return whether the leader's pending ISR change would remove a member."""
         seen = self._seen.get((state.leader, state.key))
         leader = None if seen is None else seen.claim
         return (

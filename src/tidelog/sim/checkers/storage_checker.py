@@ -251,7 +251,7 @@ class _Disk:
     def _check_epochs(self, name: str, directory: Directory, batches: list[StoredBatch]) -> None:
         """Check that the leader epoch checkpoint agrees with batches below the recovery point.
 
-        Above the recovery point, a starting broker ignores the checkpoint (V39).
+        A starting broker ignores the leader epoch checkpoint above the recovery point (V39).
         """
         data = self._content(directory.entries.get(_LEADER_EPOCHS))
         if data is None:
@@ -405,8 +405,8 @@ def _compare_snapshot(
 ) -> None:
     """Check a producer snapshot against the batches.
 
-    Each row matches its batch, unless compaction or retention removed that batch. The snapshot has
-    a row for the last batch of each producer.
+    Each row of the snapshot matches its batch, unless compaction or retention removed that batch.
+    The snapshot has a row for the last batch of each producer.
     """
     there = {batch.last_offset: batch for batch in batches if batch.last_offset < offset}
     for row in rows:

@@ -2,8 +2,8 @@
 
 A broker wrongly believes that it is the controller, or is the controller without knowing. The
 deposed or unaware controller keeps its session, and is about to write to the store (V3, V42, S2).
-In further scenarios, a controller never gets a response of the store, and so cannot act. No
-scenario of this module loses data.
+In some scenarios, a controller never gets a response of the store, and so cannot act. No scenario
+of this module loses data.
 """
 
 from __future__ import annotations

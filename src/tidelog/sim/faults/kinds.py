@@ -1,8 +1,8 @@
 """The registry: every kind of fault and every scenario by name.
 
-A kind is a function that injects one fault through its context. The function returns False if it
-found no target, or if the fault budget refused the fault. The name of a kind in the registry is the
-name of its function. The one-line docstring of a kind's function describes the kind of fault to
+A kind is a function that injects one fault through its context. A kind's function returns False if
+it found no target, or if the fault budget refused the fault. The name of a kind in the registry is
+the name of its function. The one-line docstring of a kind's function describes the kind of fault to
 users.
 """
 

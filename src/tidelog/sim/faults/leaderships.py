@@ -142,7 +142,7 @@ def early_follower(context: FaultContext) -> Scenario:
     """Let a follower learn of a leader change before the new leader learns of it.
 
     The new leader has fewer records than the follower. The old leader is the last broker to learn
-    of the change, and continues to lead until then.
+    of the leader change, and continues to lead until then.
     """
     case = yield from _one_led_by_controller(context, lambda it: it.leader != it.preferred)
     if case is None:

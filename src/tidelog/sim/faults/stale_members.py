@@ -32,7 +32,7 @@ from tidelog.sim.observed.replica_logs import LogKey
 from tidelog.sim.sim_broker import SimBroker
 from tidelog.sim.sim_cluster import STORE_HOST
 
-#: Interval in ms of the checks of published state between two steps.
+#: Interval in ms of the checks of published state between two steps of a scenario.
 _LOOK_MS: Final = 10.0
 #: Delay of a follower's fetches, so that the leader learns of the follower's return from the
 #: controller first.

@@ -4,11 +4,11 @@ A reassignment ends with the replicas of its target, in that order; a cancelled 
 with exactly its original replicas. The original replicas stay recorded when the target changes. The
 state that ends a reassignment keeps at least the required minimum of copies of committed records.
 
-An entry leaves the queue of reassignments (R8) only when its reassignment is active or done. If an
-entry left the queue before its reassignment is active or done, the death of a controller could lose
-the reassignment. An entry leaves the queue also if a newer request names its partition, all
-reassignments are cancelled, or the partition is gone. Once a client got the response that
-reassignments are frozen, a partition gets no target except its original replicas (R11).
+An entry leaves the queue of reassignments (R8) only when its reassignment is active or done. The
+death of a controller would lose a reassignment whose entry left the queue before the reassignment
+is active or done. An entry also leaves the queue of reassignments if a newer request names its
+partition, all reassignments are cancelled, or the partition is gone. Once a client got the response
+that reassignments are frozen, a partition gets no target except its original replicas (R11).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def wrong_changes(
     assigned: Mapping[int, tuple[int, ...]],
     assigned_now: Mapping[int, tuple[int, ...]],
 ) -> Iterator[tuple[int, str]]:
-    """Yield (partition, fault) for each reassignment that a write of the topic's node breaks."""
+    """Yield (partition, error) for each reassignment that a topic node's write changes wrongly."""
     for number, move in before.items():
         if number not in assigned_now:
             continue

@@ -182,8 +182,8 @@ class NodeLogs:
         self.on_gone: Callable[[ReplicaLog], None] = lambda log: None
         #: Called for new records: (log, first offset).
         self.on_grown: Callable[[ReplicaLog, int], None] = lambda log, first: None
-        #: Partition that the broker assumes for each directory without a readable topic id. A later
-        #: directory of the same name may be of another topic.
+        #: Partition that the broker assumes for each directory without a readable topic id. A
+        #: directory that is created later under the same name may belong to another topic.
         self._adopted: dict[Directory, LogKey] = {}
         self._segments: dict[File, _Segment] = {}
         self._owners: dict[File, ReplicaLog] = {}

@@ -5,10 +5,11 @@ partition with as many live members as its effective min.insync.replicas has a l
 phase of an absent host notices a controller that waits forever for a dead member.
 
 In the phase of a failed directory, all replicas are in sync after the faults; then one directory of
-one broker fails. Within a minute, every partition with enough good members has a leader outside the
-failed directory. No replica of a live broker in the failed directory stays in an ISR with other
-members. The phase of a failed directory ends with the repair of the directory. Only the phase of a
-failed directory notices an offline replica that stays in the ISR forever.
+one broker fails. Within a minute, every partition whose members outside the failed directory
+suffice for an election (E6) has a leader among these members. No replica of a live broker in the
+failed directory stays in an ISR with other members. The phase of a failed directory ends with the
+repair of the directory. Only the phase of a failed directory notices an offline replica that stays
+in the ISR forever.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Slow log directories: other replicas lead, and quick directories count as fast again (D13).
 
 After the faults, when all replicas are in sync, one directory of a broker is slow, or each
-directory of one broker, or each directory of all brokers. Once the brokers have found the slow
-directories, the phase checks four conditions. If one broker alone is slow, it leads no partition in
-a slow directory while another member of the ISR is up. Among brokers that are all slow, leadership
+directory of one broker, or each directory of all brokers. The phase begins its checks once the
+brokers have found the slow directories. If one broker alone is slow, it leads no partition in a
+slow directory while another member of the ISR is up. Among brokers that are all slow, leadership
 moves at most once to each broker. A broker whose directories are all slow gives up none of them.
 Directories that are quick again count as fast on their brokers, even directories without work.
 

@@ -205,9 +205,9 @@ DISKS: Final = (
         brokers=4,
         log_dirs=(2, 3),
     ),
-    # Sessions end right after they begin, in starts and registrations, while log directories are
-    # slow or hang. A broker whose session ended must register again, although its log directories
-    # are slow or hang (V4, D13).
+    # Sessions end right after they begin, during starts and registrations of brokers, while log
+    # directories are slow or hang. A broker whose session ended must register again, although its
+    # log directories are slow or hang (V4, D13).
     Profile(
         "short_sessions",
         faults="hang_directory 3, slow_disk 4, stop 1, crash_controller 0.5, lose_answer 1,"

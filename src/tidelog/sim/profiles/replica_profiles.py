@@ -102,8 +102,8 @@ REPLICAS: Final = (
     played(
         "two_terms_lost",
         pace=Pace(left_out=0.0, interval_ms=(2_000, 5_000)),
-        # Short intervals of flushes and checkpoints let a power loss keep records that were
-        # truncated before, and take later writes.
+        # Flushes and checkpoints are so frequent that a power loss may bring back truncated records
+        # and lose later writes.
         config="log.flush.interval.ms=300, replica.high.watermark.checkpoint.interval.ms=40",
         scenario="two_terms_lost",
         has_groups=False,

@@ -126,7 +126,7 @@ def _cell(log: ReplicaLog | None, offset: int) -> str:
 def _record(number: int) -> str:
     """Return a record number as text, a long number shortened to its last digits.
 
-    Long numbers belong to coordinators' records and are checksums. The last digits suffice to
+    Long record numbers are checksums of coordinators' records. The last digits suffice to
     distinguish long record numbers.
     """
     text = str(number)

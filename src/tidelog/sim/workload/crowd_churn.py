@@ -38,7 +38,8 @@ _CONNECT_TIMEOUT_MS: Final = 1_500
 _LOOK_MS: Final = 20
 #: Number of checks until a response must have arrived, unless the connection is lost.
 _ANSWER_LOOKS: Final = 150
-#: Number of consecutive requests of which one must get a response, because connections break.
+#: Number of consecutive requests, at least one of which must get a response; single connections may
+#: break.
 _ODD_REQUESTS: Final = 10
 _METADATA_VERSION: Final = 1
 _FETCH_VERSION: Final = 11

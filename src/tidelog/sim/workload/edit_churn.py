@@ -230,7 +230,8 @@ class NodesEdited(OfTopics):
     async def _another_controller(self) -> None:
         """End the session of the active controller repeatedly, until another broker is elected.
 
-        If the fault budget spares the controller's broker, the controller node is deleted instead.
+        If the fault budget does not allow the end of the session, the controller node is deleted
+        instead of the session.
         """
         cluster = self.work.cluster
         epoch = cluster.published.controller_epoch

@@ -98,7 +98,7 @@ class _Deletions(ChurnKind):
             self._knowing = self._who_knows()
 
     def _ends(self, known_end: int) -> list[int]:
-        """Return ends of replicas' logs that a deletion may request.
+        """Return the log ends of replicas, as possible offsets of a deletion.
 
         The log of an isolated old leader may end where its successors' logs begin. If a deletion
         ends where an isolated old leader's log ends, only the start offset of the leader epoch
