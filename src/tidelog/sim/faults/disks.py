@@ -153,7 +153,7 @@ def lose_power(context: FaultContext) -> bool:
 
 @kind_at_broker
 def lose_power_at_sync(context: FaultContext, broker: SimBroker) -> None:
-    """Cut a broker's power right before a later sync; a part of its unsynced data survives."""
+    """Cut a broker's power right before one of its syncs; a part of its unsynced data survives."""
     # A sync usually follows the roll of a segment, so the new segment and the previous segment both
     # have unsynced data.
     assert broker.life is not None
