@@ -4,8 +4,8 @@ This module is deliberately independent of `tidelog.records`: checkers must not 
 of the brokers that they judge. Clients write uncompressed batches of format v2 (KIP-98); a leader
 stores them with gzip if the topic's `compression.type` says so. A record's value begins with its
 number, which is unique in the run; padding of various sizes follows. In compacted topics, records
-have one of a few keys. The number determines the key, and whether the record is a tombstone; a
-tombstone has its number in a header. Records that brokers write themselves are numbered by
+have one of a few keys. The record number determines the key, and whether the record is a tombstone;
+a tombstone has its number in a header. Records that brokers write themselves are numbered by
 checksums of their keys and values.
 """
 

@@ -2,8 +2,8 @@
 
 The budget uses the effective min.insync.replicas of each partition. The members of a partition are
 its published ISR and its eligible replicas. Without the budget, a run would break the promises of
-replication by more failures than replication can survive. Crashes that lose nothing, stops and
-expired sessions cost no budget. With `flush.before.ack` the loss of unsynced data costs no budget,
+replication by more failures than replication can survive. Stops, expired sessions, and crashes
+without a loss cost no budget. With `flush.before.ack` the loss of unsynced data costs no budget,
 even at all brokers together (V69). A further loss is allowed if another ISR member with all
 committed records stays up. The budget protects the last member with all committed records until the
 other members are back. A broker with a failed log directory counts as having lost data for the
@@ -67,10 +67,11 @@ class FaultBudget:
     def judge_crash(self, incarnation: Incarnation, wanted: Loss) -> Loss | None:
         """Return the loss that a crash may cause; None if the node must not crash.
 
-        The node may lose data if, in each of its partitions, another member is steady, or fewer
-        members than the effective min.insync.replicas have lost data. A steady member is up, has
-        every committed record, and has not restarted since the broker epoch that the state node
-        records. The last steady member must not crash while too many other members have lost data.
+        The node may lose data if each of its partitions has another steady member, or fewer members
+        with lost data than its effective min.insync.replicas. A steady member is up, has every
+        committed record, and has not restarted since the broker epoch that the state node records.
+        The last steady member (up, with every committed record) must not crash while too many other
+        members have lost data.
         """
         broker = self._brokers.get(incarnation.node_id)
         if broker is None or not self.is_kept:

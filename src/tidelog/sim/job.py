@@ -27,7 +27,7 @@ class Job:
     mutant: str = ""
     #: Kinds of faults that replace the profile's kinds; empty for the kinds of the profile.
     chosen: tuple[str, ...] = ()
-    #: Reduction of the run (`sim/reductions`); empty for the whole run.
+    #: Reduction of the run (`sim/reductions`); empty for the unreduced run.
     only: str = ""
     #: Policy of the cluster (`sim/policies`); empty for the settings of the profile.
     policy: str = ""

@@ -1,10 +1,10 @@
 """Reductions of a seed's run: fewer faults, a shorter duration or less workload.
 
 A short text names a reduction (`play=2-4,9;partitions=1;groups=no`), so that a seed and a text
-determine a run. The faults of a reduced run are faults of the whole run, at the same times and with
-the same draws. Before a reduced run, the whole run is made to record its faults. Omitted work
-changes the traffic, and so the delays of all later messages. `links=N` draws other delays, which
-gives a reduction several chances to show the same violation.
+determine a run. The faults of a reduced run are faults of the unreduced run, at the same times and
+with the same draws. Before a reduced run, the unreduced run is made to record its faults. Omitted
+work changes the traffic, and so the delays of all later messages. `links=N` draws other delays,
+which gives a reduction several chances to show the same violation.
 
 A reduction keeps all brokers, because the rules assume three replicas and min.insync.replicas 2.
 """
@@ -25,7 +25,7 @@ class ReductionError(TidelogError):
 
 
 class Played(NamedTuple):
-    """A fault that was played, and the state of the random stream from which it drew."""
+    """A fault that was injected, and the state of the random stream from which it drew."""
 
     time_ns: int
     kind: str
@@ -38,11 +38,11 @@ class Played(NamedTuple):
 class Only:
     """The parts of a run that a reduction keeps; by default everything."""
 
-    #: Kinds of faults to play; None means all kinds.
+    #: Kinds of faults to inject; None means all kinds.
     faults: tuple[str, ...] | None = None
-    #: Number of faults to play, from the first fault on.
+    #: Number of faults to inject, from the first fault on.
     limit: int | None = None
-    #: Faults to play, numbered from 1 in the order of the whole run.
+    #: Faults to inject, numbered from 1 in the order of the unreduced run.
     play: tuple[int, ...] | None = None
     #: Duration of the phase with faults, in ms.
     until_ms: int | None = None
@@ -55,23 +55,23 @@ class Only:
     #: Whether the reduction keeps the second producer of each partition, consumers of old versions,
     #: and the shared producer.
     clients: bool = True
-    #: Number of the random stream of message delays; 0 is the stream of the whole run.
+    #: Number of the random stream of message delays; 0 is the stream of the unreduced run.
     links: int = 0
 
     @property
     def needs_whole(self) -> bool:
-        """Whether the whole run must be made first, to record its faults.
+        """Whether the unreduced run must be made first, to record its faults.
 
         A reduction that only shortens the time with faults needs no recorded faults.
         """
         return replace(self, until_ms=None) != Only()
 
     def keeps_kind(self, kind: str) -> bool:
-        """Return whether the run plays faults of a kind, or a scenario."""
+        """Return whether the reduced run injects faults of a kind, or plays a scenario."""
         return self.faults is None or kind in self.faults
 
     def keeps(self, number: int, kind: str) -> bool:
-        """Return whether the run plays a fault."""
+        """Return whether the reduced run injects a fault."""
         return (
             self.keeps_kind(kind)
             and (self.limit is None or number <= self.limit)

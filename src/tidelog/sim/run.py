@@ -69,7 +69,7 @@ class SeedRun:
         """Prepare the run.
 
         `chosen` are kinds of faults that replace the profile's kinds. `only` is the reduction of
-        the run, and `played` are the faults of the whole run. `policy` names settings of the
+        the run, and `played` are the faults of the unreduced run. `policy` names settings of the
         cluster.
         """
         self.seed = seed

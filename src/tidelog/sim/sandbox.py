@@ -5,9 +5,9 @@ event of a node is executed. The sandbox recognizes an event of a node by the ev
 in the current thread. The sandbox restricts neither other threads (a progress bar) nor the run
 itself between events. An audit hook catches the calls that Python audits, however they were
 imported. The sandbox replaces functions that Python does not audit, in their modules. The
-replacement misses code that imported a function by name, so a test forbids such imports
-(`tests/tidy/test_forbidden_calls.py`). The sandbox also records each forbidden call, because its
-exception may be swallowed.
+replacement of a function misses code that imported the function by name, so a test forbids such
+imports (`tests/tidy/test_forbidden_calls.py`). The sandbox also records each forbidden call,
+because its exception may be swallowed.
 """
 
 from __future__ import annotations

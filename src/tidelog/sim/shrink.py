@@ -37,10 +37,10 @@ class Shrunk:
     """The smallest reduction found of a run with a violation."""
 
     whole: RunResult
-    #: Result of the smallest run with the same violation; of the whole run if none is smaller.
+    #: Result of the smallest run with the same violation; of the unreduced run if none is smaller.
     result: RunResult
     only: Only
-    #: Faults of the whole run that the smallest run played.
+    #: Faults of the unreduced run that the smallest run injected.
     faults: tuple[Played, ...]
     #: Number of runs that the search made.
     runs: int
@@ -60,7 +60,7 @@ def kind_of(violation: str) -> str:
 def shrink(
     whole: RunResult, played: Sequence[Played], run: Run, enough: Callable[[], bool] = lambda: False
 ) -> Shrunk:
-    """Return the smallest reduction of a whole run found before `enough()` was true."""
+    """Return the smallest reduction of an unreduced run found before `enough()` was true."""
     search = _Search(whole, played, run, enough, whole)
     if whole.violation:
         search.search()

@@ -116,7 +116,7 @@ class Link:
 
     def __init__(self) -> None:
         self.cut = False
-        #: Whether sends and reads end anywhere, also within frames.
+        #: Whether sends and reads on the link may end anywhere, also within a frame.
         self.splits = False
         #: Whether the link holds all bytes back without a loss, while the TCP windows fill up.
         self.clogged = False

@@ -71,7 +71,7 @@ class Truth:
         self.ends[leader_epoch] = len(self.committed)
 
     def committed_before(self, leader_epoch: int) -> int:
-        """Return the end of the records that leaders of lower epochs committed."""
+        """Return the end offset of the records that leaders of lower epochs committed."""
         return max((end for epoch, end in self.ends.items() if epoch < leader_epoch), default=0)
 
     def agrees(self, offset: int, number: int) -> bool:

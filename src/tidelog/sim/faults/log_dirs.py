@@ -25,7 +25,7 @@ from tidelog.sim.sim_broker import SimBroker
 
 #: Interval of an operator's attempts to repair a disk.
 _ATTEMPTS_MS: Final = 500
-#: Calls by operation. `close` has no errors, because the kernel has the data before the close.
+#: Calls by operation. `close` returns no errors, because the kernel has the data before the close.
 OPERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "open": ("open",), "read": ("pread", "pread_cached", "read_file"), "write": ("pwritev",),
     "sync": ("fsync", "sync_volume"), "sync of a directory": ("fsync_directory",),

@@ -56,8 +56,8 @@ def _weights(profile: Profile, draw: random.Random, seed: int) -> dict[str, floa
 class Faults(RunFaults):
     """The scheduler that injects one run's faults.
 
-    `leave_out` names kinds of faults and scenarios that are drawn but not played. Raises ValueError
-    for an unknown kind of fault or scenario.
+    `leave_out` names kinds of faults and scenarios that are drawn but not injected. Raises
+    ValueError for an unknown kind of fault or scenario.
     """
 
     def __init__(
@@ -80,9 +80,9 @@ class Faults(RunFaults):
         self.profile = profile
         #: Number of faults drawn so far.
         self.drawn = 0
-        #: The drawn faults, with the data to play them again.
+        #: The drawn faults, with the data to inject them again.
         self.played: list[Played] = []
-        #: Faults to play instead of drawn faults, in a reduced run (`sim/reductions`).
+        #: Faults to inject instead of drawn faults, in a reduced run (`sim/reductions`).
         self.script: list[Played] | None = None
         self._leave_out = frozenset(leave_out)
         self._draw = draw

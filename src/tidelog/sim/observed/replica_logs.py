@@ -433,9 +433,9 @@ def _moved_from(directory: Directory) -> tuple[tuple[str, ...], int]:
 def _is_kept(copy: _Copy, other: _Copy) -> bool:
     """Return whether a broker with two copies of a replica keeps `copy` and not `other`.
 
-    The broker cannot see a copy in a failed directory. If a broker sees both copies, it keeps the
-    copy that replaced the other (D11), else the copy with the higher last leader epoch and log end
-    (D6).
+    The broker cannot see a copy in a failed directory. If a broker sees both copies of a replica,
+    it keeps the copy that replaced the other (D11), else the copy with the higher last leader epoch
+    and log end (D6).
     """
     if copy.disk.is_failed != other.disk.is_failed:
         return other.disk.is_failed

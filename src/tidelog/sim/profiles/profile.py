@@ -108,7 +108,7 @@ class Profile:
     churns: bool = False
     #: Share of the kinds of churn (`workload/churn_kinds`) that a seed draws.
     churn_share: float = 0.0
-    #: Kinds of churn that every seed plays.
+    #: Kinds of churn that take part in the run of every seed.
     churn: tuple[str, ...] = ()
     #: Whether consumer groups take part. The checks of committed offsets assume that no session
     #: ends before its broker can notice the end. Groups take no part in profiles that end the

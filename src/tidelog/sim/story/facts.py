@@ -1,7 +1,7 @@
 """The facts of a story, each on its own line: about a partition, a group or the whole cluster.
 
-Facts about records are many and alike. Facts about records carry an actor and offsets, so that
-`report` can summarize them.
+A run has very many facts about records, and these facts are alike. Facts about records carry an
+actor and offsets, so that `report` can summarize them.
 """
 
 from __future__ import annotations

@@ -206,7 +206,8 @@ class Churning:
         """Draw the kinds.
 
         `share` is the average share of the kinds of churn that a seed draws. `always` names kinds
-        of churn that every seed plays. Raises ValueError for an unknown kind of churn.
+        of churn that take part in the run of every seed. Raises ValueError for an unknown kind of
+        churn.
         """
         unknown = [name for name in always if name not in CHURN]
         if unknown:

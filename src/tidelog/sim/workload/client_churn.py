@@ -10,7 +10,7 @@ for a long timer, as librdkafka does for a second. `checkers.answer_checker` jud
 One kind of client knows only the brokers of the last Metadata response. Like librdkafka, the client
 decommissions a broker that the response does not list, and drops its bootstrap addresses once it
 knows a broker. After a Metadata response without brokers, the client has no broker left and hangs
-forever. The steady topic exists all the time, so no broker may respond that it is unknown.
+forever. The topic `steady` exists all the time, so no broker may respond that it is unknown.
 """
 
 from __future__ import annotations
