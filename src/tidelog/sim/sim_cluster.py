@@ -145,7 +145,7 @@ class SimCluster:
             self.connections = ConnectionChecker(run, hosts, config.max_connections, precision_ms)
 
     def _attach(self) -> None:
-        """Follow the simulator's events; the fault budget judges crashes and session expiries."""
+        """Follow the simulator; the fault budget may refuse crashes and session expiries."""
         simulator = self.simulator
         simulator.scheduler.after_event = self._after_event
         simulator.network.frame_watch = self.leader_waits or self.connections or self.answers

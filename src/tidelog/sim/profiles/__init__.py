@@ -4,8 +4,8 @@ Every seed draws its own subset of a profile's kinds of faults and its own rates
 defines the kinds of faults; a test compares their names with the names in profiles.
 
 `profile` is the definition, with default weights for kinds of faults that a profile does not name.
-Each other module has the profiles of one concern: `general_profiles`, `topic_profiles`,
-`replica_profiles`, `controller_profiles`, `disk_profiles`.
+Every module besides `profile` has the profiles of one concern: `general_profiles`,
+`topic_profiles`, `replica_profiles`, `controller_profiles`, `disk_profiles`.
 """
 
 from __future__ import annotations
