@@ -87,7 +87,8 @@ class LogDirFailure:
 
     def _set_failed(self, is_failed: bool) -> None:
         self._disk.is_failed = is_failed
-        # After a failure or a repair, the broker may keep another copy of a replica.
+        # After a failure or a repair of the directory, the broker may use another copy of a
+        # replica.
         self._disk.names_changed = True
 
     def cancel(self) -> None:

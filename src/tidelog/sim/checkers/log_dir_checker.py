@@ -2,10 +2,10 @@
 
 A broker does not serve the replicas of a failed log directory. The broker traces the directory
 whose device failed. Until its restart, the broker neither leads nor commits with the replicas of a
-failed directory. A failed simulated disk refuses appends by itself. A replacement replica in
-another directory is a new log for `replica_logs`. The replication checker finds committed records
-that a replacement replica in another directory lacks. A broker halts only when its last log
-directory fails.
+failed directory. A failed simulated disk refuses appends, so appends need no check. A replacement
+replica in another directory is a new log for `replica_logs`. The replication checker finds
+committed records that a replacement replica in another directory lacks. A broker halts only when
+its last log directory fails.
 
 A running broker repairs the damage that it has read. A leader that reads damage leaves the ISR,
 truncates its log before the damage and fetches the records again. Once the cluster is in sync, no

@@ -205,8 +205,8 @@ REPLICAS: Final = (
         session_timeout_ms=9_000,
     ),
     # Brokers die while leaders read from slow disks for other followers. The controller removes the
-    # dead members from the ISRs, and the same leaders continue under other epochs (F7). The healthy
-    # followers stay in the ISRs.
+    # dead members from the ISRs, and the same leaders continue under new leader epochs (F7). The
+    # healthy followers stay in the ISRs.
     Profile(
         "readers_led_on",
         faults="slow_reads 4, crash_any 1, stop 1, expire_session 0.5",

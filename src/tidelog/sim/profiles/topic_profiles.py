@@ -40,7 +40,7 @@ TOPICS: Final = (
         churn=("partitions_removed",),
     ),
     # An operator deletes the store nodes of a topic by mistake and restores them. Replicas are
-    # restored while brokers die and controllers fail (V25, V35). The dying brokers lose no data.
+    # restored while brokers die and controllers fail (V25, V35). The brokers that die lose no data.
     Profile(
         "mislaid_topics",
         faults="cut_two_ways 2, cut_one_way 1, isolate 1, pause 1.5, expire_session 2,"
@@ -49,8 +49,8 @@ TOPICS: Final = (
         recreates=0.0,
         churn=("topics_mislaid",),
     ),
-    # Links are cut while topics are deleted and recreated. Commands are retried, and the earliest
-    # attempts arrive when the link is healed.
+    # Links are cut while topics are deleted and recreated. The controller retries commands while
+    # links are cut, and the first attempts arrive when a link is healed.
     Profile(
         "late_commands",
         faults="cut_two_ways 4, cut_one_way 4, isolate 2",
