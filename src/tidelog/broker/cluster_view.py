@@ -194,7 +194,8 @@ class ClusterView:
 
         A full request may list a topic without partitions: the controller could not read that
         topic, and the view keeps its known state (V35). The view also keeps the known state of a
-        partition that comes without a leader epoch; an unknown partition then counts as leaderless.
+        partition that has no leader epoch in the request; a partition without known state then
+        counts as leaderless.
         """
         named = (
             self.topics if request.type == _FULL else [t.topic_name for t in request.topic_states]

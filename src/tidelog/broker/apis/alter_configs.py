@@ -33,7 +33,7 @@ def handle(context: ApiContext, request: Request[AlterConfigsRequest]) -> Pendin
 def alter(
     context: ApiContext, request: Request[Any], response: type, resource_response: type
 ) -> Pending:
-    """Respond with each resource's outcome; IncrementalAlterConfigs has one operation per key."""
+    """Respond to AlterConfigs or IncrementalAlterConfigs with the outcome for each resource."""
     return context.dispatcher.answer_from(
         _alter(context, request.message, response, resource_response), request
     )

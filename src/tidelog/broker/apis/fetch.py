@@ -91,7 +91,7 @@ def handle(context: ApiContext, request: Request[FetchRequest]) -> FetchResponse
 def _session(
     context: ApiContext, message: FetchRequest, version: int, replica_id: int, now_ms: int
 ) -> tuple[FetchSession, list[SessionPartition]] | ErrorCode:
-    """Return a fetch's session, created or updated as in KIP-227, and its listed partitions."""
+    """Return a fetch's session, created or updated as in KIP-227, and the request's partitions."""
     sessions = context.fetch_sessions
     uses_topic_ids = version >= _TOPIC_ID_VERSION
     if message.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):

@@ -53,7 +53,7 @@ FIRST_RETRY_MS = 20
 #: have room by then.
 FULL_DISK_RETRY_MS = 1_000
 #: Longest pause in milliseconds before a role is sent again. The pause doubles while the broker
-#: refuses the same roles, as it does for a failed log directory until a restart (D4).
+#: refuses the same roles; for a failed log directory it does so until a restart (D4).
 LONGEST_RETRY_MS = 30_000
 
 #: The parts of commands that a broker gets after it has acknowledged its roles.
@@ -130,7 +130,7 @@ class Channel:
             callback()
 
     def forget(self, callback: Callable[[], None]) -> None:
-        """Remove a callback; for a broker that never responds, callbacks would pile up."""
+        """Remove a callback; otherwise callbacks for a broker that never responds would pile up."""
         self._on_idle.pop(callback, None)
 
     @property
@@ -302,7 +302,7 @@ class Channel:
         self, commands: Commands, request: LeaderAndIsrRequest, answer: LeaderAndIsrResponse
     ) -> None:
         names = {topic.topic_id: topic.topic_name for topic in request.topic_states}
-        # Entries without a leader epoch only keep the replica; they give the broker no role (V35).
+        # A LeaderAndIsr entry without a leader epoch keeps the replica, and gives it no role (V35).
         kept = {
             (topic.topic_id, state.partition_index): None
             for topic in request.topic_states

@@ -1,10 +1,11 @@
 """The cold start: a controller begins while no replica runs in its recorded incarnation (E8).
 
 In a cold start all brokers have restarted, perhaps on an older copy of the store. Only a broker
-that has seen a later store notices an older copy, when it registers. So the first election of a
-cold start waits for the brokers of all replicas, up to leader.recovery.wait.ms. A running cluster
-never waits, because one ISR member of any partition in its recorded incarnation rules out a cold
-start. This module decides only whether the first election must wait.
+that has seen a later state of the store notices, when it registers, that the store is an older
+copy. So the first election of a cold start waits for the brokers of all replicas, up to
+leader.recovery.wait.ms. A running cluster never waits: an ISR member, of any partition, that runs
+in its recorded incarnation rules out a cold start. This module decides only whether the first
+election must wait.
 """
 
 from __future__ import annotations

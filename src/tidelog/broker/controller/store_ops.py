@@ -76,8 +76,7 @@ class Unit:
         self.ops = ops
         #: Parent nodes of the written nodes; the transaction also creates the missing parents.
         self.parents: tuple[str, ...] = ()
-        #: Whether later operations depend on this `Unit`, so that its transaction holds no other
-        #: `Unit`.
+        #: Whether later operations depend on this `Unit`, so that it gets its own transaction.
         self.alone = False
 
     @property
@@ -153,7 +152,7 @@ class StateUnit(Unit):
 
 
 class TopicUnit(Unit):
-    """The nodes of a new topic with its first partitions; the topic's node shows the outcome."""
+    """The nodes of a new topic and its first partitions; the topic's node shows if all exist."""
 
     __slots__ = ("_data",)
 
@@ -285,7 +284,7 @@ class RequestUnit(Unit):
 
 
 class EntriesUnit(Unit):
-    """The write of the entries that remain in `/admin/reassign_partitions` or its queue."""
+    """The write of entries left in `/admin/reassign_partitions` or in the reassignment queue."""
 
     __slots__ = ("_data", "_expected")
 

@@ -157,7 +157,7 @@ class StoreWriter:
             for first in range(0, len(below), store_ops.MAX_OPS):
                 await self._delete(below[first : first + store_ops.MAX_OPS])
         except (OutcomeUnknown, TransactionFailed) as error:
-            # The node cannot be deleted yet; the next attempt reads its children again.
+            # The node still has children; the next attempt reads the children again.
             self._tracer.event("removal_repeated", count=len(below), reason=str(error))
 
     def _mark_unknown(self, verdict: PendingVerdict | Outcome) -> None:
@@ -180,7 +180,7 @@ class StoreWriter:
         return await patiently(self._tasks, ask, errors=errors, on_error=log)
 
     async def _add_missing_parents(self, units: Sequence[Unit]) -> None:
-        """Create the missing parents of partitions that are added to an existing topic."""
+        """Create the missing parent nodes of partitions that are added to an existing topic."""
         parents = list(dict.fromkeys(path for unit in units for path in unit.parents))
         if not parents:
             return

@@ -73,7 +73,7 @@ class TermEvents:
         self._turn = TurnTimes(noticed_ms, now_ms)
 
     def begins(self) -> None:
-        """Note that a decision begins; if no watch began the controller's turn, it begins now."""
+        """Note that a decision begins, and with it the turn, if no watch began the turn."""
         if self._turn.decided_ms:
             now_ms = self._now_ms()
             self._turn = TurnTimes(now_ms, now_ms)

@@ -146,7 +146,7 @@ class LedPartition(Generic[S]):
                 records.append(encoded)
                 size_bytes += record_size_bytes(encoded)
             if size_bytes > limit_bytes:
-                # The append is too large for any batch, so its other records need not be encoded.
+                # The append is too large for any batch, so the rest of it need not be encoded.
                 records.clear()
                 break
         self._gathered.append(_Gathered(append.number, tuple(records), size_bytes))

@@ -47,9 +47,9 @@ class CoordinatorShards(Generic[S]):
         """Begin a leadership: return a new shard, into which the caller replays the log.
 
         Returns None if the leadership is older than the last loaded leadership, or already loaded.
-        A shard of an older leadership ends; the returned effects are its last. A leadership may be
-        loaded again after its unload if no other leadership began in between, because no other
-        broker can have written to the partition.
+        If a shard of an older leadership is loaded, that shard ends, and its last effects are
+        returned. A leadership may be loaded again after its unload if no other leadership began in
+        between, because no other broker can have written to the partition.
         """
         former = self._loaded.get(partition)
         latest = self._epochs.get(partition, NO_EPOCH)

@@ -2,8 +2,8 @@
 
 The store deletes an ephemeral node when its session ends; an administrator may delete the node
 earlier. If an administrator deletes the node, the session stays valid, so no event reports the lost
-registration. After a deletion during the session the controller takes the broker for dead, while
-the broker takes itself for registered. This watch notices a registration that is gone or that
+registration. After an administrator has deleted the node, the controller takes the broker for dead,
+while the broker takes itself for registered. This watch notices a registration that is gone or that
 another session owns. The watch recognizes this broker's registration by the session that owns the
 node, never by the broker id (V42). `Session` registers the broker again after the loss of its
 registration. The watch ignores a change of the node's content.

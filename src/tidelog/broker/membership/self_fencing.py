@@ -53,7 +53,7 @@ class SelfFencing:
         self._fence.watch(self.turned)
 
     def turned(self) -> None:
-        """Compare clocks at the beginning of a loop's turn, or of a read event within the turn."""
+        """Compare clocks when a turn of the event loop begins, or a read event within a turn."""
         now_ms = self._clock.monotonic_ms()
         fence = self._fence
         if now_ms >= fence.late_from_ms:
@@ -89,8 +89,8 @@ class SelfFencing:
         """Note that the session has expired, so this broker leads nothing.
 
         A broker whose process was stopped has an outdated view, so clients wait for the
-        controller's next UpdateMetadata. A broker whose process was not stopped continues with its
-        current view.
+        controller's next UpdateMetadata. If the process was not stopped, the broker continues to
+        respond from its current view.
         """
         if self._fence.is_fenced:
             self._services.view.is_known = False

@@ -298,8 +298,8 @@ class Session:
     def _registered(self, broker_epoch: int, expiries: int) -> None:
         """Use the registration that the store reported as the broker's current registration.
 
-        Raises SessionExpired if the session of the request has expired: the registration is lost
-        with it, and no later event would report the loss.
+        Raises SessionExpired if the session in which the broker registered has expired: the
+        registration is lost with the session, and no later event would report the loss.
         """
         if self._expiries != expiries:
             self._services.tracer.mark("session_lost_while_registering")

@@ -140,7 +140,7 @@ class StoreHistory:
         return ""
 
     async def _marking(self, found: int, reason: str) -> list[Op]:
-        """Return the writes that mark the store as restored; none if it has a new mark already.
+        """Return the writes that mark the store as restored; none if another broker marked it.
 
         This broker writes no mark if the store has a mark that this broker has not seen, because
         another broker wrote that mark after the restoration.

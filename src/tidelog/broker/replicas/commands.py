@@ -221,7 +221,8 @@ class _LeaderAndIsr:
         """
         while busy := [partition for partition in self.changing if not partition.is_quiet()]:
             for partition in busy:
-                # Of the changing replicas, only leaders that stay leaders still have a role.
+                # Of the changing replicas, only leaders that stay leaders under the new epoch have
+                # a role at this step.
                 partition.rest(leads_on=True)
             for partition in busy:
                 await partition.quiet()
@@ -351,7 +352,7 @@ class _LeaderAndIsr:
                 continue
             if state.is_new and not partition.has_topic_id(topic_id):
                 # The controller creates a replica of a new topic with this name, so the topic of
-                # the hosted replica is deleted.
+                # the hosted replica has been deleted.
                 found.append(topic_partition)
             elif commands.is_of_former_life(
                 own_leader_epoch=partition.leader_epoch,

@@ -96,7 +96,7 @@ class StrayRecovery:
             response.error_code = ErrorCode.INVALID_REQUEST
             return response
         # First mark the strays that were set aside together: after a deletion, too few of them may
-        # be left to be recognized.
+        # be left to show that they belong together.
         await self._replicas.upkeep.hold_strays()
         for named in request.strays:
             result = AlteredStray(named.log_dir, named.name)
@@ -232,8 +232,8 @@ class StrayRecovery:
             raise
         await self._commands.release(partition)
         await partition.directory.delete(state.topic_partition)
-        # A command reaches the replica before the metadata that publishes its epoch, so the larger
-        # of both epochs counts.
+        # A command reaches the replica before the metadata that publishes the command's leader
+        # epoch, so the larger of the replica's and the published epoch counts.
         return max(leader_epoch, partition.leader_epoch)
 
     def _check(

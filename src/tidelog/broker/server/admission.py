@@ -5,10 +5,10 @@ controller has sent the first full view of the cluster. A broker without a view 
 Metadata with an empty cluster, after which librdkafka drops every broker that it knows and never
 recovers. Two kinds of requests begin before this broker has a view of the cluster. Requests between
 brokers do not wait for the view, because UpdateMetadata, which brings the view, is such a request.
-A request that a broker answers from the partitions that it leads does not wait for the view of the
-cluster either. The requests of a connection stay in order, and the number of waiting requests is
-bounded. While the first request of a connection waits, the broker reads no further requests from
-it, and closes it after `MAX_REQUEST_HOLD_MS`.
+A request that a broker answers from the partitions that it leads also begins without a view of the
+cluster. The requests of a connection stay in order, and the number of waiting requests is bounded.
+While the first request of a connection waits, the broker reads no further requests from it, and
+closes it after `MAX_REQUEST_HOLD_MS`.
 """
 
 from __future__ import annotations

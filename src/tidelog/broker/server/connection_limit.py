@@ -112,7 +112,9 @@ class ConnectionLimit:
         return len(self._connections) - len(self._trials) - len(closing)
 
     def _end_a_trial(self) -> None:
-        """Close the oldest connection of the host with most connections on trial, brokers last."""
+        """Close the oldest connection on trial of the host with most trials; hosts of brokers come
+        last.
+        """
         is_host_of = self._members.is_host_of
         host = max(
             self._trials_of, key=lambda each: (not is_host_of(-1, each), len(self._trials_of[each]))

@@ -309,8 +309,8 @@ class Connection:
     def _release_large(self) -> None:
         """Release the receive budget of large requests whose bytes no part of the broker holds.
 
-        A large request whose bytes are still held releases the budget after its response. A write
-        that waits for replicas holds no bytes, because its records are in the log.
+        A large request whose bytes are still held releases the budget after its response. A Produce
+        request that waits for replicas holds no bytes, because its records are in the log.
         """
         large, self._large = self._large, []
         for slot, size_bytes in large:
@@ -364,7 +364,7 @@ class Connection:
         """Read a large request with possibly very many entries; return it and its handler.
 
         A request with too many entries gets an error response of its API. Raises ProtocolError if
-        there are too many entries even for an error response.
+        the request has too many entries even for an error response.
         """
         try:
             message = decode_listing(header, frame, body_offset, limits.MAX_LISTED_ENTRIES)

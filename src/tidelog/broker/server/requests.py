@@ -25,7 +25,7 @@ class Card:
     api_key: int
     min_version: int
     max_version: int
-    #: Whether only brokers use the API, so that ApiVersions hides it from clients' feature checks.
+    #: Whether only brokers use the API, so that its requests mark their connection as a broker's.
     inter_broker: bool = False
     note: str = ""
     #: Why the broker refuses every request of this API (`apis.refused`); empty for an implemented
@@ -34,7 +34,7 @@ class Card:
     #: Rights that some requests of the API need; none if every client may send them.
     rights: tuple[Right, ...] = ()
     #: The first version that ApiVersions advertises instead of `min_version`, because some clients
-    #: look for a removed version.
+    #: look for a version that is no longer served.
     advertised_min_version: int | None = None
 
     @property

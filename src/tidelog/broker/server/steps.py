@@ -1,8 +1,8 @@
 """Steps around handlers, which see every request before its handler and every response after it.
 
 `Dispatcher.put_around` puts a step around every handler; the last step is the outermost. A step
-before the handler stops a request that lacks a right, or that a test intercepts. Throttle times,
-metrics and request logs need the response, whenever it comes.
+before the handler stops a request that lacks a right, or that a test intercepts. Steps for throttle
+times, metrics and request logs need the response, even a response that comes later.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from tidelog.broker.server.requests import Card, Pending, Request
 from tidelog.broker.server.served import Served
 
-#: A function that returns the same API with a step around its handler.
+#: A function that puts a step around the handler of an API, and returns the API.
 Step = Callable[[Served], Served]
 
 #: A function that returns a response (or a `Pending`) instead of the handler's, or `GO_ON` to call

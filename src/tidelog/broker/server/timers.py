@@ -23,7 +23,7 @@ class Timeout:
         self.callback: Callable[[], None] | None = callback
 
     def cancel(self) -> None:
-        """Cancel the call; a call after the timeout has fired does nothing."""
+        """Cancel the timeout; this has no effect after the timeout has fired."""
         self.callback = None
 
 

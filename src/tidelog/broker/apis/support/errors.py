@@ -171,8 +171,8 @@ def _names(entry_class: type, part_class: type) -> tuple[tuple[str, str | None],
 
     If the array in the request has plain values, not structs, the second name of each pair is None.
 
-    A response's entry repeats the first field of the request's part, which may have another name in
-    the entry. A response's entry also repeats every later string or id of the request's part, if
+    The first field of each part of the request is repeated in the response's entry, perhaps under
+    another name. A response's entry also repeats every later string or id of the request's part, if
     the entry has a field of the same name.
     """
     free = {

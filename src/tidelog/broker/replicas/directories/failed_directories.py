@@ -58,7 +58,7 @@ class FailedDirectories:
     def found_at_start(self, path: str, error: StorageError) -> None:
         """Skip a directory that cannot be opened (D5); raise `error` for the last directory.
 
-        The controller learns which replicas are offline from the responses to its first command.
+        The controller learns of offline replicas from the broker's response to its first command.
         """
         self._count(path, error)
         self._services.tracer.mark("directory_bad_at_start")

@@ -1,7 +1,7 @@
 """A survey of all log directories before any is opened, recorded in each directory (D6).
 
-The decisions are in `tidelog.log.known_log_dirs`. A broker with one directory, which never had
-another, reads and writes no record of directories.
+`tidelog.log.known_log_dirs` makes the decisions of the survey. A broker with one directory, which
+never had another, reads and writes no record of directories.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class LogDirSurvey:
     ) -> list[tuple[LogDirectory, StorageError]]:
         """Write a changed list of all directories into each of them; return failed directories.
 
-        If a directory fails during the write, the next write repeats all lists.
+        If a directory fails during the write, the next write repeats the list in every directory.
         """
         if len(self._found) < 2 and not self._knows_others():
             return []

@@ -109,7 +109,7 @@ class Relinquishing:
 
     def directory_unfit(self, partitions: Sequence[Partition]) -> None:
         """Give up leaderships in full and slow directories, unless requested a moment ago."""
-        if self._may_ask() and not self._is_asking:  # else the next disk probe asks
+        if self._may_ask() and not self._is_asking:  # if not, the next disk probe sends the request
             self._begin([], [], self.unfit.due(partitions, []))
 
     def directory_fit(self) -> None:

@@ -48,7 +48,7 @@ class UnfitDirectories:
         )
 
     def due(self, partitions: Iterable[Partition], others: Sequence[Partition]) -> list[Partition]:
-        """Return leaders to replace and followers to report now, except partitions in `others`."""
+        """Return leaders and followers to name as unfit to the controller now, except `others`."""
         now_ms = self._services.clock.monotonic_ms()
         self._until_ms = {
             key: until_ms for key, until_ms in self._until_ms.items() if now_ms < until_ms

@@ -105,7 +105,7 @@ class DelayedFetch:
         responses = services.responses
         self._room = responses.brokers if connection.is_broker else responses.clients
         self._reads = FetchReads(self._room)
-        #: Directories with records for this fetch from whose disk the fetch must not read now.
+        #: Directories that have records for this fetch, but whose disk the fetch must not read now.
         self._held: dict[str, None] = {}
         #: Set while this fetch waits for its turn to read.
         self._turn: WaitingRead | None = None
@@ -158,8 +158,8 @@ class DelayedFetch:
             growth = growth_bytes(partition, watched)
             if growth >= 0:
                 self._missing_bytes -= growth
-                # A follower held back by the throttle still lacks bytes that were in the log before
-                # the wait (R15).
+                # A follower that the throttle holds back still lacks bytes that were in the log
+                # before the wait (R15).
                 if self._missing_bytes > 0 and partition not in self._session.throttled:
                     return
         self._read(final=False)

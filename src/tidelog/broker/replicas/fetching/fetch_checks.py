@@ -39,7 +39,7 @@ class Refusal(NamedTuple):
 def readable(
     replicas: HostedPartitions, session: FetchSession, item: SessionPartition
 ) -> Partition | Refusal:
-    """Return the replica that a session's partition may read from its fetch offset on."""
+    """Return the replica from which a fetch may read a partition of its session, or a `Refusal`."""
     partition = _find(replicas, item)
     if isinstance(partition, ErrorCode):
         return Refusal(partition)
@@ -110,8 +110,8 @@ def note_follower(
     known = None if leadership is None else leadership.followers.get(session.replica_id)
     if known is not None and item.fetch_offset < known.fetch_offset:
         # The fetch may be a late request of a connection that the follower has replaced. The
-        # follower's current session would not name the partition again, so the session must start
-        # over (V60).
+        # follower's current session would not repeat the partition's position, so that session must
+        # start over (V60).
         item.offset_went_back()
     role.follower_fetched(
         session.replica_id,

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from tidelog.log.partition_log import PartitionLog
     from tidelog.log.segment_reads import LogSlice
 
-#: Stands for a segment's base offset if the readable records do not end in the active segment.
+#: The value of a segment's base offset that means: the readable records do not end in the active
+#: segment.
 NO_SEGMENT = -1
 
 

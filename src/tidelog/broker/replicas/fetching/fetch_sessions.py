@@ -6,8 +6,9 @@ examines only that list (DESIGN.md, rule 7). A fetch without a session uses a te
 which ends after the response. The number of sessions and of their partitions is bounded. As in
 Kafka, any session may evict a session that was unused for two minutes. If every session was used
 recently, larger sessions evict smaller sessions. A follower's session (privileged) evicts any
-consumer's, never the reverse. A session that grows evicts other sessions as a new session does, or
-ends; Kafka bounds only the number of sessions. `delayed_fetch` reads the partitions.
+consumer's, never the reverse. A session that grows evicts other sessions like a new session, and
+ends if it finds no room. Kafka bounds only the number of sessions. `delayed_fetch` reads the
+partitions.
 """
 
 from __future__ import annotations
@@ -174,8 +175,9 @@ class FetchSession:
         #: The broker epoch in the follower's last fetch; -1 if the follower sends none.
         self.broker_epoch = NO_BROKER_EPOCH
         self.uses_topic_ids = uses_topic_ids
-        #: Whether the follower sent a lower fetch offset in another session. An outdated session
-        #: requires a full fetch next, which reports the follower's current log end.
+        #: Whether the follower has sent a lower fetch offset in another session than in this
+        #: session. An outdated session requires a full fetch next, which reports the follower's
+        #: current log end.
         self.is_outdated = False
         #: The isolation level of a consumer's last fetch; a follower always reads up to the log
         #: end.

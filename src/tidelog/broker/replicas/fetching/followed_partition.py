@@ -218,8 +218,8 @@ class FollowedPartition:
     def _append(self, records: Buffer) -> bool:
         log = self.partition.log
         if log.directory.space.is_full:
-            # The directory has already logged that it is full; a line for each partition and fetch
-            # would flood the log.
+            # The broker has already logged that the directory is full; a line for each partition
+            # and fetch would flood the log.
             self._run(self.role.not_appended(ErrorCode.KAFKA_STORAGE_ERROR))
             return False
         try:

@@ -66,8 +66,8 @@ class ThrottledReads:
     def has_all(self, item: SessionPartition) -> None:
         """Remove a partition from the session's waiting partitions: its follower has all records.
 
-        The partition may have begun to wait in a fetch sent before the previous response's records
-        had arrived.
+        The partition may have begun to wait in a fetch that the follower sent before the records of
+        the previous response had arrived.
         """
         if self._session.throttled:
             self._session.throttled.pop(item, None)

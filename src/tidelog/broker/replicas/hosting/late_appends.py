@@ -4,7 +4,7 @@ The check of a compressed batch with large content would hold the event loop for
 second. The thread of the log directory checks a compressed batch with large content, and later
 appends to the partition wait behind it. All appends of a partition are planned in the order of
 their arrival. Planning appends in another order would break the producers' sequence numbers. If the
-leadership ends first, all late appends are refused (V38).
+leadership ends before the check, the waiting appends are refused (V38).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Late(NamedTuple):
 
 
 class LateAppends:
-    """The late appends of one leader, of which the first is being checked.
+    """The appends of one leader that wait for a check of a batch; the first is being checked.
 
     A leader that stays leader under a new leader epoch passes its late appends to its next role.
     """

@@ -106,8 +106,7 @@ class LeaderRole(Role):
     def _await_skipped_batches(self) -> None:
         """Expect resent batches that the former leader refused, except in a leader recovery (V38).
 
-        The first leader of a partition expects no refused batches, because the partition had no
-        former leader.
+        The first leader of a partition expects no resent batches: no former leader refused any.
         """
         core, until_ms = self.core, 0
         is_first = core.epoch_start_offset == 0 and core.leader_epoch == 0

@@ -36,7 +36,7 @@ def bytes_from(log: PartitionLog, offset: int) -> int:
 def active_bytes_below(log: PartitionLog, offset: int) -> int:
     """Return the bytes of the active segment below `offset`.
 
-    The number of bytes is exact to an index interval, and never too large.
+    The bytes are exact to an index interval if the index is in memory, and never too many.
     """
     segment = log.active_segment
     if offset >= log.log_end_offset:

@@ -2,8 +2,9 @@
 
 A partition connects the pure decisions of `tidelog.replication` with the log and with waiting
 requests (`purgatory`). Callers use the partition or its role (`role`), and never ask which role it
-is. `role_changes` gives a replica its roles, and only while the log is quiet (`quiet`), so a role's
-log end offset always equals its log's. This module implements V36 to V38 and V61 for one replica.
+is. `role_changes` gives a replica its roles, and only while the log is quiet (`quiet`), so the log
+end offset that a role knows is always that of the log. This module implements V36 to V38 and V61
+for one replica.
 
 `PlannedAppends` are the appends of one broker from their plan until the end of the read event that
 brought them. A leader plans an append at once: it assigns the offsets or refuses the batch. The log
@@ -173,7 +174,7 @@ class Partition:
         for completion in planned:
             if not completion.done:
                 # Each append's completion is checked, not only the last, because a repeated batch
-                # completes with its original.
+                # completes together with the original batch.
                 completion.then(self._log_grew)
                 self.track(completion)
                 is_all_written = False

@@ -86,8 +86,8 @@ class PartitionWatchers:
         if waiting is _NOBODY:
             self._acks = waiting = deque()
         if waiting and waiting[-1][0] > offset:
-            # A repeated batch waits for its original's offset, so it goes before later batches
-            # (V38).
+            # A repeated batch waits for the offset of the original batch, so it goes before later
+            # batches (V38).
             waiting.append((offset, wait))
             self._acks = deque(sorted(waiting, key=lambda entry: entry[0]))
         else:
@@ -103,7 +103,8 @@ class PartitionWatchers:
     def check_order(self, sent: SentBatch, now_ms: int) -> None:
         """Raise EarlierBatchRefusedError if the producer must first resend an earlier batch.
 
-        The order is checked just before a batch is acknowledged (V38).
+        The broker checks the order of a producer's batches just before it acknowledges a batch
+        (V38).
         """
         if self._unanswered:
             self._unanswered.check_stored(sent, now_ms)
@@ -126,7 +127,9 @@ class PartitionWatchers:
         self._deletions = [entry for entry in self._deletions if entry[1] is not wait]
 
     def watch(self, watcher: FetchWatcher, follower: bool) -> None:
-        """Report changes to one partition of a fetch session until `unwatch`."""
+        """Report each change of this replica to `watcher`, one partition of a fetch session, until
+        `unwatch`.
+        """
         (self._followers if follower else self._consumers)[watcher] = None
 
     @property

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def mark_election(tracer: Tracer, partition: Partition, state: LeaderAndIsrPartitionState) -> None:
-    """Mark the rare states of an election in the trace; the replica still has its old role."""
+    """Mark the rare states of an election in the trace, before the replica takes its new role."""
     log_end_offset, before = partition.log.log_end_offset, partition.leadership
     if partition.high_watermark < log_end_offset:
         tracer.mark("high_watermark_stale_at_election")

@@ -55,7 +55,8 @@ class AlterPartitionManager(IsrChangeQueue):
         """Send a change again after a pause, if the controller neither accepted nor rejected it.
 
         If the controller holds the change back for `after_ms` milliseconds (A11), the pause before
-        the retry begins after that time. Changes of other partitions do not wait for `after_ms`.
+        the retry begins after that time. The delay `after_ms` holds back this change only, not the
+        changes of other partitions.
         """
         if after_ms > 0:
             self._services.serving_timers.after(after_ms, lambda: self.retry(partition, change))

@@ -2,7 +2,7 @@
 
 `AlterPartitionManager` sends the changes to the controller; `StateNodeWriter` writes them into the
 state nodes. `inter.broker.protocol.version` chooses between the two queues when the broker starts.
-Leaders know only `IsrChangeQueue`, the interface of both queues.
+Leaders know only the common interface of both queues, `IsrChangeQueue`.
 """
 
 from __future__ import annotations

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 #: Maximum number of moves out of drained directories at a time; only
 #: `num.replica.alter.log.dirs.threads` of these copy at a time.
 _AT_ONCE: Final = 16
-#: Pause in milliseconds between two rounds of a drain; the second value is the pause after an
-#: event.
+#: Pauses in milliseconds between two rounds of a drain: without an event, and after an event such
+#: as the end of a move.
 _LOOK_MS: Final = 5_000
 _GAP_MS: Final = 20
 #: Milliseconds for which a replica that fits nowhere is not tried again.

@@ -2,12 +2,12 @@
 
 `replication.directory_move` chooses the next step of the future replica, and this module executes
 the step. Copying takes turns with the other moves of the broker, and waits for the moves' throttle.
-When few records are left to copy, the copied records are synced and the current log pauses. While
-the current log is paused, the remaining records are copied, and the future replica replaces the
-current replica (`log.replacement`). Appends wait only while the current log is paused, which takes
-milliseconds on a good disk. While the disk is full or the current replica is unreadable, the move
-waits. After `is_over` is set, the move changes neither the current nor the future log, except that
-it finishes a replacement in progress.
+When few records are left to copy, the copied records are synced, and appends to the current log
+pause. While the current log is paused, the remaining records are copied, and the future replica
+replaces the current replica (`log.replacement`). Appends wait only while the current log is paused,
+which takes milliseconds on a good disk. While the disk is full or the current replica is
+unreadable, the move waits. After `is_over` is set, the move changes neither the current nor the
+future log, except that it finishes a replacement in progress.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 #: up to the longest pause.
 _FIRST_PAUSE_MS: Final = 50
 _LONGEST_PAUSE_MS: Final = 5_000
-#: Maximum number of reads left to copy when the current log pauses; so few reads take some
-#: milliseconds on any disk. `_THROTTLED_TAIL_READS` is the maximum for throttled moves; it is
+#: Maximum number of reads left to copy when appends to the current log pause; so few reads take
+#: some milliseconds on any disk. `_THROTTLED_TAIL_READS` is the maximum for throttled moves; it is
 #: lower, because the throttle does not delay the last reads.
 _TAIL_READS: Final = 4
 _THROTTLED_TAIL_READS: Final = 1
@@ -46,7 +46,8 @@ def future_config(config: LogConfig) -> LogConfig:
     """Return the configuration of a future log, which must not delete or flush by itself.
 
     The broker syncs the records of a future log before the log replaces the current log. Retention
-    deletes a segment of the future log after it deletes these records from the current log.
+    deletes a segment of the future log only after it has deleted the same records from the current
+    log.
     """
     return replace(
         config,

@@ -59,9 +59,9 @@ class LogDirPlacement:
         """Return the directories that may take new replicas: not full, slow, cordoned or drained.
 
         Slow directories take new replicas if no other directory has space, because all directories
-        may be slow. If all uncordoned directories are full, the result has all of them: a full
-        directory itself refuses a replica, and the controller sends the role again. The result is
-        empty if all directories are cordoned.
+        may be slow. If all uncordoned directories are full, the method returns all of them: a full
+        directory itself refuses a replica, after which the controller sends the role again. The
+        result is empty if all directories are cordoned.
         """
         config = self._services.config
         cordoned, draining = config.cordoned_log_dirs, config.draining_log_dirs

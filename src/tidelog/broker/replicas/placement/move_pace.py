@@ -47,7 +47,7 @@ class MovePace:
             self._copying += 1
 
     def turn_over(self) -> None:
-        """Let the move that has waited longest copy."""
+        """Give the next turn to copy to the move that has waited longest."""
         if self._waiting:
             self._waiting.pop(0).resolve(None)
         else:
