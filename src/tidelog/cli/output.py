@@ -8,6 +8,7 @@ people; without a terminal they are plain text of unlimited width.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -181,6 +182,15 @@ def say(text: str) -> None:
     """Print a message for people on standard error."""
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
+
+
+def say_in_handler(text: str) -> None:
+    """Print a message on standard error from a signal handler.
+
+    The signal may have interrupted `say`, whose buffered writer refuses a second call.
+    """
+    with contextlib.suppress(OSError):
+        os.write(2, f"{text}\n".encode())
 
 
 def size_text(size_bytes: int | None) -> str:

@@ -16,7 +16,7 @@ from types import FrameType
 
 from tidelog.cli.names import PartitionWord, partitions_named
 from tidelog.cli.offsets import ReadSpan, Where, resolve
-from tidelog.cli.output import say
+from tidelog.cli.output import say, say_in_handler
 from tidelog.client.consuming import ConsumedRecord
 from tidelog.client.fetching import EARLIEST
 from tidelog.client.groups import FetchedOffset
@@ -61,7 +61,7 @@ class Interrupts:
         self.__exit__()
         self.signal = signal.Signals(number)
         if self._answer:
-            say(self._answer)
+            say_in_handler(self._answer)
 
 
 @dataclass(slots=True)

@@ -17,7 +17,15 @@ import typer
 
 from tidelog.cli.documents import prints
 from tidelog.cli.help import CommandGroup
-from tidelog.cli.output import OutputFormat, OutputOption, print_json, print_line, print_table, say
+from tidelog.cli.output import (
+    OutputFormat,
+    OutputOption,
+    print_json,
+    print_line,
+    print_table,
+    say,
+    say_in_handler,
+)
 from tidelog.cli.pipelines.running import (
     CoresOption,
     HtmlOption,
@@ -199,7 +207,7 @@ def _stopping() -> Iterator[threading.Event]:
         if stop.is_set():
             raise KeyboardInterrupt
         stop.set()
-        say("ending after this batch")
+        say_in_handler("ending after this batch")
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
