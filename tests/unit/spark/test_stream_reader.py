@@ -291,7 +291,7 @@ def test_what_does_not_exist(logs: Logs, options: dict[str, str], sentence: str)
 def test_new_partitions_and_new_topics_of_a_pattern_are_read_from_their_beginning(
     logs: Logs,
 ) -> None:
-    with Stream(logs, subscribePattern="t.*", startingOffsets="earliest") as stream:
+    with Stream(logs, subscribePattern="^t.*", startingOffsets="earliest") as stream:
         end = stream.latest(stream.planner.initial())
         logs.topics["t"] = [1, 1, 1]
         logs.batches[TopicPartition("t", 2)] = []
