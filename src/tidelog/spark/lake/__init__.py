@@ -1,7 +1,7 @@
-"""Lake tables: a topic as a Delta or Iceberg table, with offsets and rows in one commit.
+"""Lake tables: a topic as a Delta table, with offsets and rows in one commit.
 
 `protocol` decides what a run does after each answer of a table's store. `state` has the values:
-offsets, files, changes. `table` is the interface of tables, `delta` implements it. `runs` commits a
-run, `staging` writes and names its files in a `stores` place, and `vacuum` deletes what dead runs
-left.
+offsets, files, changes. `table` is the interface of tables, and `delta` implements it. `runs`
+commits a run, `staging` writes and names the run's files, `stores` keeps them, and `vacuum` deletes
+the files of dead runs. The pipelines do not use this package yet.
 """

@@ -27,6 +27,7 @@ from tidelog.spark.lake.state import (
     TableChange,
     TableError,
 )
+from tidelog.spark.lake.stores import sync_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,7 +37,13 @@ _FENCE: Final = "tidelog-fence"
 #: Numbers of commits to look at, in turn, for the last one of an ingest.
 _LOOKS: Final = (1, 20, 1_000, None)
 #: Parts of messages about requests that no retry will help.
-_REFUSALS: Final = ("Permission denied", "Read-only file system", "403", "401", "AccessDenied")
+_REFUSALS: Final = (
+    "Permission denied",
+    "Read-only file system",
+    "401 Unauthorized",
+    "403 Forbidden",
+    "AccessDenied",
+)
 
 
 class DeltaLake:
@@ -86,12 +93,6 @@ class DeltaLake:
         except OSError as error:
             raise TableError(f"{self.location} cannot be created: {error}") from error
         return CommitAnswer.COMMITTED
-
-    def schema(self) -> pa.Schema:
-        """Return the columns of the newest version. Raises TableError."""
-        import pyarrow as pa
-
-        return pa.schema(self._at(None).schema().to_arrow())
 
     def commit(self, state: LakeState, change: TableChange) -> CommitAnswer:
         """Commit a change on top of `state`; raise TableError if the store refuses it for good."""
@@ -273,12 +274,5 @@ def _answer_of(error: Exception, location: str) -> CommitAnswer:
 
 def _sync_log(location: str, version: int) -> None:
     """Make a commit of a local table durable; delta-rs leaves that to the kernel."""
-    if "://" in location:
-        return
-    log = os.path.join(location, "_delta_log")
-    for path in (os.path.join(log, f"{version:020}.json"), log):
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    if "://" not in location:
+        sync_file(os.path.join(location, "_delta_log", f"{version:020}.json"))

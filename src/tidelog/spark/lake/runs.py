@@ -35,7 +35,7 @@ from tidelog.spark.lake.table import Lake
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Maximum number of commits of one run. Each refused commit is another run's success.
+#: Maximum number of commits of one run or vacuum. Each refused one is another run's success.
 MOST_COMMITS: Final = 100
 _FIRST_WAIT_S: Final = 0.05
 _LONGEST_WAIT_S: Final = 5.0
@@ -107,8 +107,8 @@ def commit_run(
         if isinstance(step, StartOver):
             return RunOutcome(state, step.obstacle)
     raise TableError(
-        f"{table.location} refused {MOST_COMMITS} commits: too many runs write at once. Nothing of"
-        " this run was committed; its files are deleted by a vacuum"
+        f"{table.location} refused {MOST_COMMITS} commits, or did not answer them. Run it again: it"
+        " goes on from the offsets that the table has"
     )
 
 

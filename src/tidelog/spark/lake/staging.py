@@ -13,14 +13,13 @@ import json
 import os
 import re
 import uuid
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.core.dataclass import dataclass
 from tidelog.core.limits import MIB
 from tidelog.spark.lake.protocol import StagedFile
 from tidelog.spark.lake.state import LakeFile
-from tidelog.spark.lake.stores import LakeStore
+from tidelog.spark.lake.stores import LakeStore, sync_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -182,23 +181,3 @@ def as_json(value: Any, *, up: bool) -> int | str | None:
         shift = timedelta(microseconds=(1_000 - rest) % 1_000 if up else -rest)
         return (value + shift).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
     return value.isoformat() if isinstance(value, date) else value
-
-
-def sync_file(path: str) -> None:
-    """Make a local file and its name durable."""
-    for each in (path, os.path.dirname(path)):
-        descriptor = os.open(each, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
-def partitions_of(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield the rows of each partition in a batch."""
-    import pyarrow.compute as pc
-
-    column = batch.column("partition")
-    for number in column.unique().to_pylist():
-        mask = pc.equal(column, number)
-        yield number, batch if pc.all(mask).as_py() else batch.filter(mask)

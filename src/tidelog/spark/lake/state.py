@@ -1,7 +1,7 @@
 """The state of a lake table: the topic, the landed offsets, the data files, the commits.
 
-A commit carries its offsets in JSON, which Delta stores in the commit's metadata, and Iceberg in
-the snapshot's summary. The module uses neither files nor Spark.
+A commit carries its offsets in JSON, which Delta stores in the commit's metadata. The module uses
+neither files nor Spark.
 """
 
 from __future__ import annotations

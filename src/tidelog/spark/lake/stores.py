@@ -1,14 +1,14 @@
 """Data files of a lake table in the table's own store: a local path, or a URI with options.
 
 Options have delta-rs's names (`AWS_ENDPOINT_URL`, `AWS_REGION`, ...), so that data files and the
-table's log are in the same store by the same credentials. A Store can be pickled for tasks.
+table's log are in the same store by the same credentials. A LakeStore can be pickled for tasks.
 """
 
 from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 #: Where files are written to learn the store's time; readers of tables skip such names.
 _PROBES: Final = "_tidelog"
+_PROBE_BUFFER_BYTES: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ class LakeStore:
                 modified_ms = 0 if info.mtime_ns is None else info.mtime_ns // 1_000_000
                 yield ListedFile(info.path, info.size, modified_ms)
 
-    def delete(self, paths: Iterator[str] | list[str]) -> int:
+    def delete(self, paths: Iterable[str]) -> int:
         """Delete files, and their folders that became empty; return the number of files."""
         opened = self.open()
         deleted = 0
@@ -92,7 +93,8 @@ class LakeStore:
         try:
             if self.is_local:
                 opened.create_dir(_PROBES)
-            with opened.open_output_stream(path) as probe:
+            # Without buffer_size Arrow passes a Buffer, which delta-rs refuses.
+            with opened.open_output_stream(path, buffer_size=_PROBE_BUFFER_BYTES) as probe:
                 probe.write(b"tidelog")
             info = opened.get_file_info(path)
             opened.delete_file(path)
@@ -100,9 +102,15 @@ class LakeStore:
             raise TableError(f"{self.location} cannot be written: {error}") from error
         return int(info.mtime_ns) // 1_000_000
 
-    def url(self, path: str) -> str:
-        """Return the path or URI of a file, as readers open it."""
-        return f"{os.path.abspath(self.location) if self.is_local else self.location}/{path}"
+
+def sync_file(path: str) -> None:
+    """Make a local file and its name durable."""
+    for each in (path, os.path.dirname(path)):
+        descriptor = os.open(each, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _remove_empty(root: str, folder: str) -> None:

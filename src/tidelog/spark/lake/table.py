@@ -1,4 +1,4 @@
-"""The interface of lake tables, which Delta and Iceberg implement.
+"""The interface of lake tables: a port, as each table format is reached through its own library.
 
 An implementation reads states and commits changes. It retries nothing: `runs` looks at the table
 after any answer but a success.
@@ -27,10 +27,6 @@ class Lake(Protocol):
 
     def create(self, origin: Origin, schema: pa.Schema) -> CommitAnswer:
         """Create an empty table of these columns."""
-        ...
-
-    def schema(self) -> pa.Schema:
-        """Return the columns of the newest version."""
         ...
 
     def commit(self, state: LakeState, change: TableChange) -> CommitAnswer:

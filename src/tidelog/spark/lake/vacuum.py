@@ -1,8 +1,9 @@
 """Deletion of files that dead runs have staged, behind a fence (`protocol`).
 
 A run counts as running while its newest file is younger than a limit, by the clock of the table's
-store. A run that was slower than that loses its work at the fence, and starts over. Files that a
-commit has removed are not looked at here: the table's own vacuum deletes them after its retention.
+store. A run that is slower, or that has no file yet, loses its work at the fence and starts over.
+Two kinds of files stay: those that a commit has removed, which the table's own vacuum deletes after
+its retention, and those of a run's repeated tasks beside the files that the run has committed.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Final
 
 from tidelog.core.dataclass import dataclass
 from tidelog.spark.lake.protocol import CommitAnswer, StagedFile, abandoned, fence_for
+from tidelog.spark.lake.runs import MOST_COMMITS
 from tidelog.spark.lake.staging import new_run, staged_files
 from tidelog.spark.lake.state import TableChange, TableError
 from tidelog.spark.lake.stores import LakeStore
@@ -19,7 +21,6 @@ from tidelog.spark.lake.table import Lake
 
 #: Default age in ms of a run's newest file from which the run counts as dead.
 DEAD_AFTER_MS: Final = 24 * 3_600_000
-_MOST_COMMITS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ def vacuum_staged(
     table: Lake, store: LakeStore, *, dead_after_ms: int = DEAD_AFTER_MS
 ) -> VacuumReport:
     """Delete the files of dead runs without a commit. Raises TableError."""
-    for _ in range(_MOST_COMMITS):
+    for _ in range(MOST_COMMITS):
         # The listing comes first: a file that appears later may belong to any run.
         staged = staged_files(store)
         state = table.read()
@@ -53,11 +54,11 @@ def vacuum_staged(
         if answer is CommitAnswer.COMMITTED:
             doomed = abandoned(left, fence, [file.path for file in table.files()])
             paths = tuple(each.path for each in doomed)
-            store.delete(list(paths))
+            store.delete(paths)
             return VacuumReport(paths, running, state.version + 1)
     raise TableError(
-        f"{table.location} refused {_MOST_COMMITS} commits: too many runs write at once. Nothing"
-        " was deleted"
+        f"{table.location} refused {MOST_COMMITS} commits, or did not answer them; no file was"
+        " deleted"
     )
 
 

@@ -194,6 +194,21 @@ def test_offsets_outlive_the_metadata_of_commits(location: str) -> None:
     assert state.following() == {0: 20}
 
 
+def test_a_cleaned_log_knows_where_its_commits_begin(location: str) -> None:
+    lake, state = made(location)
+    assert lake.first_known() == 0
+    for number in range(4):
+        change = change_of(f"run-{number}", 10 * number, 10 * number + 10)
+        state = commit_run(lake, state, change).state
+    DeltaTable(location).create_checkpoint()
+    for path in sorted(Path(location, "_delta_log").glob("*.json"))[:3]:
+        path.unlink()
+    again = DeltaLake(location)
+    assert again.first_known() == 3
+    assert again.landed(2) == ["run-3", "run-2"]
+    assert again.read().following() == {0: 40}
+
+
 def test_a_table_of_another_topic_is_refused(location: str) -> None:
     made(location)
     other = Origin("trains", "trains-id", "cluster-id")
