@@ -37,7 +37,7 @@ class CommandBuilder:
         self._brokers = tuple(image.brokers[broker_id] for broker_id in sorted(image.brokers))
         self._commands: dict[int, Commands] = {}
         #: Metadata of partitions, one map for the commands to all brokers.
-        self._shown = SharedShown()
+        self._shown: dict[ShownKey, UpdateMetadataPartitionState] = {}
         self._full: list[int] = []
         self._brokers_changed = False
         #: By partition, the role that creates no replica; all replicas of the partition get the
@@ -242,10 +242,11 @@ class CommandBuilder:
         for broker_id in self._full:
             self._make_full(self._of(broker_id), broker_id, everything)
         if self._shown or self._brokers_changed:
+            shown = SharedShown(self._shown)
             for broker in self._brokers:
                 commands = self._of(broker.broker_id)
                 if not commands.full:
-                    commands.shown = self._shown
+                    commands.shown = shown
         for commands in self._commands.values():
             commands.brokers_changed = self._brokers_changed or commands.full
         return dict(sorted(self._commands.items()))
@@ -275,7 +276,7 @@ class CommandBuilder:
         )
 
     def _everything(self) -> Shown:
-        everything = SharedShown()
+        everything: dict[ShownKey, UpdateMetadataPartitionState] = {}
         states, brokers = self._image.states, self._image.brokers
         for topic in self._image.topics.values():
             if self._image.is_deleting(topic.name):
@@ -293,7 +294,7 @@ class CommandBuilder:
                 state = states[topic_partition]
                 if incarnations.is_leader_restarted(state, brokers):
                     self._barred[topic_partition] = state.leader
-        return everything
+        return SharedShown(everything)
 
     def _role(self, topic_partition: TopicPartition, is_new: bool) -> BrokerRole:
         role = None if is_new else self._roles.get(topic_partition)

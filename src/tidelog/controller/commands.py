@@ -111,12 +111,15 @@ Shown = Mapping[ShownKey, UpdateMetadataPartitionState]
 
 
 class SharedShown(dict[ShownKey, UpdateMetadataPartitionState]):
-    """Metadata that is sent to several brokers, complete before the first request is made."""
+    """Metadata that is sent to several brokers, whose requests share its encoding.
+
+    It is a copy, and commands hold it as a `Mapping`: nothing changes it after the first request.
+    """
 
     __slots__ = ("_topics",)
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, shown: Shown) -> None:
+        super().__init__(shown)
         self._topics: SharedList | None = None
 
     def topics(self) -> SharedList:
