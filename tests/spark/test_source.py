@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StringType, StructField, StructType
 from tests.support.client.fake_logs import FakeLogs
 from tests.support.spark import Row, batch
 
 from tidelog.core.types import TopicPartition
 from tidelog.spark.columns import COLUMNS, arrow_schema, spark_ddl
+from tidelog.spark.option_values import OptionError
+from tidelog.spark.source import TidelogDataSource
 from tidelog.wire.registry import FETCH
 
 if TYPE_CHECKING:
@@ -65,6 +67,13 @@ def test_a_schema_of_the_users_own_must_be_that_of_the_options(
         "the schema given is partition string, offset bigint; with these options the columns are"
         " partition int, offset bigint. Leave out .schema(...)" in str(caught.value)
     )
+
+
+def test_a_stream_of_another_schema_is_rejected_when_it_is_first_called() -> None:
+    source = TidelogDataSource({"kafka.bootstrap.servers": "h:1", "subscribe": "t"})
+    given = StructType([StructField("value", StringType())])
+    with pytest.raises(OptionError, match="the schema given is value string; with these options"):
+        source.streamReader(given).initialOffset()
 
 
 def test_it_is_found_without_being_registered(spark: SparkSession, filled: FakeLogs) -> None:

@@ -149,7 +149,7 @@ class TidelogDataSource(Shipped, DataSource):
         """Return a reader. Raises OptionError for unusable options, or for another schema."""
         with sentence_first():
             options = self._parsed(is_stream=False)
-            check_schema(schema, options)
+            _check_schema(schema, options)
         for remark in options.remarks:
             _log.warning("%s", remark)
         takes_filters = options.pushdown and _is_asked_with_filters()
@@ -168,7 +168,7 @@ class TidelogDataSource(Shipped, DataSource):
 
         try:
             options = self._parsed(is_stream=True)
-            check_schema(schema, options)
+            _check_schema(schema, options)
             return TidelogStreamReader(options)
         except OptionError as error:
             return RejectedStreamReader(error)
@@ -192,7 +192,7 @@ class TidelogDataSource(Shipped, DataSource):
         return parse_options(given, is_stream=is_stream)
 
 
-def check_schema(schema: StructType, options: ReadOptions) -> None:
+def _check_schema(schema: StructType, options: ReadOptions) -> None:
     """Raise OptionError if the user gave `load` another schema than the options yield.
 
     Spark lets the user's schema pass, and would fail at the first row. Nullability is ignored.
