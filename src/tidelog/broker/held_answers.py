@@ -85,7 +85,7 @@ class HeldAnswers:
         self._request_failed = request_failed
         self._ended = EndedBrokers()
         self._held: dict[_Held, None] = {}
-        #: Partitions that the waiting responses name.
+        #: Number of partitions that the waiting responses name.
         self._held_partitions = 0
         #: The set of brokers that have just ended, and the topics that these brokers lead; None if
         #: the topics must be found again.

@@ -86,7 +86,7 @@ class Identity:
         self.broker_epoch = NO_BROKER_EPOCH
 
     def store_is_older(self, stamp: int) -> bool:
-        """Note an older store by this broker's transaction id in it; return whether the id is new.
+        """Note this broker's transaction id in an older store; return whether the id is new.
 
         An older store gives out transaction ids a second time, so an earlier broker epoch does not
         prove an earlier registration of this broker (E8).
@@ -97,7 +97,7 @@ class Identity:
         return is_news
 
     def epochs_so_far(self) -> CleanEpochs:
-        """Return the registrations, up to the current one, since which this broker lost no record.
+        """Return the registrations since each of which this broker lost no record.
 
         A clean shutdown writes the returned registrations into every log directory, even if the
         broker is not registered at that time.

@@ -103,9 +103,9 @@ class CleanEpochs(NamedTuple):
 
     `last` is the broker epoch of the last registration, or -1. `earlier` are the broker epochs of
     earlier registrations, the newest last. After each listed registration the broker shut down
-    cleanly, or lost only its session. A state node may still record an `earlier` epoch, if no
-    controller recorded the later registrations. `earlier` lists each epoch, because an epoch
-    between two of them may belong to an incarnation with another disk.
+    cleanly, or lost only its session. A partition's state node may still record one of the
+    `earlier` broker epochs, if no controller recorded a later one. `earlier` lists each epoch,
+    because an epoch between two of them may belong to an incarnation with another disk.
     """
 
     last: int = NO_BROKER_EPOCH
@@ -219,7 +219,7 @@ class PartitionState:
         *,
         last_leader: int,
     ) -> PartitionState:
-        """Return the unwritten state of the next leader epoch, faster than `replace`."""
+        """Return the state for the next leader epoch; `dataclasses.replace` would take longer."""
         return PartitionState(
             leader,
             self.leader_epoch + 1,

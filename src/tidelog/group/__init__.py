@@ -19,10 +19,10 @@ members join again.
 
 Except `classic`, all modules of this package serve groups of every protocol. `asked`, `records`,
 `timers` and `settings` define requests, records, timers and settings. `group` is the interface
-between a group and its committed offsets; `sessions` and `turn` serve its members. `offsets`,
-`forgetting` and `listing` serve requests about offsets and about whole groups, and `settling`
-handles the outcome of an append. `partition` is the coordinator of one partition, made of the other
-modules, and passes requests of members to the protocol of their group.
+between a group and its committed offsets; `sessions` and `turn` serve the members of groups.
+`offsets`, `forgetting` and `listing` serve requests about offsets and about whole groups, and
+`settling` handles the outcome of an append. `partition` is the coordinator of one partition, which
+uses the other modules, and passes requests of members to the protocol of their group.
 
 `classic` is the only protocol of membership so far. The next generation of Kafka's protocol
 (KIP-848) will be a package beside `classic`, with its own kind of group.

@@ -122,7 +122,8 @@ class Ended:
     topics: dict[str, set[TopicId]] = field(default_factory=dict)
     #: Partitions that were removed from topics (V71).
     partitions: dict[TopicPartition, PartitionIncarnation] = field(default_factory=dict)
-    #: Incarnations that committed offsets name and that ended at an unknown time, by partition.
+    #: Ended incarnations under which offsets were committed, by partition; when they ended is
+    #: unknown.
     incarnations: dict[TopicPartition, set[PartitionIncarnation]] = field(default_factory=dict)
 
     @property

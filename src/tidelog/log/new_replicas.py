@@ -9,10 +9,10 @@ ids to one file in the log directory's root, and syncs this file. The next start
 copies the topic ids from this file to replica directories without a readable `partition.metadata`,
 syncs the volume, and removes the file.
 
-Each line has the name of a replica's directory and the topic id of the replica. If several lines
-have the same directory's name, the last line counts. A line without a topic id revokes the earlier
-lines with the same name. A line that a failed write left incomplete is skipped, because each append
-begins with a line end.
+Each line of the file has the name of a replica's directory and the topic id of the replica. If
+several lines of the file name one directory, the last of them counts. A line without a topic id
+revokes the earlier lines with the same name. A line that a failed write left incomplete is skipped,
+because each append begins with a line end.
 """
 
 from __future__ import annotations

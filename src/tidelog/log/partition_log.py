@@ -91,9 +91,9 @@ class PartitionLog(LogState):
         """Check a client's batch, assign its offsets and leader epoch, and queue it.
 
         `records` is one batch. The log patches the batch in place if the buffer is writable; the
-        buffer must stay valid until the completion is done. `now_ms` is the wall clock. For a
-        rejected batch, raises KafkaError and changes nothing: CORRUPT_MESSAGE, INVALID_RECORD,
-        MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, OUT_OF_ORDER_SEQUENCE_NUMBER,
+        buffer must stay valid until the returned completion is done. `now_ms` is the wall clock.
+        For a rejected batch, raises KafkaError and changes nothing: CORRUPT_MESSAGE,
+        INVALID_RECORD, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, OUT_OF_ORDER_SEQUENCE_NUMBER,
         INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE. Raises NOT_LEADER_OR_FOLLOWER while the log is
         being truncated or is closed, and StorageError if the directory has failed or is full. The
         returned completion may fail with StorageError. Raises CostlyBatch if `check_on_thread` must

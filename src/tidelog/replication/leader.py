@@ -2,9 +2,9 @@
 
 One object represents one leadership, that is one leader epoch. No earlier knowledge of followers
 survives into a new leadership, because a log may have been truncated in between (V31). A leader
-that continues under a new leader epoch keeps the state of its own reads (F7). Follower fetches and
-appends are the hot path, which allocates nothing unless the state changes. The leader does not know
-the log's contents, the network, or the store; the time is an argument. The caller reports the
+that continues under a new leader epoch keeps its pending reads for followers (F7). Follower fetches
+and appends are the hot path, which allocates nothing unless the state changes. The leader does not
+know the log's contents, the network, or the store; the time is an argument. The caller reports the
 outcome of a proposed ISR change. Errors are responses to the requesting follower, raised as
 KafkaError.
 """

@@ -4,8 +4,8 @@ Everything is drawn from one integer seed, so that a run can be repeated event b
 rule 5). Simulated brokers run the same code as real broker processes.
 
 `run` plays a run, and `job` describes a run. `profiles` and `policies` bias a run; `seeds` has its
-random streams. `phases` and `final_phase` end a run. `results`, `outcomes` and `story` report a
-run.
+random streams. `phases` come at the end of a run, with `final_phase` as the last. `results`,
+`outcomes` and `story` report a run.
 
 The cluster: `sim_cluster` starts each `sim_broker` with `broker_settings`. `sim_store` and
 `sim_store_server` are the metadata store. `client_workload` starts the clients of `workload`, which

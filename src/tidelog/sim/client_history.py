@@ -104,8 +104,7 @@ class ClientHistory:
         #: acknowledged records of the producer, or has later batches of the producer.
         self.sequence_refused: CallbackList[[Produce, int]] = CallbackList()
         #: First record of each unanswered batch that retention removed before the present leader
-        #: could copy the batch. The leader of the partition rejects retries of a removed batch
-        #: forever.
+        #: could copy the batch. The leader rejects every retry of a batch that retention removed.
         self.expired_open: set[int] = set()
         #: Called when a consumer skips from its position to a later log start: (topic id,
         #: partition, position, log start).

@@ -1,6 +1,6 @@
 """The wait for consumer groups to read partitions before their removal (V71).
 
-The wait runs during a controller's term while partitions are waiting for their removal. `drains`
+A controller waits in this way as long as partitions are marked for removal. `drains`
 asks the coordinators for the progress of their groups. A check of the groups' progress counts only
 if leaders and coordinators stayed the same during the check.
 """

@@ -106,7 +106,7 @@ class GroupCoordinators(CoordinatorRuntime[GroupPartition]):
             if isinstance(group, ClassicGroup) and group.state in _REBALANCING:
                 self.services.tracer.mark("coordinator_moved_during_rebalance")
 
-    # Methods that only groups have.
+    # Methods that only the coordinators of groups have.
 
     def asked(
         self, request: Request[Any], group_id: str, message: Any = None, **client: str

@@ -69,7 +69,7 @@ def refuse(topic_partition: TopicPartition, reason: str, draft: Draft, *, is_rem
 
 
 def check_resizable(name: str, times: int, draft: Draft) -> None:
-    """Raise KafkaError if the draft deletes the topic, or the request names the topic twice."""
+    """Raise KafkaError if this decision deletes the topic, or the request names the topic twice."""
     if times > 1:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {name!r} is named {times} times")
     if name in draft.queued:

@@ -112,8 +112,8 @@ class LogDirSurvey:
         if failures:
             return failures
         self._written = known
-        # A directory removed from `log.dirs` is no longer in the written lists, so it causes no
-        # error any more.
+        # A directory removed from `log.dirs` is no longer in the written lists of directories, so
+        # it causes no error any more.
         self._found = {path: each._replace(known=known) for path, each in self._found.items()}
         return []
 

@@ -118,7 +118,7 @@ class DelayedFetch:
         self._all_partitions = all_partitions
         self._missing_bytes = 0
         self._received_ms = received_ms
-        #: Number of this fetch among the pending reads of a follower (F5).
+        #: The number that identifies this fetch among the pending reads of a follower (F5).
         self._read_number = NO_READ
         #: The partitions' responses, kept during a wait so that only changed partitions are
         #: examined again.

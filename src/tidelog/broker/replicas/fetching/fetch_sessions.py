@@ -41,7 +41,7 @@ PartitionKey = tuple[TopicId | str, int]
 
 
 class WaitingFetch(Protocol):
-    """The fetch of a session that waits for more records to send."""
+    """A session's fetch that waits for more records to send."""
 
     def partition_readable(self, partition: SessionPartition) -> None:
         """Examine a partition of the session that has changed."""

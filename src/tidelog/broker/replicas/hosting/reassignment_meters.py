@@ -3,7 +3,7 @@
 As in Kafka, one metric counts partitions that this broker leads while replicas are added or
 removed. One metric counts the bytes sent to added replicas, another metric the bytes that added
 replicas of this broker fetched. The roles in the controller's commands say which partitions are
-being reassigned. Without reassignments the cost is one look into an empty dictionary.
+being reassigned. Without reassignments the metrics cost one look into an empty dictionary.
 """
 
 from __future__ import annotations

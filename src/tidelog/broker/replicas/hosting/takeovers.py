@@ -46,7 +46,7 @@ class Takeovers:
         self._stride = 1
 
     def begun(self, partition: Partition) -> None:
-        """Watch a replica whose leadership begins, if it falls into the sample."""
+        """Watch a replica whose leadership begins, if the replica belongs to the watched sample."""
         leadership = partition.leadership
         assert leadership is not None, "a takeover begins with a leadership"
         self.ended(partition)

@@ -2,11 +2,11 @@
 
 A leader commits nothing while published state names eligible leader replicas outside the ISR. The
 leader rejects acks=all only if its own `min.insync.replicas` is not met (V64). The controller may
-use a greater `min.insync.replicas` than the leader: its `server.properties` has another default, or
-it read a new topic configuration first. With a smaller `min.insync.replicas` than the controller's,
-the leader accepts produces that it cannot commit. Produce requests that the leader cannot commit
-time out without a reason, so this broker logs the partitions that it leads and the replicas for
-which they wait. This module decides nothing.
+use a greater `min.insync.replicas` than the leader, if the controller's `server.properties` has
+another default, or if the controller read a new topic configuration first. With a smaller
+`min.insync.replicas` than the controller's, the leader accepts produces that it cannot commit.
+Produce requests that the leader cannot commit time out without a reason, so this broker logs the
+partitions that it leads and the replicas for which they wait. This module decides nothing.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ class AvailabilityTotals:
 
 
 def totals(history: DataFrame) -> AvailabilityTotals:
-    """Return sums over all partitions, and each partition's times, the least available first."""
+    """Return the time in each state: of all partitions, and of each, the least available first."""
     from pyspark.sql import functions as sf
 
     rows = history.where(history.row != DEPARTURE)
