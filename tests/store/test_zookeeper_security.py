@@ -106,10 +106,13 @@ def config(port: int, **keys: str) -> BrokerConfig:
             "broker.id": "1",
             "metadata.store": f"zookeeper://{LOOPBACK}:{port}",
             "metadata.session.timeout.ms": "20000",
-            "zookeeper.connection.timeout.ms": "2000",
             **given,
         }
     )
+
+
+#: For connections that fail: the store retries until this time is over.
+FAILS_SOON = {"zookeeper_connection_timeout_ms": "2000"}
 
 
 def tls(secured: Secured, **keys: str) -> dict[str, str]:
@@ -148,7 +151,7 @@ def test_a_store_behind_tls_and_certificates(secured: Secured) -> None:
     ids=["unknown authority", "no certificate", "no file"],
 )
 def test_what_is_wrong_with_tls_is_told(secured: Secured, wrong: dict[str, str], told: str) -> None:
-    keys = config(secured.secure_port, **tls(secured, **wrong))
+    keys = config(secured.secure_port, **tls(secured, **wrong), **FAILS_SOON)
     with pytest.raises(StoreError) as raised:
         asyncio.run(write_and_read(keys, "/never"))
     assert f"{LOOPBACK}:{secured.secure_port}" in str(raised.value)
@@ -157,7 +160,7 @@ def test_what_is_wrong_with_tls_is_told(secured: Secured, wrong: dict[str, str],
 
 def test_a_plain_connection_to_a_port_of_tls_is_told(secured: Secured) -> None:
     with pytest.raises(StoreError, match=f"{LOOPBACK}:{secured.secure_port}"):
-        asyncio.run(write_and_read(config(secured.secure_port), "/never"))
+        asyncio.run(write_and_read(config(secured.secure_port, **FAILS_SOON), "/never"))
 
 
 def credentials(path: Path, text: str) -> str:
