@@ -1,1 +1,1 @@
-"""The demo: real flights through two kills into Parquet, nothing lost and nothing doubled."""
+"""The demo: real flights through two kills into a Delta table, nothing lost and nothing doubled."""

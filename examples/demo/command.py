@@ -48,8 +48,8 @@ class Places:
         return os.path.join(self.directory, "cluster")
 
     @property
-    def parquet(self) -> str:
-        """The Parquet table."""
+    def table(self) -> str:
+        """The Delta table."""
         return os.path.join(self.directory, "flights")
 
     @property
@@ -113,7 +113,7 @@ class Measured:
 
 def run_demo(
     output: Annotated[
-        str, typer.Option("--output", help="Directory for the cluster, Parquet and the plot.")
+        str, typer.Option("--output", help="Directory for the cluster, the table and the plot.")
     ] = "demo-output",
     seconds: Annotated[
         float, typer.Option(min=LEAST_SECONDS, help="Pace: seconds over which to produce.")
@@ -153,7 +153,7 @@ def _clear(places: Places) -> None:
     if os.path.isdir(places.cluster):
         LocalCluster.existing(places.cluster).down()
         shutil.rmtree(places.cluster)
-    shutil.rmtree(places.parquet, ignore_errors=True)
+    shutil.rmtree(places.table, ignore_errors=True)
     os.makedirs(places.directory, exist_ok=True)
 
 
@@ -166,7 +166,7 @@ def _run_story(story: Story, places: Places, seconds: float, store: str) -> tupl
         cluster.up()
         story.line(f"ready; bootstrap: {cluster.bootstrap}")
         measured = _produce(story, places, cluster, seconds)
-        story.chapter("Into Parquet with PySpark")
+        story.chapter("Into a Delta table with PySpark")
         verdict, good = _ingest_and_prove(story, places, cluster, measured)
     finally:
         cluster.down()
@@ -235,11 +235,12 @@ def _ingest_and_prove(
     spark = start_session("tidelog-demo", quick=True, log_path=places.spark_log)
     try:
         story.line("Spark is up")
-        report = proving.ingest_flights(spark, story, cluster.bootstrap, TOPIC, places.parquet)
-        story.line(f"{report.proof.rows:,} rows in {len(report.files)} files: {places.parquet}")
-        story.chapter("The proof, from the Parquet files alone")
-        proof = proving.prove_flights(spark, places.parquet, TOTAL)
-        distance = proving.distance_of(spark, places.parquet)
+        report = proving.ingest_flights(spark, story, cluster.bootstrap, TOPIC, places.table)
+        story.line(f"{report.proof.rows:,} rows in {len(report.files)} files: {places.table}")
+        story.chapter("The proof, from the table alone: in Spark, and in DuckDB")
+        proof = proving.prove_flights(spark, places.table, TOTAL)
+        distance = proving.distance_of(spark, places.table)
+        again = proving.counts_in_duckdb(places.table)
         story.chapter("The audit of the brokers' files: every replica, read and compared")
         audited = proving.audit_logs(spark, story, cluster, places.audit)
     finally:
@@ -253,6 +254,12 @@ def _ingest_and_prove(
         ("sequence: sum", f"{proof.total:,}", f"{sum(numbers):,}", proof.total == sum(numbers)),
         ("sequence: minimum", str(proof.smallest), "0", proof.smallest == numbers[0]),
         ("sequence: maximum", str(proof.largest), str(numbers[-1]), proof.largest == numbers[-1]),
+        (
+            "DuckDB: count, distinct, miles",
+            ", ".join(f"{each:,}" for each in again),
+            f"{TOTAL:,}, {TOTAL:,}, {measured.distance:,}",
+            again == (TOTAL, TOTAL, measured.distance),
+        ),
         ("miles flown", f"{distance:,}", f"{measured.distance:,}", distance == measured.distance),
     ]
     story.table([(name, value, wanted) for name, value, wanted, _ in rows])

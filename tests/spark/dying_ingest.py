@@ -1,6 +1,6 @@
-"""An ingest that kills itself: `dying_ingest.py BOOTSTRAP TOPIC TABLE STEP`.
+"""An ingest that kills itself: `dying_ingest.py BOOTSTRAP TOPIC TABLE STEP LOG`.
 
-STEP counts what changes files of the table, from 0. SIGKILL comes before that step.
+STEP is one of STEPS: SIGKILL comes before or after a call. Spark logs to LOG.
 """
 
 from __future__ import annotations
@@ -8,31 +8,41 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Callable
+from typing import Any, Final
 
-from pyspark.sql import SparkSession
-from tests.support.table_files import StoppingFiles
-
+from tidelog.spark.lake.delta import DeltaLake
 from tidelog.spark.pipelines import ingest as ingest_module
-from tidelog.spark.pipelines import table_access
-from tidelog.spark.pipelines.table_files import TableFiles
+from tidelog.spark.pipelines import landing
 from tidelog.spark.session import start_session
 
+#: The calls of a run that change something, or prove it.
+_CALLS: Final[dict[str, tuple[Any, str]]] = {
+    "create": (DeltaLake, "create"),
+    "writing": (landing, "_write"),
+    "count": (landing, "count_files"),
+    "clean-up": (ingest_module, "discard"),
+    "commit": (DeltaLake, "commit"),
+}
+STEPS: Final = tuple(f"{when} {name}" for name in _CALLS for when in ("before", "after"))
 
-class KillingFiles(StoppingFiles):
-    """Files whose step `crash_at` is never taken: the process is gone."""
 
-    def _step(self, name: str) -> None:
-        if len(self.taken) == self.crash_at:
-            os.kill(os.getpid(), signal.SIGKILL)
-        self.taken.append(name)
+def deadly(call: Callable[..., Any], when: str) -> Callable[..., Any]:
+    """Return a call before or after which the process is gone."""
+
+    def called(*args: Any, **kwargs: Any) -> None:
+        if when == "after":
+            call(*args, **kwargs)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    return called
 
 
-def main(bootstrap: str, topic: str, table: str, step: str) -> None:
-    def files_at(spark: SparkSession, directory: str) -> TableFiles:
-        return KillingFiles(table_access.files_at(spark, directory), int(step))
-
-    vars(ingest_module)["files_at"] = files_at
-    spark = start_session("dying ingest", quick=True, log_path=f"{table}.log")
+def main(bootstrap: str, topic: str, table: str, step: str, log_path: str) -> None:
+    when, _, name = step.partition(" ")
+    owner, attribute = _CALLS[name]
+    setattr(owner, attribute, deadly(getattr(owner, attribute), when))
+    spark = start_session("dying ingest", quick=True, log_path=log_path)
     ingest_module.ingest(spark, bootstrap, topic, table)
 
 

@@ -1,25 +1,29 @@
-"""Ingest to Parquet: reruns go on, nothing comes twice, what is not proved is not committed."""
+"""Ingest to Delta: reruns go on, nothing comes twice, what is not proved is not committed."""
 
 from __future__ import annotations
 
-import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
+from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - how all of Spark names it
 from tests.support.client.fake_logs import FakeLogs
 from tests.support.spark import CONTROL, Row, batch, rewritten
 
 from tidelog.core.types import TopicPartition
+from tidelog.spark.lake.delta import DeltaLake
+from tidelog.spark.lake.state import PartitionRun, TableError
 from tidelog.spark.option_values import OptionError
-from tidelog.spark.pipelines.ingest import ProofError, ingest, prove_table
-from tidelog.spark.pipelines.manifests import TableError
+from tidelog.spark.pipelines.ingest import ProofError, ingest, prove_table, read_landed
 from tidelog.spark.pipelines.sequence import prove_sequence
-from tidelog.spark.pipelines.table import BOOK
+from tidelog.spark.pipelines.task_rows import TaskFailedError
 from tidelog.spark.planning import DataLossError
 
 if TYPE_CHECKING:
@@ -44,8 +48,14 @@ def with_number(frame: DataFrame) -> DataFrame:
     return frame.withColumn("n", F.col("value").cast("string").cast("long"))
 
 
-def files_of(directory: Path) -> list[Path]:
-    return sorted(directory.glob("*.parquet"))
+def files_of(table: Path) -> list[Path]:
+    """The files of the table's newest version, in order of partition and offset."""
+    files = DeltaLake(str(table)).files()
+    return [table / f.path for f in sorted(files, key=lambda f: (f.partition, f.start))]
+
+
+def parquet_in(directory: Path) -> list[Path]:
+    return sorted(path for path in directory.rglob("*.parquet"))
 
 
 def test_a_rerun_takes_only_what_is_new(
@@ -53,22 +63,21 @@ def test_a_rerun_takes_only_what_is_new(
 ) -> None:
     to = tmp_path / "table"
     first = ingest(spark, filled.bootstrap, "t", str(to))
-    assert (first.proof.rows, first.manifest, len(first.files)) == (130, 1, 2)
+    assert (first.proof.rows, first.version, len(first.files)) == (130, 1, 2)
     again = ingest(spark, filled.bootstrap, "t", str(to))
-    assert (again.proof.rows, again.manifest) == (0, None)
+    assert (again.proof.rows, again.version) == (0, None)
     filled.append(T1, numbered(130, 20, 30))
     second = ingest(spark, filled.bootstrap, "t", str(to))
     assert [(f.partition, f.start, f.end) for f in second.files] == [(1, 30, 50)]
-    assert second.manifest == 2
-    assert sorted(f.name for f in [*first.files, *second.files]) == [
-        path.name for path in files_of(to)
-    ]
-    frame = spark.read.parquet(str(to))
+    assert second.version == 2
+    assert sorted(to / f.path for f in [*first.files, *second.files]) == sorted(files_of(to))
+    frame = read_landed(spark, str(to))
     assert frame.count() == 150
+    assert read_landed(spark, str(to), version=1).count() == 130
+    assert read_landed(spark, str(to), version=0).count() == 0
     assert prove_sequence(with_number(frame), "n", 150).holds
     proof = prove_table(spark, str(to))
-    assert proof.holds
-    assert proof.rows == 150
+    assert (proof.holds, proof.offsets.rows, proof.version) == (True, 150, 2)
 
 
 def test_markers_are_explained_and_noted(
@@ -80,16 +89,8 @@ def test_markers_are_explained_and_noted(
     )
     report = ingest(spark, filled.bootstrap, "t", str(tmp_path))
     assert [each.control for each in report.proof.partitions] == [0, 2]
-    manifest = json.loads((tmp_path / BOOK / "000001.json").read_text())
-    assert manifest["partitions"][1] == {
-        "partition": 1,
-        "start": 0,
-        "end": 37,
-        "rows": 35,
-        "control": 2,
-        "compacted": 0,
-        "dead": 0,
-    }
+    state = DeltaLake(str(tmp_path)).read()
+    assert state.partitions[1] == PartitionRun(1, 0, 37, rows=35, control=2)
 
 
 def test_holes_of_compaction_are_loss_unless_the_topic_is_compacted(
@@ -122,7 +123,7 @@ def test_what_cannot_be_proved_is_not_committed(
 ) -> None:
     with pytest.raises(ProofError, match=f"t-0 from 0 to 100: {failure}"):
         ingest(spark, filled.bootstrap, "t", str(tmp_path), transform=transform)
-    assert files_of(tmp_path) == []
+    assert parquet_in(tmp_path) == []
     assert ingest(spark, filled.bootstrap, "t", str(tmp_path)).proof.rows == 130
 
 
@@ -174,12 +175,13 @@ def test_one_row_dropped_and_one_doubled_in_the_files_is_seen_by_both_proofs(
     table = pq.read_table(path)
     tampered = table.take([*range(7), *range(8, table.num_rows), 20])
     pq.write_table(tampered, path)
-    frame = spark.read.parquet(str(tmp_path))
+    frame = read_landed(spark, str(tmp_path))
     proof = prove_sequence(frame, "n", 130)
     assert not proof.holds
-    assert proof.verdict() == "130 produced, 130 in Parquet, 1 lost, 1 doubled"
-    offsets = prove_table(spark, str(tmp_path))
-    assert (offsets.holds, offsets.lost, offsets.doubled) == (False, 1, 1)
+    assert proof.verdict() == "130 produced, 130 in the table, 1 lost, 1 doubled"
+    table_proof = prove_table(spark, str(tmp_path))
+    offsets = table_proof.offsets
+    assert (table_proof.holds, offsets.lost, offsets.doubled) == (False, 1, 1)
 
 
 class TestSequence:
@@ -196,16 +198,16 @@ class TestSequence:
             2,
             3,
         )
-        assert proof.verdict() == "3 produced, 3 in Parquet, 0 lost, 0 doubled"
+        assert proof.verdict() == "3 produced, 3 in the table, 0 lost, 0 doubled"
 
     @pytest.mark.parametrize(
         ("numbers", "verdict"),
         [
-            ([0, 1, 1], "3 produced, 3 in Parquet, 1 lost, 1 doubled"),
-            ([], "3 produced, 0 in Parquet, 3 lost, 0 doubled"),
-            ([0, 1, 2, 3], "3 produced, 4 in Parquet, 0 lost, 0 doubled, 1 foreign"),
-            ([0, 1, 2, None], "3 produced, 4 in Parquet, 0 lost, 0 doubled, 1 foreign"),
-            ([0, 1, 2, 2, 2], "3 produced, 5 in Parquet, 0 lost, 2 doubled"),
+            ([0, 1, 1], "3 produced, 3 in the table, 1 lost, 1 doubled"),
+            ([], "3 produced, 0 in the table, 3 lost, 0 doubled"),
+            ([0, 1, 2, 3], "3 produced, 4 in the table, 0 lost, 0 doubled, 1 foreign"),
+            ([0, 1, 2, None], "3 produced, 4 in the table, 0 lost, 0 doubled, 1 foreign"),
+            ([0, 1, 2, 2, 2], "3 produced, 5 in the table, 0 lost, 2 doubled"),
         ],
     )
     def test_what_is_wrong_is_counted(
@@ -231,14 +233,14 @@ def test_a_range_of_markers_only_is_a_run_without_files(
     logs.append(T0, rewritten(batch([Row()], 0), attributes=CONTROL))
     report = ingest(spark, logs.bootstrap, "t", str(tmp_path))
     assert (report.proof.rows, report.proof.holds, report.files) == (0, True, ())
-    assert ingest(spark, logs.bootstrap, "t", str(tmp_path)).manifest is None
+    assert ingest(spark, logs.bootstrap, "t", str(tmp_path)).version is None
     assert prove_table(spark, str(tmp_path)).holds
 
 
-def test_tasks_write_what_spark_would_write(
+def test_rows_of_a_transform_are_written_as_records_are(
     spark: SparkSession, filled: FakeLogs, tmp_path: Path
 ) -> None:
-    """Files that skip Java have the columns, types and rows of those that Spark writes."""
+    """Files of rows from Java have the columns, types and rows of those that skip Java."""
     rows = [
         Row(None, None),
         Row(b"", b"\xff\x00", headers=(("h", b"1"), ("h", None))),
@@ -248,12 +250,110 @@ def test_tasks_write_what_spark_would_write(
     direct, through_spark = str(tmp_path / "direct"), str(tmp_path / "through")
     for directory, transform in ((direct, None), (through_spark, lambda frame: frame)):
         ingest(spark, filled.bootstrap, "t", directory, include_headers=True, transform=transform)
-    ours, theirs = spark.read.parquet(direct), spark.read.parquet(through_spark)
+    ours, theirs = read_landed(spark, direct), read_landed(spark, through_spark)
     assert ours.schema == theirs.schema
     assert ours.count() == 133
     assert ours.exceptAll(theirs).isEmpty() and theirs.exceptAll(ours).isEmpty()
     first, second = (files_of(Path(directory))[0] for directory in (direct, through_spark))
     assert types_of(first) == types_of(second)
+
+
+def spoiled(path: Path, how: str) -> str:
+    """Spoil a file by hand, and return what a proof says of it."""
+    if how == "removed":
+        path.unlink()
+        return "is missing"
+    if how == "cut":
+        path.write_bytes(path.read_bytes()[:-100])
+        return "cannot be read: "
+    if how == "no parquet":
+        path.write_bytes(b"0" * path.stat().st_size)
+        return "cannot be read: "
+    table = pq.read_table(path)
+    if how == "a row less":
+        pq.write_table(table.slice(1), path)
+        return "has 29 rows; the table's log says 30"
+    if how == "of another partition":
+        others = pa.array([0] * 30, pa.int32())
+        pq.write_table(table.set_column(3, "partition", others), path)
+        return "has rows of partitions [0]; the table's log says 1"
+    if how == "other offsets":
+        offsets = pa.array(range(30, 60), pa.int64())
+        pq.write_table(table.set_column(4, "offset", offsets), path)
+        return "has offsets 30 to 60; the table's log says 0 to 30"
+    values = pa.array([b"another"] * 30, pa.binary())
+    pq.write_table(table.set_column(1, "value", values), path)
+    return f"has {path.stat().st_size} bytes; the table's log says "
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "removed",
+        "cut",
+        "no parquet",
+        "a row less",
+        "of another partition",
+        "other offsets",
+        "other values",
+    ],
+)
+def test_a_file_that_was_spoiled_by_hand_is_named(
+    spark: SparkSession, filled: FakeLogs, tmp_path: Path, how: str
+) -> None:
+    ingest(spark, filled.bootstrap, "t", str(tmp_path))
+    last = files_of(tmp_path)[-1]
+    reason = spoiled(last, how)
+    proof = prove_table(spark, str(tmp_path))
+    assert not proof.holds
+    [fault] = proof.faults
+    assert tmp_path / fault.path == last
+    assert fault.reason.startswith(reason), fault.reason
+
+
+def test_a_copied_file_is_no_part_of_the_table_until_a_commit_names_it(
+    spark: SparkSession, filled: FakeLogs, tmp_path: Path
+) -> None:
+    ingest(spark, filled.bootstrap, "t", str(tmp_path))
+    [_, last] = DeltaLake(str(tmp_path)).files()
+    copy = f"{last.path}-copy.parquet"
+    shutil.copy(tmp_path / last.path, tmp_path / copy)
+    assert prove_table(spark, str(tmp_path)).holds
+    assert read_landed(spark, str(tmp_path)).count() == 130
+    table = DeltaTable(str(tmp_path))
+    again = AddAction(copy, last.size_bytes, {}, 0, True, '{"numRecords": 30}')
+    table.create_write_transaction([again], "append", table.schema())
+    proof = prove_table(spark, str(tmp_path))
+    assert (proof.holds, proof.offsets.doubled, proof.faults) == (False, 30, ())
+
+
+@pytest.mark.parametrize("name", ["_tidelog/table.json", "other.parquet"])
+def test_a_directory_with_other_files_is_refused(
+    spark: SparkSession, filled: FakeLogs, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("{}")
+    reason = "of tidelog 0.9, which that version reads" if "_tidelog" in name else "'other.parquet'"
+    with pytest.raises(TableError, match=reason):
+        ingest(spark, filled.bootstrap, "t", str(tmp_path))
+
+
+def test_a_transform_keeps_what_the_proof_counts(
+    spark: SparkSession, filled: FakeLogs, tmp_path: Path
+) -> None:
+    def as_text(frame: DataFrame) -> DataFrame:
+        return frame.withColumn("offset", F.col("offset").cast("string"))
+
+    def as_null(frame: DataFrame) -> DataFrame:
+        return frame.withColumn("partition", F.expr("nullif(partition, 1)"))
+
+    with pytest.raises(TableError, match="returns column 'offset' as string"):
+        ingest(spark, filled.bootstrap, "t", str(tmp_path), transform=as_text)
+    with pytest.raises(TaskFailedError, match="returns 30 rows without 'partition'"):
+        ingest(spark, filled.bootstrap, "t", str(tmp_path), transform=as_null)
+    with pytest.raises(OptionError, match="without is 'offset'; a table keeps it"):
+        ingest(spark, filled.bootstrap, "t", str(tmp_path), without=("offset",))
+    assert parquet_in(tmp_path) == []
 
 
 def types_of(path: Path) -> list[tuple[str, str, str]]:

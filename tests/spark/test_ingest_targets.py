@@ -1,36 +1,40 @@
-"""Where an ingest lands: dead letters, followed topics, compaction, Hadoop's file systems."""
+"""Where an ingest lands: dead letters, followed topics, compaction, several runs at once."""
 
 from __future__ import annotations
 
+import os
 import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow.parquet as pq
 import pytest
 from tests.support.client.fake_logs import FakeLogs
 from tests.support.spark import Row, batch
-from tests.support.table_files import Crash, StoppingFiles
 
 from tidelog.core.types import TopicPartition
+from tidelog.spark.lake.delta import DeltaLake
+from tidelog.spark.lake.protocol import CommitAnswer
+from tidelog.spark.lake.state import LakeState, TableChange, TableError
+from tidelog.spark.lake.vacuum import DEAD_AFTER_MS
 from tidelog.spark.options import OptionError
 from tidelog.spark.pipelines import ingest as ingest_module
-from tidelog.spark.pipelines import table_access
 from tidelog.spark.pipelines.compact import compact
-from tidelog.spark.pipelines.hadoop_files import HadoopFiles
 from tidelog.spark.pipelines.ingest import (
     BadRecordsError,
     IngestReport,
+    ProofError,
     follow,
     ingest,
     prove_table,
-    read_table,
+    read_landed,
 )
 from tidelog.spark.pipelines.landing import LandingOptions
-from tidelog.spark.pipelines.manifests import TableError
 from tidelog.spark.pipelines.parsing import json_columns
-from tidelog.spark.pipelines.table import open_table, read_only
-from tidelog.spark.pipelines.table_files import LocalFiles, TableFiles
+from tidelog.spark.pipelines.task_rows import TaskFailedError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -84,11 +88,11 @@ class TestDeadLetters:
         assert {bytes(row.key) for row in rows} == {b"k"}
         assert rows[0].error == "the value is no JSON object with n long"
         assert rows[2].error == "the record has no value"
-        landed = read_table(spark, table)
+        landed = read_landed(spark, table)
         assert landed.columns == ["topic", "partition", "offset", "timestamp", "n"]
         assert sorted(row.n for row in landed.collect()) == list(range(136))
         whole = prove_table(spark, table)
-        assert (whole.holds, whole.rows, whole.dead) == (True, 136, 4)
+        assert (whole.holds, whole.offsets.rows, whole.offsets.dead) == (True, 136, 4)
 
     def test_without_a_path_the_first_bad_record_is_named(
         self, spark: SparkSession, filled: FakeLogs, tmp_path: Path
@@ -97,10 +101,9 @@ class TestDeadLetters:
         parse = json_columns(spark, COLUMNS)
         with pytest.raises(BadRecordsError, match="t-1 at offset 30 does not fit: the value is no"):
             ingest(spark, filled.bootstrap, "t", str(tmp_path), transform=parse)
-        assert list(tmp_path.glob("*.parquet")) == []
-        assert list((tmp_path / "_tidelog").rglob("*.parquet")) == []
+        assert list(tmp_path.rglob("*.parquet")) == []
 
-    def test_letters_of_a_run_that_died_are_deleted(
+    def test_letters_of_a_run_that_died_are_deleted_a_day_later(
         self,
         spark: SparkSession,
         filled: FakeLogs,
@@ -117,13 +120,18 @@ class TestDeadLetters:
             )
 
         with monkeypatch.context() as patch:
-            crashing(patch, "sync")
+            patch.setattr(ingest_module, "commit_run", crash)
             with pytest.raises(Crash):
                 run()
-        assert len(list(letters.iterdir())) == 1
+        [left] = letters.rglob("*.parquet")
+        day_old(table)
+        day_old(letters)
         report = run()
         assert (report.proof.rows, report.proof.dead) == (136, 4)
-        assert [f"file://{path}" for path in letters.iterdir()] == list(report.dead_letters)
+        assert not left.exists()
+        assert [str(path) for path in letters.rglob("*.parquet")] == list(report.dead_letters)
+        named = {file.path for file in DeltaLake(str(table)).files()}
+        assert {str(path.relative_to(table)) for path in table.rglob("*.parquet")} == named
 
     def test_a_transform_without_key_and_value_is_refused(
         self, spark: SparkSession, filled: FakeLogs, tmp_path: Path
@@ -146,22 +154,19 @@ class TestDeadLetters:
             json_columns(spark, ddl)
 
 
-def crashing(patch: pytest.MonkeyPatch, step: str) -> None:
-    """Let the ingest's program end at its first step of this name."""
-    real = table_access.files_at
+class Crash(BaseException):
+    """The program ends here."""
 
-    def files_at(spark: SparkSession, directory: str) -> TableFiles:
-        files = StoppingFiles(real(spark, directory))
 
-        def crash(*_: object) -> None:
-            raise Crash
+def crash(*_: object) -> None:
+    raise Crash
 
-        setattr(files, step, crash)
-        # The clean-up after an error is not to run: the program is gone.
-        files.delete = lambda name: None  # type: ignore[method-assign]  # deletes nothing
-        return files
 
-    patch.setattr(ingest_module, "files_at", files_at)
+def day_old(directory: Path) -> None:
+    """Date all files below a directory as those of a run that counts as dead."""
+    then_s = time.time() - DEAD_AFTER_MS / 1000 - 60
+    for path in directory.rglob("*.parquet"):
+        os.utime(path, (then_s, then_s))
 
 
 def test_columns_that_do_not_fit_the_table_are_named(
@@ -179,7 +184,7 @@ def test_columns_that_do_not_fit_the_table_are_named(
         )
     with pytest.raises(TableError, match="column 'headers' is no such column in the table"):
         ingest(spark, filled.bootstrap, "t", str(tmp_path), include_headers=True)
-    assert prove_table(spark, str(tmp_path)).rows == 130
+    assert prove_table(spark, str(tmp_path)).offsets.rows == 130
 
 
 def followed(
@@ -226,82 +231,121 @@ def test_a_followed_topic_is_compacted_and_stays_proved(
         lambda: filled.append(T1, numbers(135, 5, 35)),
     ]
     reports = followed(spark, filled, to, more)
-    assert [report.manifest for report in reports] == [1, 2, 3]
+    assert [report.version for report in reports] == [1, 2, 3]
     assert sum(report.proof.rows for report in reports) == 140
     assert all(sum(p.wanted.size for p in report.proof.partitions) <= 100 for report in reports)
-    old = read_table(spark, to)
+    old = read_landed(spark, to)
     report = compact(spark, to)
-    assert report.manifest == 4
-    assert [(f.partition, f.start, f.end) for f in report.after] == [(0, 0, 100), (1, 0, 40)]
+    assert (report.version, report.deleted) == (4, 0)
+    assert sorted((f.partition, f.start, f.end) for f in report.after) == [(0, 0, 100), (1, 0, 40)]
     assert old.count() == 140, "a reader of before keeps its files"
-    for frame in (read_table(spark, to), spark.read.parquet(to)):
-        assert sorted(row.n for row in frame.collect()) == list(range(140))
-    assert prove_table(spark, to).rows == 140
-    assert compact(spark, to, keep_ms=0).deleted == len(report.before)
+    assert sorted(row.n for row in read_landed(spark, to).collect()) == list(range(140))
+    assert read_landed(spark, to, version=2).count() == 135, "as does one of an earlier version"
+    proof = prove_table(spark, to)
+    assert (proof.holds, proof.offsets.rows) == (True, 140)
+    assert compact(spark, to, keep_hours=0).deleted == len(report.before)
     filled.append(T1, numbers(140, 1, 40))
     (last,) = followed(spark, filled, to, [], compact_after=2)
-    assert last.manifest == 5
-    files = [(f.partition, f.start, f.end) for f in read_only(LocalFiles(to)).state.files.values()]
+    files = [(f.partition, f.start, f.end) for f in DeltaLake(to).files()]
     assert sorted(files) == [(0, 0, 100), (1, 0, 41)], "merged between the batches"
-    assert prove_table(spark, to).rows == 141
+    assert last.version is not None
+    proof = prove_table(spark, to)
+    assert (proof.holds, proof.offsets.rows) == (True, 141)
 
 
-class TestHadoop:
-    """Hadoop's local file system stands for an object store: no lock, no rename, no view."""
+def test_a_merged_file_has_its_rows_in_order_of_offset(
+    spark: SparkSession, filled: FakeLogs, tmp_path: Path
+) -> None:
+    to = str(tmp_path / "table")
+    for number in range(3):
+        ingest(spark, filled.bootstrap, "t", to)
+        filled.append(T1, numbers(130 + 5 * number, 5, 30 + 5 * number))
+    compact(spark, to)
+    for file in DeltaLake(to).files():
+        offsets = pq.read_table(tmp_path / "table" / file.path).column("offset").to_pylist()
+        assert offsets == list(range(file.start, file.end))
 
-    @pytest.fixture
-    def hadoop(self, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-        for module in (table_access, ingest_module):
-            monkeypatch.setattr(module, "files_at", HadoopFiles)
-        from tidelog.spark.pipelines import compact as compact_module
 
-        monkeypatch.setattr(compact_module, "files_at", HadoopFiles)
+def test_files_of_dead_runs_are_deleted_by_a_compaction_a_day_later(
+    spark: SparkSession, filled: FakeLogs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    to = tmp_path / "table"
+    with monkeypatch.context() as patch:
+        patch.setattr(ingest_module, "commit_run", crash)
+        with pytest.raises(Crash):
+            ingest(spark, filled.bootstrap, "t", str(to))
+    left = sorted(to.rglob("*.parquet"))
+    assert len(left) == 2
+    assert ingest(spark, filled.bootstrap, "t", str(to)).proof.rows == 130
+    assert compact(spark, str(to)).abandoned == 0, "it may still be running"
+    day_old(to)
+    assert compact(spark, str(to)).abandoned == 2
+    assert not any(path.exists() for path in left)
+    assert read_landed(spark, str(to)).count() == 130
 
-    @pytest.mark.usefixtures("hadoop")
-    def test_an_ingest_a_rerun_and_a_compaction(
-        self, spark: SparkSession, filled: FakeLogs, tmp_path: Path
-    ) -> None:
-        to = f"file:{tmp_path}/table"
-        assert ingest(spark, filled.bootstrap, "t", to).proof.rows == 130
-        assert ingest(spark, filled.bootstrap, "t", to).manifest is None
-        filled.append(T1, numbers(130, 5, 30))
-        second = ingest(spark, filled.bootstrap, "t", to)
-        assert [(f.partition, f.start, f.end, f.rows) for f in second.files] == [(1, 30, 35, 5)]
-        assert list((tmp_path / "table").glob("*.parquet")) == []
-        assert compact(spark, to, keep_ms=0).deleted == 2
-        assert read_table(spark, to).count() == 135
-        assert (prove_table(spark, to).holds, prove_table(spark, to).rows) == (True, 135)
 
-    @pytest.mark.usefixtures("hadoop")
-    def test_of_two_runs_at_once_one_commits(
-        self, spark: SparkSession, filled: FakeLogs, tmp_path: Path
-    ) -> None:
-        to = f"file:{tmp_path}/table"
-        options = LandingOptions()
-        with (
-            ingest_module.opened(spark, filled.bootstrap, "t", to, options) as one,
-            ingest_module.opened(spark, filled.bootstrap, "t", to, options) as other,
-        ):
-            assert one.run().manifest == 1
-            with pytest.raises(TableError, match="another run has committed.*manifest 1"):
-                other.run()
-        assert len(list((tmp_path / "table").rglob("*.parquet"))) == 2
-        assert prove_table(spark, to).rows == 130
+def test_a_compaction_refuses_files_that_are_not_what_the_log_says(
+    spark: SparkSession, filled: FakeLogs, tmp_path: Path
+) -> None:
+    to = str(tmp_path / "table")
+    ingest(spark, filled.bootstrap, "t", to)
+    filled.append(T1, numbers(130, 5, 30))
+    ingest(spark, filled.bootstrap, "t", to)
+    gone = next(file for file in DeltaLake(to).files() if file.start == 30)
+    path = tmp_path / "table" / gone.path
+    pq.write_table(pq.read_table(path).slice(1), path)
+    with pytest.raises(ProofError, match="nothing was changed.*has 4 rows; the table's log says 5"):
+        compact(spark, to)
+    path.unlink()
+    with pytest.raises(TaskFailedError, match="lacks a file of its log.*pipeline prove"):
+        compact(spark, to)
+    assert DeltaLake(to).read().version == 2
 
-    def test_its_errors_are_sentences(self, spark: SparkSession, tmp_path: Path) -> None:
-        files = HadoopFiles(spark, f"file:{tmp_path}")
-        files.create("a", "text")
-        assert files.read("a") == "text"
-        with pytest.raises(FileExistsError, match="a"):
-            files.create("a", "other")
-        with pytest.raises(TableError, match=f"{tmp_path}/b cannot be read: java.*NotFound"):
-            files.read("b")
-        with pytest.raises(TableError, match="nowhere://x/y cannot be used.*nowhere"):
-            HadoopFiles(spark, "nowhere://x/y")
-        with pytest.raises(TableError, match="cannot be used"):
-            HadoopFiles(spark, f"file:{tmp_path}/a/b").make_folder("c")
-        with (
-            pytest.raises(TableError),
-            open_table(HadoopFiles(spark, f"file:{tmp_path}"), create=True),
-        ):
-            pass
+
+def two_at_once(spark: SparkSession, logs: FakeLogs, to: str) -> list[int]:
+    """Let two ingests of one topic run at once; return the rows of each."""
+    with ThreadPoolExecutor(2) as pool:
+        runs = [pool.submit(ingest, spark, logs.bootstrap, "t", to) for _ in range(2)]
+        reports = [run.result() for run in runs]
+    proof = prove_table(spark, to)
+    assert (proof.holds, proof.offsets.rows) == (True, 130)
+    named = {file.path for file in DeltaLake(to).files()}
+    assert {str(path.relative_to(to)) for path in Path(to).rglob("*.parquet")} == named
+    return sorted(report.proof.rows for report in reports)
+
+
+def test_of_two_ingests_at_once_one_lands(
+    spark: SparkSession, filled: FakeLogs, tmp_path: Path
+) -> None:
+    assert two_at_once(spark, filled, str(tmp_path / "table")) == [0, 130]
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("run", range(50))
+def test_of_two_ingests_at_once_one_lands_fifty_times(
+    spark: SparkSession, filled: FakeLogs, tmp_path: Path, run: int
+) -> None:
+    assert two_at_once(spark, filled, str(tmp_path / f"table-{run}")) == [0, 130]
+
+
+def test_a_run_that_sleeps_before_its_commit_takes_what_is_left(
+    spark: SparkSession, filled: FakeLogs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another run lands the offsets and more come in while this one is about to commit."""
+    to = str(tmp_path / "table")
+    real = DeltaLake.commit
+    slept: list[bool] = []
+
+    def commit(self: DeltaLake, state: LakeState, change: TableChange) -> CommitAnswer:
+        if not slept:
+            slept.append(True)
+            assert ingest(spark, filled.bootstrap, "t", to).proof.rows == 130
+            compact(spark, to)
+            filled.append(T1, numbers(130, 5, 30))
+        return real(self, state, change)
+
+    monkeypatch.setattr(DeltaLake, "commit", commit)
+    assert ingest(spark, filled.bootstrap, "t", to).proof.rows == 5
+    proof = prove_table(spark, to)
+    assert (proof.holds, proof.offsets.rows) == (True, 135)
+    assert len(list(Path(to).rglob("*.parquet"))) == 3

@@ -14,7 +14,8 @@ from tests.spark.killing import kill_executors, kill_program
 from tests.spark.test_with_brokers import make_topic, produce
 
 from tidelog.runtime.blocking import BlockingClient
-from tidelog.spark.pipelines.ingest import prove_table, read_table
+from tidelog.spark.lake.delta import DeltaLake
+from tidelog.spark.pipelines.ingest import prove_table, read_landed
 from tidelog.testing import Cluster, Fault
 
 if TYPE_CHECKING:
@@ -52,10 +53,11 @@ def ingest_through_kills(
             kill_program(running)
     cluster.start(leader)
     proof = prove_table(spark, str(table))
-    assert (proof.holds, proof.rows) == (True, _RECORDS)
-    values = {bytes(row.value) for row in read_table(spark, str(table)).select("value").collect()}
+    assert (proof.holds, proof.offsets.rows) == (True, _RECORDS)
+    values = {bytes(row.value) for row in read_landed(spark, str(table)).select("value").collect()}
     assert values == {b"v%d" % number for number in range(_RECORDS)}
-    assert not list(table.rglob(".attempt-*")), "files of dead attempts are deleted"
+    named = {table / file.path for file in DeltaLake(str(table)).files()}
+    assert {*table.rglob("*.parquet")} == named, "files of dead attempts are deleted"
 
 
 def test_the_table_has_every_record_once(

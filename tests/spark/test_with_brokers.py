@@ -18,7 +18,13 @@ from tidelog.records import builder
 from tidelog.records.builder import NewRecord, build_batch
 from tidelog.runtime.blocking import BlockingClient
 from tidelog.spark.options import OptionError, parse_options
-from tidelog.spark.pipelines.ingest import IngestReport, follow, ingest, prove_table
+from tidelog.spark.pipelines.ingest import (
+    IngestReport,
+    follow,
+    ingest,
+    prove_table,
+    read_landed,
+)
 from tidelog.spark.planning import plan_ranges
 from tidelog.spark.reading import RecreatedTopicError, read_range
 from tidelog.testing import Cluster
@@ -93,16 +99,16 @@ def test_the_command_goes_on_where_an_ingest_ended(
     make_topic(client, "landed", 2)
     to = str(tmp_path / "table")
     produce(cluster, "landed", 0, RECORDS, "lz4")
-    assert ingest(spark, cluster.bootstrap, "landed", to).manifest == 1
+    assert ingest(spark, cluster.bootstrap, "landed", to).version == 1
     produce(cluster, "landed", RECORDS, RECORDS, "lz4")
     target = ("--bootstrap-server", cluster.bootstrap, "--topic", "landed", "--to", to)
     ran = pipeline("ingest", *target, "-o", "json")
     assert ran.returncode == 0, ran.stderr
     told = json.loads(ran.stdout)
-    assert told["manifest"] == 2
+    assert told["version"] == 2
     assert sum(each["rows"] for each in told["ranges"]) == RECORDS
     assert f"{RECORDS} records in 2 files, 0 lost, 0 doubled" in ran.stderr
-    assert spark.read.parquet(to).select("value").distinct().count() == 2 * RECORDS
+    assert read_landed(spark, to).select("value").distinct().count() == 2 * RECORDS
     assert prove_table(spark, to).holds
 
 
@@ -142,8 +148,8 @@ def followed_through_a_death(
 
     follow(spark, cluster.bootstrap, topic, str(to), stop=stop, interval_s=0.1, on_batch=on_batch)
     assert sum(taken) == 2 * RECORDS
-    assert prove_table(spark, str(to)).rows == 2 * RECORDS
-    assert spark.read.parquet(str(to)).select("value").distinct().count() == 2 * RECORDS
+    assert prove_table(spark, str(to)).offsets.rows == 2 * RECORDS
+    assert read_landed(spark, str(to)).select("value").distinct().count() == 2 * RECORDS
     cluster.start(killed[0])
 
 

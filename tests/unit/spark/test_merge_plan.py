@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from tidelog.spark.lake.state import LakeFile
 from tidelog.spark.pipelines.compact import plan_merges
-from tidelog.spark.pipelines.manifests import DataFile
 
 
-def file(partition: int, start: int, rows: int) -> DataFile:
-    return DataFile(f"p{partition}-{start}", "n", partition, start, start + rows, rows)
+def file(partition: int, start: int, rows: int) -> LakeFile:
+    return LakeFile(f"p{partition}-{start}", partition, start, start + rows, rows, 10 * rows)
 
 
-def planned(files: list[DataFile]) -> list[list[str]]:
+def planned(files: list[LakeFile]) -> list[list[str]]:
     return [[each.path for each in group] for group in plan_merges(files, 100)]
 
 

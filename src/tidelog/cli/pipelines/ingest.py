@@ -47,8 +47,17 @@ _TableOption = Annotated[
     str,
     typer.Option(
         "--to",
-        help="Directory of the table, or a path of Hadoop's file systems such as s3a://...",
+        help="Directory of the Delta table, or its URI in an object store: s3://, gs:// or az://.",
         show_default=False,
+    ),
+]
+_PlaceArgument = Annotated[str, typer.Argument(help="Directory of the Delta table, or its URI.")]
+_StorageOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--storage-option",
+        metavar="KEY=VALUE",
+        help="Option of the object store, such as AWS_ENDPOINT_URL=...; default: the environment.",
     ),
 ]
 _IntervalOption = Annotated[
@@ -66,17 +75,15 @@ _JsonOption = Annotated[
 
 def add_to(app: CommandGroup) -> None:
     """Add the verbs of this module to `tidelog pipeline`."""
-    app.command(epilog="Example: tidelog pipeline ingest --topic flights --to flights.parquet")(
-        ingest
+    app.command(epilog="Example: tidelog pipeline ingest --topic flights --to flights")(ingest)
+    app.command(epilog="Example: tidelog pipeline prove flights --sequence number --produced 1000")(
+        prove
     )
-    app.command(
-        epilog="Example: tidelog pipeline prove flights.parquet --sequence number --produced 1000"
-    )(prove)
-    app.command(epilog="Example: tidelog pipeline compact flights.parquet --keep-ms 60000")(compact)
+    app.command(epilog="Example: tidelog pipeline compact flights --keep-hours 24")(compact)
 
 
 @prints(
-    "an object with `topic`, `table`, `manifest` (null where nothing was new) and `ranges`: offsets"
+    "an object with `topic`, `table`, `version` (null where nothing was new) and `ranges`: offsets"
     " of each partition with `rows`, `dead`, `control`, `compacted`, `lost`, `doubled`. With"
     " --follow one such object for each batch."
 )
@@ -95,6 +102,7 @@ def ingest(
         str | None,
         typer.Option("--dead-letter", help="With --json: a path for records that do not fit."),
     ] = None,
+    storage: _StorageOption = None,
     headers: Annotated[bool, typer.Option("--headers", help="Keep the records' headers.")] = False,
     compacted: Annotated[
         bool, typer.Option("--compacted", help="The topic is compacted: count gaps as no loss.")
@@ -104,7 +112,7 @@ def ingest(
     output: OutputOption = OutputFormat.TABLE,
     html: HtmlOption = None,
 ) -> None:
-    """Append new records of a topic to a Parquet table, with a proof about every offset.
+    """Append new records of a topic to a Delta table, with a proof about every offset.
 
     A rerun continues at the end of the last run. The command appends records to the table only with
     a proof of completeness.
@@ -114,6 +122,7 @@ def ingest(
     if headers and json_columns is not None:
         raise typer.BadParameter("--headers and --json exclude each other")
     target = choose_target(bootstrap, directory)
+    keys = _storage_options(storage)
     with session("tidelog ingest", cores, memory) as spark:
         from tidelog.spark.pipelines.ingest_report import ingest_report
         from tidelog.spark.pipelines.landing import LandingOptions
@@ -130,9 +139,9 @@ def ingest(
             )
             where = (target.bootstrap, topic, table)
             if follow:
-                reports = _follow(spark, where, interval, compact_after, options, output)
+                reports = _follow(spark, where, interval, compact_after, options, keys, output)
             else:
-                reports = [_run(spark, where, options)]
+                reports = [_run(spark, where, options, keys)]
         if not follow:
             _print_run(reports[0], output)
         whole = ingest_report(topic, table, reports)
@@ -141,10 +150,26 @@ def ingest(
     say(whole.verdict)
 
 
-def _run(spark: SparkSession, where: tuple[str, str, str], options: LandingOptions) -> IngestReport:
-    from tidelog.spark.pipelines.ingest import opened
+def _storage_options(words: list[str] | None) -> dict[str, str]:
+    """Return `KEY=VALUE` words as a mapping; raise BadParameter for other words."""
+    options = {}
+    for word in words or ():
+        key, equals, value = word.partition("=")
+        if not key or not equals:
+            raise typer.BadParameter(f"--storage-option {word!r} is not like KEY=VALUE")
+        options[key] = value
+    return options
 
-    with opened(spark, *where, options) as runs:
+
+def _run(
+    spark: SparkSession,
+    where: tuple[str, str, str],
+    options: LandingOptions,
+    storage: dict[str, str],
+) -> IngestReport:
+    from tidelog.spark.pipelines.ingest import topic_ingest
+
+    with topic_ingest(spark, *where, options, storage) as runs:
         return runs.run()
 
 
@@ -154,6 +179,7 @@ def _follow(
     interval_s: float,
     compact_after: int,
     options: LandingOptions,
+    storage: dict[str, str],
     output: OutputFormat,
 ) -> list[IngestReport]:
     """Ingest until Ctrl-C or SIGTERM; print each batch."""
@@ -165,7 +191,7 @@ def _follow(
     def show_batch(report: IngestReport) -> None:
         reports.append(report)
         _print_run(report, output)
-        say(f"manifest {report.manifest}: {verdict_of([report])}")
+        say(f"version {report.version}: {verdict_of([report])}")
 
     with _stopping() as stop:
         follow(
@@ -176,6 +202,7 @@ def _follow(
             compact_after=compact_after,
             on_batch=show_batch,
             options=options,
+            storage_options=storage,
         )
     return reports
 
@@ -189,8 +216,8 @@ def _print_run(report: IngestReport, output: OutputFormat) -> None:
         print_json(
             {
                 "topic": report.topic,
-                "table": report.directory,
-                "manifest": report.manifest,
+                "table": report.table,
+                "version": report.version,
                 "ranges": rows,
             }
         )
@@ -219,13 +246,14 @@ def _stopping() -> Iterator[threading.Event]:
 
 @prints(REPORT_DOCUMENT)
 def compact(
-    table: Annotated[str, typer.Argument(help="Directory of the table, or its path with scheme.")],
+    table: _PlaceArgument,
     rows_per_file: Annotated[
         int, typer.Option(min=2, help="Rows of a merged file at most.")
     ] = 2_000_000,
-    keep_ms: Annotated[
-        int, typer.Option(min=0, help="Keep replaced files for readers, in milliseconds.")
-    ] = 3_600_000,
+    keep_hours: Annotated[
+        int, typer.Option(min=0, help="Keep replaced files for readers and earlier versions.")
+    ] = 168,
+    storage: _StorageOption = None,
     cores: CoresOption = 2,
     memory: MemoryOption = "1g",
     output: OutputOption = OutputFormat.TABLE,
@@ -234,22 +262,30 @@ def compact(
     """Merge the small files of a table into larger ones, by one commit.
 
     The command checks that the merged files have the records of the files that they replace. A
-    later compaction deletes the replaced files once the time to keep them has passed.
+    later compaction deletes the replaced files once the time to keep them has passed, and with them
+    the files of ingests that died a day ago or earlier. Ingests may run meanwhile.
     """
+    keys = _storage_options(storage)
     with session("tidelog compact", cores, memory) as spark:
         from tidelog.spark.pipelines.compact import compact as run_compaction
         from tidelog.spark.pipelines.ingest_report import compaction_report
 
-        report = run_compaction(spark, table, rows_per_file=rows_per_file, keep_ms=keep_ms)
+        report = run_compaction(
+            spark, table, rows_per_file=rows_per_file, keep_hours=keep_hours, storage_options=keys
+        )
         show(compaction_report(report), output, html)
 
 
 @prints(
-    "an object with `table`, `holds` and `ranges` as of ingest, with `stray`; with --sequence"
+    "an object with `table`, `version`, `holds`, `faults` (`path` and `reason` of each wrong file)"
+    " and `ranges` as of ingest, with `stray`; with --sequence"
     " `count`, `distinct`, `sum`, `minimum`, `maximum`, `lost`, `doubled`, `foreign`."
 )
 def prove(
-    table: Annotated[str, typer.Argument(help="Directory of the Parquet table.")],
+    table: Annotated[
+        str,
+        typer.Argument(help="Directory or URI of the table; with --sequence also Parquet files."),
+    ],
     sequence: Annotated[
         str | None,
         typer.Option(help="A column that must hold 0, 1, 2 ... once each, in any order."),
@@ -257,32 +293,39 @@ def prove(
     produced: Annotated[
         int | None, typer.Option(min=0, help="Count of numbers that the column must hold.")
     ] = None,
+    storage: _StorageOption = None,
     cores: CoresOption = 2,
     memory: MemoryOption = "1g",
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Count a table's records again: compare offsets with manifests, or check a numbered column.
+    """Count a table's records again: compare offsets with commits, or check a numbered column.
 
-    The last line is the verdict; the exit code is 1 if a record is lost or doubled.
+    The last line is the verdict; the exit code is 1 if a record is lost or doubled, or if a file of
+    the table is missing or differs from the table's log.
     """
+    keys = _storage_options(storage)
     if (sequence is None) != (produced is None):
         raise typer.BadParameter("--sequence and --produced belong together")
     with session("tidelog prove", cores, memory) as spark:
         if sequence is not None and produced is not None:
-            good = _prove_sequence(spark, table, sequence, produced, output)
+            good = _prove_sequence(spark, (table, keys), sequence, produced, output)
         else:
-            good = _prove_offsets(spark, table, output)
+            good = _prove_offsets(spark, (table, keys), output)
     if not good:
         raise typer.Exit(1)
 
 
 def _prove_sequence(
-    spark: SparkSession, table: str, column: str, produced: int, output: OutputFormat
+    spark: SparkSession,
+    where: tuple[str, dict[str, str]],
+    column: str,
+    produced: int,
+    output: OutputFormat,
 ) -> bool:
+    from tidelog.spark.pipelines.landed import read_rows
     from tidelog.spark.pipelines.sequence import prove_sequence
-    from tidelog.spark.pipelines.table_access import read_rows
 
-    proof = prove_sequence(read_rows(spark, table), column, produced)
+    proof = prove_sequence(read_rows(spark, *where), column, produced)
     values = {
         "count": proof.count,
         "distinct": proof.distinct,
@@ -301,18 +344,28 @@ def _prove_sequence(
     return proof.holds
 
 
-def _prove_offsets(spark: SparkSession, table: str, output: OutputFormat) -> bool:
-    from tidelog.spark.pipelines.ingest import prove_table
+def _prove_offsets(
+    spark: SparkSession, where: tuple[str, dict[str, str]], output: OutputFormat
+) -> bool:
     from tidelog.spark.pipelines.ingest_report import row_of
+    from tidelog.spark.pipelines.landed import prove_table
 
-    proof = prove_table(spark, table)
-    rows = [{**row_of(each), "stray": each.stray} for each in proof.partitions]
+    table, keys = where
+    proof = prove_table(spark, table, storage_options=keys)
+    offsets = proof.offsets
+    rows = [{**row_of(each), "stray": each.stray} for each in offsets.partitions]
     if output is OutputFormat.JSON:
-        print_json({"table": table, "holds": proof.holds, "ranges": rows})
+        faults = [{"path": each.path, "reason": each.reason} for each in proof.faults]
+        document = {"table": table, "version": proof.version, "holds": proof.holds}
+        print_json({**document, "faults": faults, "ranges": rows})
         return proof.holds
     if rows:
         print_table(list(rows[0]), [list(row.values()) for row in rows])
+    for fault in proof.faults:
+        print_line(f"{fault.path} {fault.reason}")
+    wrong = f", {len(proof.faults)} wrong files" if proof.faults else ""
     print_line(
-        f"{proof.rows} rows, {proof.lost} lost, {proof.doubled} doubled, {proof.stray} stray"
+        f"{offsets.rows} rows, {offsets.lost} lost, {offsets.doubled} doubled,"
+        f" {offsets.stray} stray{wrong}"
     )
     return proof.holds

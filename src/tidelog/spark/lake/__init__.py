@@ -3,5 +3,5 @@
 `protocol` decides what a run does after each answer of a table's store. `state` has the values:
 offsets, files, changes. `table` is the interface of tables, and `delta` implements it. `runs`
 commits a run, `staging` writes and names the run's files, `stores` keeps them, and `vacuum` deletes
-the files of dead runs. The pipelines do not use this package yet.
+the files of dead runs. Files are written and read by `tidelog.spark.pipelines`.
 """

@@ -27,11 +27,11 @@ from tidelog.spark.lake.state import (
     TableChange,
     TableError,
 )
-from tidelog.spark.lake.stores import sync_file
+from tidelog.spark.lake.stores import reason_of, sync_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from deltalake import DeltaTable
+    from deltalake import DeltaTable, Schema
 
 _FENCE: Final = "tidelog-fence"
 #: Numbers of commits to look at, in turn, for the last one of an ingest.
@@ -66,19 +66,19 @@ class DeltaLake:
             )
         partitions = self._partitions(table, origin, note)
         fence = table.transaction_version(_FENCE) or 0
-        return LakeState(table.version(), origin, partitions, fence)
+        return LakeState(table.version(), origin, partitions, fence, str(table.metadata().id))
 
     def create(self, origin: Origin, schema: pa.Schema) -> CommitAnswer:
         """Create an empty table of these columns. Raises TableError."""
-        from deltalake import Schema
         from deltalake.exceptions import DeltaError
         from deltalake.transaction import create_table_with_add_actions
 
+        _check_folder(self.location)
         description = json.dumps({MARK: asdict(origin)})
         try:
             create_table_with_add_actions(
                 self.location,
-                Schema.from_arrow(schema),
+                self._converted(schema),
                 [],
                 mode="error",
                 name=origin.topic,
@@ -86,12 +86,10 @@ class DeltaLake:
                 storage_options=self._options,
                 commit_properties=_properties(()),
             )
-        except DeltaError as error:
-            if "already exists" in str(error):
+        except (DeltaError, OSError) as error:
+            if self._open() is not None:  # another run's, or this one's, whose answer was lost
                 return CommitAnswer.CONFLICT
-            raise TableError(f"{self.location} cannot be created: {error}") from error
-        except OSError as error:
-            raise TableError(f"{self.location} cannot be created: {error}") from error
+            raise TableError(f"{self.location} cannot be created: {reason_of(error)}") from error
         return CommitAnswer.COMMITTED
 
     def commit(self, state: LakeState, change: TableChange) -> CommitAnswer:
@@ -166,6 +164,74 @@ class DeltaLake:
         rows = pa.table(table.get_add_actions(flatten=True)).to_pylist()
         return [_file_of(row) for row in rows]
 
+    def schema(self, version: int | None = None) -> pa.Schema:
+        """Return the columns of a version, of the newest by default. Raises TableError."""
+        import pyarrow as pa
+
+        return pa.schema(self._at(version).schema().to_arrow())
+
+    def exists(self) -> bool:
+        """Return whether a Delta table is at the location. Raises TableError."""
+        return self._open() is not None
+
+    def readable(self, version: int | None = None) -> tuple[pa.Schema, list[str]]:
+        """Return the columns and the paths of a version's files, which hold just its rows.
+
+        Raises TableError if the table has a feature whose readers must do more than read files.
+        """
+        table = self._at(version)
+        settings = table.metadata().configuration
+        reasons = [f"the partition column {name!r}" for name in table.metadata().partition_columns]
+        if settings.get("delta.columnMapping.mode", "none") != "none":
+            reasons.append("column mapping")
+        if "deletionVectors" in (table.protocol().reader_features or ()):
+            reasons.append("deletion vectors")
+        if reasons:
+            raise TableError(
+                f"{self.location} has {reasons[0]}: read it with Delta's own reader, as in"
+                " spark.read.format('delta') with its jar, or with deltalake"
+            )
+        return self.schema(version), [file.path for file in self.files(version)]
+
+    def check_columns(self, schema: pa.Schema) -> None:
+        """Raise TableError if rows of these columns do not fit the table's."""
+        held = _types(self._at(None).schema())
+        given = _types(self._converted(schema))
+        for name in [*held, *given]:
+            if held.get(name) != given.get(name):
+                has = held.get(name, "no such column")
+                gets = given.get(name, "no such column")
+                raise TableError(
+                    f"{self.location}: column {name!r} is {has} in the table and {gets} in this"
+                    " run; ingest to another table, or change the transform"
+                )
+
+    def vacuum(self, keep_hours: int) -> int:
+        """Delete data files that commits removed over `keep_hours` ago; return their number.
+
+        Raises TableError. Files without a commit stay.
+        """
+        from deltalake.exceptions import DeltaError
+
+        try:
+            deleted = self._at(None).vacuum(
+                keep_hours, dry_run=False, enforce_retention_duration=False, full=False
+            )
+        except (DeltaError, OSError) as error:
+            raise TableError(f"{self.location} cannot be vacuumed: {reason_of(error)}") from error
+        return len(deleted)
+
+    def _converted(self, schema: pa.Schema) -> Schema:
+        """Return Arrow's columns as Delta's. Raises TableError."""
+        from deltalake import Schema
+
+        try:
+            return Schema.from_arrow(schema)
+        except Exception as error:  # the library raises the class itself
+            raise TableError(
+                f"{self.location}: Delta has no such column: {reason_of(error)}"
+            ) from error
+
     def _note(self, table: DeltaTable) -> tuple[Origin | None, CommitNote | None]:
         for limit in _LOOKS:
             for _, note in self._notes(table, limit):
@@ -189,14 +255,16 @@ class DeltaLake:
     def _partitions(
         self, table: DeltaTable, origin: Origin, note: CommitNote | None
     ) -> dict[int, PartitionRun]:
-        """Return each partition's runs; without a note, only where the next run starts."""
+        """Return each partition's runs; without a note, from the files, with unexplained gaps."""
         if note is not None:
             return {run.partition: run for run in note.partitions}
-        found = {}
-        for number in sorted({file.partition for file in self.files()}):
-            end = table.transaction_version(_app_id(origin, number))
+        found: dict[int, PartitionRun] = {}
+        for file in sorted(self.files(), key=lambda each: (each.partition, each.start)):
+            end = table.transaction_version(_app_id(origin, file.partition))
             if end is not None:
-                found[number] = PartitionRun(number, end, end, 0)
+                known = found.get(file.partition)
+                start, rows = (file.start, 0) if known is None else (known.start, known.rows)
+                found[file.partition] = PartitionRun(file.partition, start, end, rows + file.rows)
         return found
 
     def _open(self) -> DeltaTable | None:
@@ -212,7 +280,7 @@ class DeltaLake:
         except TableNotFoundError:
             return None
         except (DeltaError, OSError) as error:
-            raise TableError(f"{self.location} cannot be read: {error}") from error
+            raise TableError(f"{self.location} cannot be read: {reason_of(error)}") from error
         return self._table
 
     def _at(self, version: int | None) -> DeltaTable:
@@ -223,7 +291,7 @@ class DeltaLake:
         if version is None:
             table = self._open()
             if table is None:
-                raise TableError(f"{self.location} is no Delta table any more")
+                raise TableError(f"{self.location} is no Delta table")
             return table
         if self._table is not None and self._table.version() == version:
             return self._table
@@ -231,8 +299,35 @@ class DeltaLake:
             return DeltaTable(self.location, version=version, storage_options=self._options)
         except (DeltaError, OSError) as error:
             raise TableError(
-                f"{self.location} cannot be read at version {version}: {error}"
+                f"{self.location} cannot be read at version {version}: {reason_of(error)}"
             ) from error
+
+
+def _check_folder(location: str) -> None:
+    """Raise TableError if a local folder without a Delta table has files of others."""
+    if "://" in location or not os.path.isdir(location):
+        return
+    names = sorted(os.listdir(location))
+    if "_tidelog" in names:
+        raise TableError(
+            f"{location} is a table in the format of tidelog 0.9, which that version reads; ingest"
+            " to another directory"
+        )
+    foreign = [name for name in names if not name.startswith(("_", ".", "run-"))]
+    if foreign:
+        raise TableError(
+            f"{location} is no Delta table and holds other files, such as {foreign[0]!r}; ingest to"
+            " an empty or new directory"
+        )
+
+
+def _types(schema: Schema) -> dict[str, str]:
+    """Return the type of each column, as Delta writes it."""
+    types = {}
+    for column in schema.fields:
+        described = json.loads(column.to_json())["type"]
+        types[column.name] = described if isinstance(described, str) else json.dumps(described)
+    return types
 
 
 def _properties(pairs: Sequence[tuple[str, int]], note: CommitNote | None = None) -> Any:
@@ -266,7 +361,7 @@ def _file_of(row: Mapping[str, Any]) -> LakeFile:
 
 def _answer_of(error: Exception, location: str) -> CommitAnswer:
     """Return what a failed request means for its commit; raise TableError if it is refused."""
-    text = str(error)
+    text = reason_of(error)
     if any(word in text for word in _REFUSALS):
         raise TableError(f"{location} cannot be written: {text}") from error
     return CommitAnswer.LOST

@@ -126,4 +126,4 @@ def _after(state: LakeState, change: TableChange) -> LakeState:
     """Return the state after the commit of a change."""
     joined: dict[int, PartitionRun] = state.after(change.offsets)
     fence = max(state.fence, change.fence)
-    return LakeState(state.version + 1, state.origin, joined, fence)
+    return LakeState(state.version + 1, state.origin, joined, fence, state.table_id)

@@ -13,6 +13,8 @@ import json
 import os
 import re
 import uuid
+from collections.abc import Collection, Iterator
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.core.dataclass import dataclass
@@ -57,6 +59,13 @@ class StagingFolder:
 
     store: LakeStore
     folder: str
+
+
+def discard(place: StagingFolder, kept: Collection[LakeFile] = ()) -> None:
+    """Delete the files of a run's folder but for `kept`: those of repeated tasks, or all."""
+    names = {file.path for file in kept}
+    listed = place.store.listed(place.folder)
+    place.store.delete([file.path for file in listed if file.path not in names])
 
 
 class LakeFileWriter:
@@ -126,6 +135,31 @@ class LakeFileWriter:
         if self._held:
             self._writer.write_table(pa.Table.from_batches(self._held, self._schema))
             self._held, self._held_bytes = [], 0
+
+
+def partitions_of(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield the rows of each partition, in slices of a batch whose partitions are in order."""
+    import numpy as np
+
+    numbers = batch.column("partition").to_numpy(zero_copy_only=False)
+    if not len(numbers):
+        return
+    borders = [0, *(np.flatnonzero(np.diff(numbers)) + 1), len(numbers)]
+    for start, end in pairwise(borders):
+        yield int(numbers[start]), batch.slice(int(start), int(end - start))
+
+
+def in_columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return a file's rows in the table's columns; a column that the file lacks is null."""
+    import pyarrow as pa
+
+    columns = [
+        batch.column(field.name).cast(field.type)
+        if field.name in batch.schema.names
+        else pa.nulls(batch.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def bounds(footer: Any, column: str) -> tuple[int, int]:

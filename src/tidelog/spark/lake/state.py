@@ -106,6 +106,8 @@ class LakeState:
     #: All runs of each partition, joined.
     partitions: Mapping[int, PartitionRun] = field(default_factory=dict)
     fence: int = 0
+    #: The table's own id, which its format gives it.
+    table_id: str = field(default="", compare=False)
 
     def following(self) -> dict[int, int]:
         """Return the next offset of each partition."""

@@ -7,6 +7,7 @@ table's log are in the same store by the same credentials. A LakeStore can be pi
 from __future__ import annotations
 
 import os
+import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
@@ -21,6 +22,28 @@ if TYPE_CHECKING:
 #: Where files are written to learn the store's time; readers of tables skip such names.
 _PROBES: Final = "_tidelog"
 _PROBE_BUFFER_BYTES: Final = 64
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
+#: The first line of a stack that delta-rs appends.
+_STACK: Final = re.compile(r"\n +0: ")
+_S3_ERROR: Final = re.compile(r"<Error>.*?<Code>(.*?)</Code>.*?<Message>(.*?)</Message>", re.DOTALL)
+
+
+def location_of(place: str) -> str:
+    """Return a place as a location: an absolute local path, or a URI of an object store."""
+    if place.startswith("file:"):
+        place = "/" + place.removeprefix("file:").lstrip("/")
+    return place.rstrip("/") if "://" in place else os.path.abspath(place)
+
+
+def reason_of(error: Exception) -> str:
+    """Return the message of a store's library in one line, without colours, XML and stacks."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    text = _STACK.split(_COLOUR.sub("", str(error)))[0]
+    found = _S3_ERROR.search(text)
+    if found is not None:
+        return f"{found[1]}: {found[2]}"
+    return ": ".join(line.strip().removeprefix("↳ ") for line in text.splitlines() if line.strip())
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +67,10 @@ class LakeStore:
         """Whether the location is a path of a local file system."""
         return "://" not in self.location
 
+    def url(self, path: str) -> str:
+        """Return the full path or URI of a file, as readers of the store open it."""
+        return f"{self.location}/{path}"
+
     def open(self) -> fs.FileSystem:
         """Return the file system whose root is the location."""
         from pyarrow import fs
@@ -63,7 +90,7 @@ class LakeStore:
         try:
             found = self.open().get_file_info(selector)
         except OSError as error:
-            raise TableError(f"{self.location} cannot be listed: {error}") from error
+            raise TableError(f"{self.location} cannot be listed: {reason_of(error)}") from error
         for info in sorted(found, key=lambda each: each.path):
             if info.type == fs.FileType.File:
                 modified_ms = 0 if info.mtime_ns is None else info.mtime_ns // 1_000_000
@@ -99,7 +126,7 @@ class LakeStore:
             info = opened.get_file_info(path)
             opened.delete_file(path)
         except OSError as error:
-            raise TableError(f"{self.location} cannot be written: {error}") from error
+            raise TableError(f"{self.location} cannot be written: {reason_of(error)}") from error
         return int(info.mtime_ns) // 1_000_000
 
 

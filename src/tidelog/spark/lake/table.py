@@ -44,3 +44,15 @@ class Lake(Protocol):
     def files(self, version: int | None = None) -> list[LakeFile]:
         """Return the data files of a version, of the newest by default."""
         ...
+
+    def schema(self, version: int | None = None) -> pa.Schema:
+        """Return the columns of a version, of the newest by default."""
+        ...
+
+    def check_columns(self, schema: pa.Schema) -> None:
+        """Raise TableError if rows of these columns do not fit the table's."""
+        ...
+
+    def vacuum(self, keep_hours: int) -> int:
+        """Delete data files that commits removed over `keep_hours` ago; return their number."""
+        ...

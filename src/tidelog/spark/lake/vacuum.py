@@ -36,26 +36,37 @@ class VacuumReport:
 
 
 def vacuum_staged(
-    table: Lake, store: LakeStore, *, dead_after_ms: int = DEAD_AFTER_MS
+    table: Lake, stores: Sequence[LakeStore], *, dead_after_ms: int = DEAD_AFTER_MS
 ) -> VacuumReport:
-    """Delete the files of dead runs without a commit. Raises TableError."""
+    """Delete the files of dead runs without a commit. Raises TableError.
+
+    `stores` are all places of the runs' files: the table's own, and its dead letters'.
+    """
     for _ in range(MOST_COMMITS):
         # The listing comes first: a file that appears later may belong to any run.
-        staged = staged_files(store)
+        listed = [staged_files(store) for store in stores]
         state = table.read()
         if state.origin is None:
             raise TableError(f"{table.location} is no table: there is nothing to vacuum")
-        left = _uncommitted(table, staged)
-        running = _running(store, left, dead_after_ms)
-        fence = fence_for(left, running, state.version)
-        if not any(each.began < fence for each in left):
+        known = [_uncommitted(table, staged) for staged in listed]
+        recent = (
+            _recent_runs(store, left, dead_after_ms)
+            for store, left in zip(stores, known, strict=True)
+        )
+        running = tuple(sorted(set().union(*recent)))
+        uncommitted = [each for left in known for each in left]
+        fence = fence_for(uncommitted, running, state.version)
+        if not any(each.began < fence for each in uncommitted):
             return VacuumReport(running=running)
         answer = table.commit(state, TableChange(new_run(), fence=fence))
         if answer is CommitAnswer.COMMITTED:
-            doomed = abandoned(left, fence, [file.path for file in table.files()])
-            paths = tuple(each.path for each in doomed)
-            store.delete(paths)
-            return VacuumReport(paths, running, state.version + 1)
+            referenced = [file.path for file in table.files()]
+            deleted: list[str] = []
+            for store, left in zip(stores, known, strict=True):
+                doomed = [each.path for each in abandoned(left, fence, referenced)]
+                store.delete(doomed)
+                deleted += doomed
+            return VacuumReport(tuple(deleted), running, state.version + 1)
     raise TableError(
         f"{table.location} refused {MOST_COMMITS} commits, or did not answer them; no file was"
         " deleted"
@@ -75,9 +86,9 @@ def _uncommitted(table: Lake, staged: Sequence[StagedFile]) -> list[StagedFile]:
     return [each for each in recent if each.run not in landed]
 
 
-def _running(store: LakeStore, left: Sequence[StagedFile], dead_after_ms: int) -> tuple[str, ...]:
+def _recent_runs(store: LakeStore, left: Sequence[StagedFile], dead_after_ms: int) -> set[str]:
+    """Return the runs with a file younger than `dead_after_ms`."""
     if not left:
-        return ()
+        return set()
     oldest_ms = store.now_ms() - dead_after_ms
-    running = {each.run: None for each in left if each.modified_ms >= oldest_ms}
-    return tuple(sorted(running))
+    return {each.run for each in left if each.modified_ms >= oldest_ms}

@@ -1,57 +1,82 @@
-"""compact: small files of a table merged into larger ones by one manifest.
+"""compact: small files of a table merged into larger ones by one commit, and files deleted.
 
-A followed topic leaves a file for each batch and partition. Spark merges neighbouring files and
-compares the counts of rows before and after; one manifest then replaces the old files. Replaced
-files stay for `keep_ms`, for readers that opened the table before the compaction.
+A followed topic leaves a file for each batch and partition. Spark's tasks merge neighbouring files,
+and the offsets before and after are compared; one commit then replaces the files. Replaced files
+stay for readers, and for earlier versions of the table, until a later compaction deletes them.
+Ingests may run meanwhile: a commit that another one overtakes is repeated on top of it.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.core.dataclass import dataclass
-from tidelog.core.types import TopicPartition
-from tidelog.spark.pipelines.continuity import PartitionCount
-from tidelog.spark.pipelines.counting import spans_of_files
-from tidelog.spark.pipelines.landing import ROWS_PER_FILE, ProofError, data_files
-from tidelog.spark.pipelines.manifests import DataFile
-from tidelog.spark.pipelines.table import TopicTable, open_table
-from tidelog.spark.pipelines.table_access import files_at
+from tidelog.spark.lake.delta import DeltaLake
+from tidelog.spark.lake.runs import commit_run
+from tidelog.spark.lake.staging import (
+    LakeFileWriter,
+    StagingFolder,
+    discard,
+    folder_of,
+    in_columns,
+    new_run,
+)
+from tidelog.spark.lake.state import LakeFile, LakeState, TableChange, TableError
+from tidelog.spark.lake.stores import LakeStore, location_of
+from tidelog.spark.lake.table import Lake
+from tidelog.spark.lake.vacuum import vacuum_staged
+from tidelog.spark.pipelines.counting import count_files
+from tidelog.spark.pipelines.landing import ROWS_PER_FILE, ProofError
+from tidelog.spark.pipelines.task_rows import run_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: Default time in ms to keep replaced files: most queries on them end within an hour.
-KEEP_MS: Final = 3_600_000
-#: Number of concurrent merges; each merge is one Spark task.
-_AT_ONCE: Final = 4
+#: Default time in hours to keep replaced files, which is Delta's own: a week.
+KEEP_HOURS: Final = 168
+#: Number of merges that other commits may overtake before a compaction gives up.
+_ATTEMPTS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionReport:
-    """The result of one compaction; there is no manifest if no small files are neighbours."""
+    """The result of one compaction; there is no version if no small files are neighbours."""
 
-    directory: str
-    before: tuple[DataFile, ...]
-    after: tuple[DataFile, ...]
+    table: str
+    before: tuple[LakeFile, ...]
+    after: tuple[LakeFile, ...]
     #: Number of data files that were replaced long enough ago to be deleted now.
     deleted: int
-    manifest: int | None
+    #: Number of deleted files that dead runs had left.
+    abandoned: int
+    version: int | None
     seconds: float
 
 
-def plan_merges(files: Iterable[DataFile], rows_per_file: int) -> list[list[DataFile]]:
+@dataclass(frozen=True, slots=True)
+class _MergeJob:
+    """The work of a task: neighbouring files to write as one."""
+
+    place: StagingFolder
+    topic: str
+    files: tuple[LakeFile, ...]
+    #: The table's columns, as an Arrow schema in Arrow's own bytes.
+    schema: bytes
+
+
+def plan_merges(files: Iterable[LakeFile], rows_per_file: int) -> list[list[LakeFile]]:
     """Return groups of neighbouring files to merge, each with `rows_per_file` rows at most.
 
     A file with over half of `rows_per_file` rows is not merged, because that would gain little.
+    Files of unknown offsets, which no ingest has committed, stay.
     """
-    groups: list[list[DataFile]] = []
-    group: list[DataFile] = []
+    groups: list[list[LakeFile]] = []
+    group: list[LakeFile] = []
     for each in sorted(files, key=lambda file: (file.partition, file.start)):
-        is_small = each.rows * 2 <= rows_per_file
+        is_small = each.start >= 0 and 0 <= each.rows * 2 <= rows_per_file
         fits = (
             bool(group)
             and group[0].partition == each.partition
@@ -68,76 +93,116 @@ def plan_merges(files: Iterable[DataFile], rows_per_file: int) -> list[list[Data
 
 def compact(
     spark: SparkSession,
-    directory: str,
+    table: str,
     *,
     rows_per_file: int = ROWS_PER_FILE,
-    keep_ms: int = KEEP_MS,
+    keep_hours: int = KEEP_HOURS,
+    storage_options: Mapping[str, str] | None = None,
 ) -> CompactionReport:
-    """Merge the small files of the table in `directory`. Raises TableError, ProofError."""
-    with open_table(files_at(spark, directory), create=False) as table:
-        return compact_table(spark, table, rows_per_file=rows_per_file, keep_ms=keep_ms)
+    """Merge the small files of the Delta table at a path or URI. Raises TableError, ProofError."""
+    store = LakeStore(location_of(table), storage_options or {})
+    lake = DeltaLake(store.location, store.options)
+    return compact_table(spark, lake, store, rows_per_file=rows_per_file, keep_hours=keep_hours)
 
 
 def compact_table(
-    spark: SparkSession, table: TopicTable, *, rows_per_file: int, keep_ms: int
+    spark: SparkSession, table: Lake, store: LakeStore, *, rows_per_file: int, keep_hours: int
 ) -> CompactionReport:
-    """Merge the small files of an open table. Raises ProofError if a merge changes the rows."""
+    """Merge the small files of a table. Raises TableError, or ProofError if a merge loses rows."""
     started = time.monotonic()
-    before = tuple(table.state.files.values())
-    groups = plan_merges(before, rows_per_file)
-    origin = table.state.origin
-    number = None
-    if groups and origin is not None:
-        run, folder = table.new_run()
-        try:
-            with ThreadPoolExecutor(_AT_ONCE) as pool:
-                tasks = [
-                    pool.submit(_merge, spark, table, group, f"{folder}-{place}")
-                    for place, group in enumerate(groups)
-                ]
-                merged = [task.result() for task in tasks]
-        except BaseException:  # even after Ctrl-C, delete the merged files
-            for place in range(len(groups)):
-                table.discard(f"{run}-{place}")
-            raise
-        removed = [each for group in groups for each in group]
-        manifest = table.commit(run, origin, (), merged, removed, whole=True)
-        number = manifest.number
-    deleted = table.clean(keep_ms)
-    after = tuple(table.state.files.values())
+    before = tuple(table.files())
+    version = None
+    for _ in range(_ATTEMPTS):
+        state = table.read()
+        if state.origin is None:
+            raise TableError(f"{table.location} holds no table: ingest a topic to it first")
+        groups = plan_merges(table.files(), rows_per_file)
+        if not groups:
+            break
+        merged = _merged(spark, table, store, state, groups)
+        if merged is not None:
+            version = merged
+            break
+    deleted = table.vacuum(keep_hours)
+    abandoned = len(vacuum_staged(table, [store]).deleted)
+    after = tuple(table.files())
     seconds = time.monotonic() - started
-    return CompactionReport(table.directory, before, after, deleted, number, seconds)
+    return CompactionReport(table.location, before, after, deleted, abandoned, version, seconds)
 
 
-def _merge(
-    spark: SparkSession, table: TopicTable, group: Sequence[DataFile], folder: str
-) -> DataFile:
-    """Write the rows of `group` as one file; raise ProofError if the counts of rows differ."""
-    origin = table.state.origin
-    assert origin is not None
-    names = [each.path for each in group]
-    paths = [table.files.path(name) for name in names]
-    rows = spark.read.option("mergeSchema", "true").parquet(*paths)
-    one = rows.coalesce(1).sortWithinPartitions("offset")
-    one.write.option("compression", "zstd").parquet(table.files.path(folder))
-    written = data_files(table.files, folder, origin.topic)
-    tp = TopicPartition(origin.topic, group[0].partition)
-    old, new = (
-        _count(spark, table, where, tp) for where in (names, [each.path for each in written])
-    )
-    if len(written) != 1 or old != new:
-        raise ProofError(
-            f"{tp} from {group[0].start} to {group[-1].end}: {len(group)} files hold {old.rows}"
-            f" rows, {old.distinct} offsets; merged they are {new.rows} rows, {new.distinct}"
-            f" offsets in {len(written)} files. Nothing was changed"
-        )
-    return written[0]
+def _merged(
+    spark: SparkSession,
+    table: Lake,
+    store: LakeStore,
+    state: LakeState,
+    groups: Sequence[Sequence[LakeFile]],
+) -> int | None:
+    """Replace each group by one file; return the version, or None if another run was faster."""
+    assert state.origin is not None
+    run = new_run()
+    place = StagingFolder(store, folder_of(run, state.version))
+    schema = table.schema(state.version).serialize().to_pybytes()
+    jobs = [_MergeJob(place, state.origin.topic, tuple(group), schema) for group in groups]
+    removed = tuple(each for group in groups for each in group)
+    try:
+        added = tuple(LakeFile(**row) for row in run_tasks(spark, jobs, _merge))
+        _compare(spark, store, removed, added, state.origin.topic)
+        discard(place, added)
+    except BaseException:  # even after Ctrl-C, delete the merged files
+        discard(place)
+        raise
+    outcome = commit_run(table, state, TableChange(run, added=added, removed=removed))
+    if outcome.obstacle is not None:
+        discard(place)
+        return None
+    return outcome.state.version
 
 
-def _count(
-    spark: SparkSession, table: TopicTable, names: Sequence[str], tp: TopicPartition
-) -> PartitionCount:
+def _merge(job: _MergeJob) -> Iterator[dict[str, Any]]:
+    """Write the rows of neighbouring files as one file in a task, and yield it."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    schema = pa.ipc.read_schema(pa.py_buffer(job.schema))
+    writer = LakeFileWriter(job.place, job.topic, job.files[0].partition, schema)
+    opened = job.place.store.open()
+    try:
+        for file in job.files:
+            with (
+                opened.open_input_file(file.path) as source,
+                parquet.ParquetFile(source) as rows,
+            ):
+                for batch in rows.iter_batches():
+                    writer.append(in_columns(batch, schema))
+        yield asdict(writer.close())
+    except FileNotFoundError as error:
+        writer.abandon()
+        raise TableError(
+            f"{job.place.store.location} lacks a file of its log: {error}. `tidelog pipeline prove`"
+            " lists what is missing"
+        ) from error
+    except BaseException:
+        writer.abandon()
+        raise
+
+
+def _compare(
+    spark: SparkSession,
+    store: LakeStore,
+    removed: Sequence[LakeFile],
+    added: Sequence[LakeFile],
+    topic: str,
+) -> None:
+    """Raise ProofError unless the merged files have the offsets of those that they replace."""
     from tidelog.spark.pipelines.spans import counts_of
 
-    counts = counts_of(tp.topic, spans_of_files(spark, table.files, names))
-    return counts.get(tp, PartitionCount(0, 0, 0, -1, ()))
+    old, new = (count_files(spark, store, files) for files in (removed, added))
+    for fault in (*old.faults, *new.faults):
+        raise ProofError(f"nothing was changed: {store.url(fault.path)} {fault.reason}")
+    before, after = (counts_of(topic, counted.spans) for counted in (old, new))
+    for tp in sorted({*before, *after}):
+        if before.get(tp) != after.get(tp):
+            raise ProofError(
+                f"nothing was changed: the merged files of {tp} have {after.get(tp)}, those that"
+                f" they replace {before.get(tp)}"
+            )

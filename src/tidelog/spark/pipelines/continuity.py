@@ -1,4 +1,4 @@
-"""Proof that every offset of a topic is in Parquet once, with a list of the failures.
+"""Proof that every offset of a topic is in a table once, with a list of the failures.
 
 Spark counts rows, distinct offsets and gaps in the files. An offset may have no row because it is a
 transaction marker, or because compaction removed its record. To explain a gap, the proof reads the

@@ -43,23 +43,21 @@ def verdict_of(reports: Sequence[IngestReport]) -> str:
     )
 
 
-def ingest_report(topic: str, directory: str, reports: Sequence[IngestReport]) -> PipelineReport:
-    """Return the report of batches of `topic` that were committed to `directory`."""
-    done = [report for report in reports if report.manifest is not None]
+def ingest_report(topic: str, table: str, reports: Sequence[IngestReport]) -> PipelineReport:
+    """Return the report of batches of `topic` that were committed to a table."""
+    done = [report for report in reports if report.version is not None]
     facts = (
         ("topic", topic),
-        ("table", directory),
+        ("table", table),
         ("batches", len(done)),
-        ("last manifest", done[-1].manifest if done else None),
+        ("version", done[-1].version if done else None),
     )
-    proofs = [
-        (report.manifest, row_of(each)) for report in done for each in report.proof.partitions
-    ]
-    columns = ("manifest", *proofs[0][1]) if proofs else ("manifest",)
-    table = Table(
+    proofs = [(report.version, row_of(each)) for report in done for each in report.proof.partitions]
+    columns = ("version", *proofs[0][1]) if proofs else ("version",)
+    ranges = Table(
         "Offsets and their rows",
         columns,
-        tuple((manifest, *row.values()) for manifest, row in proofs),
+        tuple((version, *row.values()) for version, row in proofs),
         "Each offset has one row, or is a dead letter, a transaction marker or compacted.",
     )
     return PipelineReport(
@@ -67,7 +65,7 @@ def ingest_report(topic: str, directory: str, reports: Sequence[IngestReport]) -
         verdict=verdict_of(done) if done else f"nothing new in {topic}",
         holds=all(report.proof.holds for report in done),
         facts=facts,
-        tables=(table,),
+        tables=(ranges,),
         figures=_figures(done),
     )
 
@@ -85,31 +83,32 @@ def _figures(done: Sequence[IngestReport]) -> tuple[Plot, ...]:
     rows = Plot.bars("Rows of each partition", "partition", "rows", numbers, heights)
     if len(done) == 1:
         return (rows,)
-    x = tuple(float(report.manifest or 0) for report in done)
+    x = tuple(float(report.version or 0) for report in done)
     rate = Series("rows/s", x, tuple(report.proof.rows / report.seconds for report in done))
-    return (rows, Plot("Rate of each batch", "manifest", "rows/s", (rate,), PlotKind.POINTS))
+    return (rows, Plot("Rate of each batch", "version", "rows/s", (rate,), PlotKind.POINTS))
 
 
 def compaction_report(report: CompactionReport) -> PipelineReport:
     """Return the report of a compaction."""
     before, after = len(report.before), len(report.after)
     rows = sum(each.rows for each in report.after)
-    columns = (("file", "name"), "partition", ("from", "start"), ("to", "end"), "rows")
+    columns = (("file", "path"), "partition", ("from", "start"), ("to", "end"), "rows")
     return PipelineReport(
-        title=f"Compaction of {report.directory}",
+        title=f"Compaction of {report.table}",
         verdict=(
             f"{before} files became {after} with the same {rows} rows, in {report.seconds:.1f} s"
-            if report.manifest is not None
+            if report.version is not None
             else f"{before} files, and no small neighbours to merge"
         ),
         holds=True,
         facts=(
-            ("table", report.directory),
+            ("table", report.table),
             ("files before", before),
             ("files after", after),
             ("rows", rows),
             ("replaced files deleted", report.deleted),
-            ("manifest", report.manifest),
+            ("files of dead runs deleted", report.abandoned),
+            ("version", report.version),
         ),
         tables=(Table.of("Files", report.after, columns),),
     )

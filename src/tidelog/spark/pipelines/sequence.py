@@ -1,8 +1,8 @@
 """The end-to-end proof that a table has a whole sequence 0, 1, 2 ..., from the table alone.
 
 The producer numbers its records and reports the number of acknowledged records; Spark counts the
-rows of the table. The check does not use the log, its offsets or the manifests, so it reveals
-errors in each of them.
+rows of the table. The check does not use the log, its offsets or the table's commits, so it
+reveals errors in each of them.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class SequenceProof:
     def verdict(self) -> str:
         """Return the verdict as a line."""
         line = (
-            f"{self.produced} produced, {self.count} in Parquet,"
+            f"{self.produced} produced, {self.count} in the table,"
             f" {self.lost} lost, {self.doubled} doubled"
         )
         return line if self.foreign == 0 else f"{line}, {self.foreign} foreign"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, transaction, write_deltalake
 
 from tidelog.spark.lake.delta import DeltaLake
 from tidelog.spark.lake.protocol import NO_VERSION, CommitAnswer, CommitObstacle
@@ -255,3 +255,62 @@ def test_two_processes_at_once_land_each_offset_once(location: str) -> None:
         assert each.exitcode == 0
     assert len(DeltaLake(location).files()) == 1
     assert DeltaLake(location).read().following() == {0: 10}
+
+
+def test_columns_that_do_not_fit_are_named_with_both_types(location: str) -> None:
+    lake, _ = made(location)
+    lake.check_columns(SCHEMA)
+    for schema, reason in (
+        (SCHEMA.append(pa.field("n", pa.int64())), "'n' is no such column in the table and long"),
+        (SCHEMA.remove(0), "'topic' is string in the table and no such column in this run"),
+        (SCHEMA.set(0, pa.field("topic", pa.binary())), "'topic' is string in the table and bina"),
+    ):
+        with pytest.raises(TableError, match=reason):
+            lake.check_columns(schema)
+    with pytest.raises(TableError, match=r"Delta has no such column: .*Duration\(s\)$"):
+        lake.check_columns(SCHEMA.append(pa.field("n", pa.duration("s"))))
+    assert lake.schema().names == SCHEMA.names
+
+
+@pytest.mark.parametrize(
+    ("settings", "feature"),
+    [
+        ({"delta.columnMapping.mode": "name"}, "column mapping"),
+        ({"delta.enableDeletionVectors": "true"}, "deletion vectors"),
+    ],
+)
+def test_a_table_whose_files_are_not_its_rows_is_not_read_by_files(
+    location: str, settings: dict[str, str], feature: str
+) -> None:
+    DeltaTable.create(location, SCHEMA, configuration=settings)
+    with pytest.raises(TableError, match=f"has {feature}: read it with Delta's own reader"):
+        DeltaLake(location).readable()
+
+
+def test_where_the_log_was_cleaned_the_files_say_what_landed(location: str) -> None:
+    lake, state = made(location)
+    state = commit_run(lake, state, change_of("a", 0, 10)).state
+    commit_run(lake, state, change_of("b", 10, 15))
+    table = DeltaTable(location)
+    table.create_write_transaction([], "append", table.schema())
+    table.update_incremental()
+    table.create_checkpoint()
+    for path in sorted(Path(location, "_delta_log").glob("*.json")):
+        if int(path.stem) < 3:
+            path.unlink()
+    state = DeltaLake(location).read()
+    assert state.partitions == {0: PartitionRun(0, 0, 15, 15)}
+
+
+def test_a_lost_answer_to_the_creation_finds_the_table(
+    location: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = transaction.create_table_with_add_actions
+
+    def lost(*args: object, **kwargs: object) -> None:
+        real(*args, **kwargs)  # type: ignore[arg-type]  # passed on
+        raise OSError("connection reset")
+
+    monkeypatch.setattr(transaction, "create_table_with_add_actions", lost)
+    assert DeltaLake(location).create(ORIGIN, SCHEMA) is CommitAnswer.CONFLICT
+    assert DeltaLake(location).read() == LakeState(0, ORIGIN)

@@ -19,11 +19,14 @@ from tidelog.spark.lake.staging import (
     LakeFileWriter,
     StagingFolder,
     as_json,
+    discard,
     folder_of,
+    in_columns,
+    partitions_of,
     staged_files,
 )
 from tidelog.spark.lake.state import LakeFile, LakeState, Origin, PartitionRun, TableChange
-from tidelog.spark.lake.stores import LakeStore
+from tidelog.spark.lake.stores import LakeStore, location_of, reason_of
 from tidelog.spark.lake.vacuum import vacuum_staged
 
 ORIGIN = Origin("flights", "flights-id", "cluster-id")
@@ -143,7 +146,7 @@ def test_a_vacuum_deletes_the_files_of_dead_runs_behind_a_fence(store: LakeStore
     after = landed(lake, state, RUNS[0], kept)
     age(store, dead, 100)
     age(store, kept, 100)
-    report = vacuum_staged(lake, store, dead_after_ms=50_000)
+    report = vacuum_staged(lake, [store], dead_after_ms=50_000)
     assert report == vacuum.VacuumReport((dead.path,), (), after.version + 1)
     assert [file.path for file in store.listed(folder_of(RUNS[0], 0))] == [kept.path]
     assert not Path(store.location, folder_of(RUNS[1], 0)).exists()
@@ -158,20 +161,20 @@ def test_a_vacuum_gives_up_no_run_that_wrote_lately(store: LakeStore) -> None:
     running = staged(store, RUNS[0], state.version, 0, 10)
     dead = staged(store, RUNS[1], state.version, 0, 10)
     age(store, dead, 100)
-    report = vacuum_staged(lake, store, dead_after_ms=50_000)
+    report = vacuum_staged(lake, [store], dead_after_ms=50_000)
     # Both began at one version: the fence cannot part them yet.
     assert report == vacuum.VacuumReport((), (RUNS[0],), None)
     assert lake.read() == state
     after = landed(lake, state, RUNS[0], running)
     assert after.version == 1
-    report = vacuum_staged(lake, store, dead_after_ms=50_000)
+    report = vacuum_staged(lake, [store], dead_after_ms=50_000)
     assert (report.deleted, report.running) == ((dead.path,), ())
 
 
 def test_a_vacuum_without_dead_runs_commits_nothing(store: LakeStore) -> None:
     lake, state = made(store)
     after = landed(lake, state, RUNS[0], staged(store, RUNS[0], 0, 0, 10))
-    assert vacuum_staged(lake, store, dead_after_ms=0) == vacuum.VacuumReport()
+    assert vacuum_staged(lake, [store], dead_after_ms=0) == vacuum.VacuumReport()
     assert lake.read() == after
 
 
@@ -182,7 +185,7 @@ def test_a_vacuum_leaves_runs_whose_commits_may_be_cleaned(
     after = landed(lake, state, RUNS[0], staged(store, RUNS[0], 0, 0, 10))
     staged(store, RUNS[1], 0, 10, 20)
     monkeypatch.setattr(DeltaLake, "first_known", lambda self: 2)
-    assert vacuum_staged(lake, store, dead_after_ms=0) == vacuum.VacuumReport()
+    assert vacuum_staged(lake, [store], dead_after_ms=0) == vacuum.VacuumReport()
     assert lake.read() == after
 
 
@@ -193,3 +196,64 @@ def test_the_stores_clock_dates_its_files(store: LakeStore) -> None:
     [found] = [each for each in store.listed() if each.path == file.path]
     assert before <= found.modified_ms <= store.now_ms()
     assert list(store.listed("_tidelog")) == []
+
+
+def test_a_files_removal_is_final_once_readers_had_their_time(store: LakeStore) -> None:
+    """The format's own vacuum deletes what commits removed, and nothing that a run stages."""
+    lake, state = made(store)
+    old, new = staged(store, RUNS[0], 0, 0, 10), staged(store, RUNS[1], 1, 0, 10)
+    state = landed(lake, state, RUNS[0], old)
+    assert commit_run(lake, state, TableChange(RUNS[1], added=(new,), removed=(old,))).state
+    waiting = staged(store, "c" * 16, 2, 10, 20)
+    assert lake.vacuum(1) == 0
+    assert (Path(store.location) / old.path).exists()
+    assert lake.vacuum(0) == 1
+    assert [file.path for file in staged_files(store)] == [new.path, waiting.path]
+
+
+def test_a_runs_folder_keeps_the_files_of_its_commit(store: LakeStore) -> None:
+    kept, repeated = (staged(store, RUNS[0], 0, 0, 10) for _ in range(2))
+    other = staged(store, RUNS[1], 0, 0, 10)
+    place = StagingFolder(store, folder_of(RUNS[0], 0))
+    discard(place, [kept])
+    assert [file.path for file in store.listed()] == [kept.path, other.path]
+    assert repeated.path != kept.path
+    discard(place)
+    assert [file.path for file in store.listed()] == [other.path]
+
+
+def test_rows_in_order_of_partition_are_split_without_a_copy() -> None:
+    numbers = [0, 0, 1, 3, 3, 3]
+    batch = pa.RecordBatch.from_pydict({"partition": numbers, "offset": range(6)})
+    parts = [(number, part.column("offset").to_pylist()) for number, part in partitions_of(batch)]
+    assert parts == [(0, [0, 1]), (1, [2]), (3, [3, 4, 5])]
+    assert list(partitions_of(batch.slice(0, 0))) == []
+
+
+def test_rows_of_an_older_file_take_the_tables_columns() -> None:
+    batch = pa.RecordBatch.from_pydict({"gone": [1], "offset": pa.array([7], pa.int32())})
+    rows = in_columns(batch, pa.schema([("offset", pa.int64()), ("new", pa.string())]))
+    assert rows.to_pylist() == [{"offset": 7, "new": None}]
+    assert rows.schema.field("offset").type == pa.int64()
+
+
+@pytest.mark.parametrize(
+    ("place", "location"),
+    [
+        ("/a/b/", "/a/b"),
+        ("file:/a/b", "/a/b"),
+        ("file:///a/b", "/a/b"),
+        ("s3://bucket/t/", "s3://bucket/t"),
+        ("a", f"{os.getcwd()}/a"),
+    ],
+)
+def test_a_place_is_a_path_or_a_uri(place: str, location: str) -> None:
+    assert location_of(place) == location
+
+
+def test_reasons_of_libraries_become_one_line() -> None:
+    assert reason_of(FileNotFoundError(2, "No such file")) == "No such file"
+    colours = "Generic S3 error\n   \x1b[31m↳\x1b[0m Error performing GET\n\n"
+    assert reason_of(OSError(colours)) == "Generic S3 error: Error performing GET"
+    answer = "403\n<Error>\n<Code>AccessDenied</Code><Message>not yours</Message></Error>"
+    assert reason_of(OSError(answer)) == "AccessDenied: not yours"

@@ -1,0 +1,287 @@
+"""Files that Spark's tasks stage: records as they are read, or the rows of a DataFrame.
+
+A task that reads records writes them itself, without rows in Java. Rows of a transform come to
+Python as Arrow batches. Rows with the column `error` are bad records, which go to the dead-letter
+path, or end the run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, field
+from typing import TYPE_CHECKING, Any, Final
+
+from tidelog.core.dataclass import dataclass
+from tidelog.core.errors import TidelogError
+from tidelog.spark.lake.staging import LakeFileWriter, StagingFolder, partitions_of
+from tidelog.spark.lake.state import LakeFile, TableError
+from tidelog.spark.lake.stores import reason_of
+from tidelog.spark.options import ReadOptions, parse_options
+from tidelog.spark.pipelines.task_rows import TaskFailedError, run_tasks
+from tidelog.spark.planning import OffsetRange
+from tidelog.spark.splitting import split_ranges
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+#: The column in which a transform gives the reason for a bad record; null for a good one.
+ERROR_COLUMN: Final = "error"
+#: Columns of a dead letter.
+LETTER: Final = ("topic", "partition", "offset", "key", "value", ERROR_COLUMN)
+
+
+class TargetError(TidelogError):
+    """A place that a task cannot write to."""
+
+
+@dataclass(frozen=True, slots=True)
+class BadRecord:
+    """A record that a transform rejects."""
+
+    partition: int
+    offset: int
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFiles:
+    """The files of a run, the files of its dead letters, and a bad record without a letter."""
+
+    files: tuple[LakeFile, ...] = ()
+    letters: tuple[LakeFile, ...] = ()
+    bad: BadRecord | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _RangeJob:
+    options: ReadOptions
+    wanted: OffsetRange
+    place: StagingFolder
+
+
+@dataclass(frozen=True, slots=True)
+class _FrameJob:
+    """The work of a task on the rows of a DataFrame."""
+
+    place: StagingFolder
+    letters: StagingFolder | None
+    topic: str
+    #: The table's columns, as an Arrow schema in Arrow's own bytes.
+    schema: bytes
+    rows_per_file: int
+    is_judged: bool
+    names: tuple[str, ...] = field(default=())
+
+
+def write_ranges(
+    spark: SparkSession,
+    bootstrap: str,
+    ranges: Sequence[OffsetRange],
+    place: StagingFolder,
+    *,
+    columns: Sequence[str],
+    rows_per_file: int,
+) -> list[LakeFile]:
+    """Write the records of `ranges`, one file for each task with rows.
+
+    Raises TaskFailedError, ConfigError (executors without this package), or Spark's errors.
+    """
+    options = parse_options(
+        {
+            "kafka.bootstrap.servers": bootstrap,
+            "kafka.client.id": "tidelog-ingest",
+            "assign": json.dumps({ranges[0].tp.topic: [each.tp.partition for each in ranges]}),
+            "columns": ",".join(columns),
+        }
+    )
+    offsets = sum(each.size for each in ranges)
+    tasks = split_ranges(ranges, max(1, -(-offsets // rows_per_file)))
+    jobs = [_RangeJob(options, each, place) for each in tasks]
+    return [LakeFile(**row) for row in run_tasks(spark, jobs, _write_range)]
+
+
+def _write_range(job: _RangeJob) -> Iterator[dict[str, Any]]:
+    """Write one file in a task and yield it, if there are rows. Raises TargetError."""
+    from tidelog.spark.columns import arrow_schema
+    from tidelog.spark.reading import read_range
+
+    writer = LakeFileWriter(
+        job.place,
+        job.wanted.tp.topic,
+        job.wanted.tp.partition,
+        arrow_schema(job.options.columns),
+    )
+    try:
+        for batch in read_range(job.options, job.wanted):
+            writer.append(batch)
+        if writer.rows:
+            yield asdict(writer.close())
+    except OSError as error:
+        writer.abandon()
+        raise TargetError(_target_failure(job.place, error)) from error
+    except BaseException:
+        writer.abandon()
+        raise
+
+
+def write_frame(
+    frame: DataFrame,
+    place: StagingFolder,
+    letters: StagingFolder | None,
+    *,
+    topic: str,
+    dropped: Sequence[str],
+    rows_per_file: int,
+) -> WrittenFiles:
+    """Write the rows of a DataFrame, which has the columns partition and offset.
+
+    Raises TaskFailedError, or Spark's errors.
+    """
+    names = [name for name in frame.columns if name not in dropped]
+    schema = table_schema(frame.select(*names))
+    job = _FrameJob(
+        place,
+        letters,
+        topic,
+        schema.serialize().to_pybytes(),
+        rows_per_file,
+        ERROR_COLUMN in frame.columns and ERROR_COLUMN in dropped,
+        tuple(names),
+    )
+    ordered = frame.sortWithinPartitions("partition", "offset")
+    rows = [
+        json.loads(row["row"])
+        for row in ordered.mapInArrow(_frame_task(job), "row string").collect()
+    ]
+    for row in rows:
+        if "failed" in row:
+            raise TaskFailedError(row["failed"])
+    bad = sorted((row["bad"] for row in rows if "bad" in row), key=lambda each: each[:2])
+    return WrittenFiles(
+        tuple(LakeFile(**row["file"]) for row in rows if "file" in row),
+        tuple(LakeFile(**row["letter"]) for row in rows if "letter" in row),
+        BadRecord(*bad[0]) if bad else None,
+    )
+
+
+def table_schema(frame: DataFrame) -> pa.Schema:
+    """Return a DataFrame's columns as an Arrow schema whose times are in UTC. Raises TableError."""
+    import pyarrow as pa
+
+    fields = []
+    for column in frame.limit(0).toArrow().schema:  # Spark plans no job for no rows
+        if pa.types.is_null(column.type):
+            raise TableError(f"column {column.name!r} has no type; cast it in the transform")
+        if pa.types.is_timestamp(column.type) and column.type.tz is not None:
+            column = column.with_type(pa.timestamp("us", "UTC"))
+        fields.append(column.with_nullable(True))
+    return pa.schema(fields)
+
+
+def _frame_task(job: _FrameJob) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        task = _FrameTask(job)
+        try:
+            rows = task.run(batches)
+        except OSError as error:
+            task.abandon()
+            rows = [{"failed": _target_failure(job.place, error)}]
+        except TidelogError as error:
+            task.abandon()
+            rows = [{"failed": str(error)}]
+        except BaseException:
+            task.abandon()
+            raise
+        texts = [json.dumps(row) for row in rows]
+        yield pa.RecordBatch.from_arrays([pa.array(texts, pa.string())], ["row"])
+
+    return run
+
+
+class _FrameTask:
+    """One task's open files, by partition, and the files that it has closed."""
+
+    def __init__(self, job: _FrameJob) -> None:
+        import pyarrow as pa
+
+        self._job = job
+        self._schema = pa.ipc.read_schema(pa.py_buffer(job.schema))
+        self._open: dict[int, LakeFileWriter] = {}
+        self._letters: dict[int, LakeFileWriter] = {}
+        self._rows: list[dict[str, Any]] = []
+        self._bad: tuple[int, int, str] | None = None
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
+        """Write all rows; return the closed files, and the first bad record without a letter."""
+        for batch in batches:
+            _check_place(batch)
+            for partition, rows in partitions_of(batch):
+                good = self._without_bad(partition, rows) if self._job.is_judged else rows
+                if good.num_rows:
+                    self._append(partition, good)
+        for writer in self._open.values():
+            self._rows.append({"file": asdict(writer.close())})
+        for writer in self._letters.values():
+            self._rows.append({"letter": asdict(writer.close())})
+        if self._bad is not None:
+            self._rows.append({"bad": self._bad})
+        return self._rows
+
+    def abandon(self) -> None:
+        """Delete the files that are open."""
+        for writer in (*self._open.values(), *self._letters.values()):
+            writer.abandon()
+
+    def _append(self, partition: int, rows: pa.RecordBatch) -> None:
+        writer = self._open.get(partition)
+        if writer is None:
+            writer = LakeFileWriter(self._job.place, self._job.topic, partition, self._schema)
+            self._open[partition] = writer
+        writer.append(rows.select(self._job.names).cast(self._schema))
+        if writer.rows >= self._job.rows_per_file:
+            del self._open[partition]
+            self._rows.append({"file": asdict(writer.close())})
+
+    def _without_bad(self, partition: int, rows: pa.RecordBatch) -> pa.RecordBatch:
+        import pyarrow.compute as pc
+
+        is_bad = pc.is_valid(rows.column(ERROR_COLUMN))
+        if not pc.any(is_bad).as_py():
+            return rows
+        bad = rows.filter(is_bad)
+        if self._job.letters is None:
+            if self._bad is None:
+                first = bad.slice(0, 1).to_pylist()[0]
+                self._bad = (partition, first["offset"], str(first[ERROR_COLUMN]))
+        else:
+            letters = bad.select(LETTER)
+            writer = self._letters.get(partition)
+            if writer is None:
+                writer = LakeFileWriter(
+                    self._job.letters, self._job.topic, partition, letters.schema
+                )
+                self._letters[partition] = writer
+            writer.append(letters)
+        return rows.filter(pc.invert(is_bad))
+
+
+def _check_place(batch: pa.RecordBatch) -> None:
+    """Raise TargetError if a transform returned rows without a partition or an offset."""
+    for name in ("partition", "offset"):
+        missing = batch.column(name).null_count
+        if missing:
+            raise TargetError(
+                f"the transform returns {missing} rows without {name!r}: a row keeps the partition"
+                " and the offset of its record"
+            )
+
+
+def _target_failure(place: StagingFolder, error: OSError) -> str:
+    return (
+        f"{place.store.location} cannot be written by a task: {reason_of(error)}. The executors"
+        " must see a local path; an object store has a URI, such as s3://bucket/table"
+    )

@@ -1,0 +1,92 @@
+"""Landed tables as other readers see them: after batches, a compaction and dead runs' files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polars
+import pytest
+from deltalake import DeltaTable
+from examples.demo.proving import duckdb_with_delta
+from tests.support.client.fake_logs import FakeLogs
+from tests.support.spark import Row, batch
+
+from tidelog.core.types import TopicPartition
+from tidelog.spark.lake.state import TableError
+from tidelog.spark.pipelines.compact import compact
+from tidelog.spark.pipelines.ingest import ingest, read_landed
+from tidelog.spark.pipelines.parsing import json_columns
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+T0 = TopicPartition("t", 0)
+ROWS = 90
+
+
+@pytest.fixture(scope="module")
+def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Three batches, of which the first two are merged; version 2 has the first two."""
+    place = tmp_path_factory.mktemp("landed") / "table"
+    logs = FakeLogs()
+    logs.create("t", 1)
+    for number in range(3):
+        first = 30 * number
+        rows = [Row(b"k", b'{"n": %d}' % n, 1_000 * n) for n in range(first, first + 30)]
+        logs.append(T0, batch(rows, first))
+        ingest(spark, logs.bootstrap, "t", str(place), transform=json_columns(spark, "n long"))
+        if number == 1:
+            compact(spark, str(place))
+    (place / "run-9-0123456789abcdef").mkdir()
+    (place / "run-9-0123456789abcdef" / "t-0-dead.parquet").write_bytes(b"no parquet")
+    logs.close()
+    yield str(place)
+
+
+def test_deltalake_pandas_and_arrow(table: str) -> None:
+    frame = DeltaTable(table).to_pandas().sort_values("offset")
+    assert list(frame["n"]) == list(range(ROWS))
+    assert frame["timestamp"].iloc[-1].timestamp() == ROWS - 1
+    assert DeltaTable(table, version=2).to_pyarrow_table().num_rows == 60
+
+
+def test_polars(table: str) -> None:
+    frame = polars.scan_delta(table).filter(polars.col("offset") >= 45).collect()
+    assert sorted(frame["n"].to_list()) == list(range(45, ROWS))
+
+
+def test_duckdb(table: str) -> None:
+    with duckdb_with_delta() as connection:
+        query = "select count(*), count(distinct n), sum(n), max(timestamp) from delta_scan(?)"
+        row = connection.execute(query, [table]).fetchone()
+    assert row is not None
+    assert row[:3] == (ROWS, ROWS, sum(range(ROWS)))
+    assert row[3].timestamp() == ROWS - 1
+
+
+def test_spark_without_a_jar(spark: SparkSession, table: str) -> None:
+    frame = read_landed(spark, table)
+    assert sorted(row.n for row in frame.collect()) == list(range(ROWS))
+    assert frame.where("offset >= 45").count() == 45
+    for version, rows in ((0, 0), (1, 30), (2, 60), (3, 60), (4, 90)):
+        assert read_landed(spark, table, version=version).count() == rows
+    with pytest.raises(TableError, match="cannot be read at version 5"):
+        read_landed(spark, table, version=5)
+
+
+def test_a_table_that_needs_more_than_its_files_is_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    import pyarrow as pa
+    from deltalake import write_deltalake
+
+    rows = pa.table({"a": [1, 2], "b": [3, 4]})
+    write_deltalake(str(tmp_path / "split"), rows, partition_by=["a"])
+    with pytest.raises(TableError, match="has the partition column 'a': read it with Delta's own"):
+        read_landed(spark, str(tmp_path / "split"))
+    write_deltalake(str(tmp_path / "plain"), rows)
+    assert read_landed(spark, str(tmp_path / "plain")).count() == 2
+    with pytest.raises(TableError, match=f"{tmp_path}/none is no Delta table"):
+        read_landed(spark, str(tmp_path / "none"))
