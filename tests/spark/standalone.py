@@ -1,6 +1,6 @@
 """A standalone Spark cluster: one master and two workers, each a process on 127.0.0.1.
 
-The executors' Python is a virtual environment that has PySpark and Arrow, and not tidelog. An
+The executors' Python is a virtual environment that has EXECUTOR_PACKAGES, and not tidelog. An
 executor of a worker is its child, so a group of processes per worker ends with the block.
 """
 
@@ -18,12 +18,15 @@ import threading
 import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pyspark
+from packaging.requirements import Requirement
 
 import tidelog
 from tidelog.spark.jvm import find_jvm
+from tidelog.spark.shipping import EXECUTOR_PACKAGES
 
 _SPARK_HOME = Path(pyspark.__file__).parent
 _JAVA = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
@@ -40,7 +43,7 @@ class Standalone:
     """A running cluster."""
 
     url: str
-    #: A Python that has PySpark and Arrow, and not tidelog.
+    #: A Python that has EXECUTOR_PACKAGES, and not tidelog.
     python: str
     environment: dict[str, str]
     #: Executors log below it: <application>/<executor>/stderr.
@@ -90,15 +93,24 @@ def _scala_version() -> str:
 
 
 def bare_python(scratch: Path) -> str:
-    """Make a virtual environment that has the packages of this one, except editable installs.
-
-    A .pth file adds the directory of packages. Python reads no .pth files in a directory that was
-    added so, and editable installs are such files.
-    """
+    """Make a virtual environment of EXECUTOR_PACKAGES and what they require, and nothing else."""
     home = scratch / "bare"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home)], check=True)
     (packages,) = home.glob("lib/python*/site-packages")
-    (packages / "outer.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
+    here = Path(sysconfig.get_path("purelib"))
+    left, seen = [*EXECUTOR_PACKAGES], set[str]()
+    while left:
+        name = left.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        installed = distribution(name)
+        required = [Requirement(each) for each in installed.requires or ()]
+        left += [each.name for each in required if each.marker is None or each.marker.evaluate()]
+        tops = {file.parts[0] for file in installed.files or () if file.parts[0] != ".."}
+        for top in tops - {"__pycache__"}:
+            if not (packages / top).exists():
+                (packages / top).symlink_to(here / top)
     return str(home / "bin" / "python")
 
 

@@ -2,9 +2,9 @@
 
     standalone_program.py SOURCE TARGET SCRATCH PART...
 
-The parts are modules, read, stream and write. The program registers the source: Spark looks in
-shipped files for no source by its name. SCRATCH is on a disk that the executors share with the
-driver, for the checkpoint and the files of the stream.
+The parts are modules, read, stream, write, tasks and decoded. The program registers the source:
+Spark looks in shipped files for no source by its name. SCRATCH is on a disk that the executors
+share with the driver, for the checkpoint and the files of the stream.
 """
 
 from __future__ import annotations
@@ -15,8 +15,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from tidelog.spark.pipelines.task_rows import run_tasks
+from tidelog.spark.schemas.decoded_column import decoded_column
 from tidelog.spark.source import TidelogDataSource
 
 ROWS = 2_000
@@ -55,6 +58,31 @@ def write(spark: SparkSession, options: dict[str, str]) -> None:
     frame.write.format("tidelog").mode("append").options(**options, topic="written").save()
 
 
+def tasks(spark: SparkSession) -> Any:
+    """Rows of a pipeline's tasks."""
+    return run_tasks(spark, [2, 3], squared)
+
+
+class Lengths:
+    """A decoder of records as their lengths."""
+
+    arrow_type = pa.int64()
+
+    def decode(self, data: bytes) -> int:
+        return len(data)
+
+
+def squared(number: int) -> list[dict[str, Any]]:
+    return [{"square": number * number}]
+
+
+def decoded(spark: SparkSession) -> Any:
+    """Lengths of values, by a column that a decoder of records makes."""
+    frame = spark.range(2).selectExpr("cast(repeat('x', cast(id as int)) as binary) as value")
+    column = decoded_column("value", Lengths(), "FAILFAST")
+    return sorted(row.n for row in frame.select(column.alias("n")).collect())
+
+
 def modules(spark: SparkSession) -> Any:
     """Where each executor has tidelog from, and whether it is compiled there."""
 
@@ -77,6 +105,8 @@ def main(source: str, target: str, scratch: str, *names: str) -> None:
         "modules": lambda: modules(spark),
         "read": lambda: read(spark, read_from),
         "stream": lambda: stream(spark, read_from, Path(scratch)),
+        "tasks": lambda: tasks(spark),
+        "decoded": lambda: decoded(spark),
         "write": lambda: write(spark, {"kafka.bootstrap.servers": target}),
     }
     found: dict[str, Any] = {}

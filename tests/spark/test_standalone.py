@@ -70,11 +70,11 @@ def run(
     return found
 
 
-def test_shipped_code_reads_streams_and_writes(
+def test_shipped_code_reads_streams_writes_and_runs_functions(
     cluster: Standalone, logs: FakeLogs, leaders: FakeLeaders, tmp_path: Path
 ) -> None:
     code = zipped_code(tmp_path / "tidelog-code.zip")
-    parts = ("modules", "read", "stream", "write")
+    parts = ("modules", "read", "stream", "write", "tasks", "decoded")
     found = run(
         cluster, logs, leaders, tmp_path, *parts, words=("--py-files", str(code)), path=str(code)
     )
@@ -86,6 +86,7 @@ def test_shipped_code_reads_streams_and_writes(
     assert found["read"] == expected()
     assert found["stream"] == expected()
     assert found["write"] is None, found["write"]
+    assert (found["tasks"], found["decoded"]) == ([{"square": 4}, {"square": 9}], [0, 1])
     records = [record for number in range(3) for record in leaders.records("written", number)]
     assert sorted((int(each.key or b""), each.value) for each in records) == [
         (number, b"v%d" % number) for number in range(standalone_program.ROWS)
@@ -97,7 +98,7 @@ def test_executors_without_the_package_say_what_to_ship(
     cluster: Standalone, logs: FakeLogs, leaders: FakeLeaders, tmp_path: Path
 ) -> None:
     code = zipped_code(tmp_path / "tidelog-code.zip")
-    parts = ("read", "stream", "write")
+    parts = ("read", "stream", "write", "tasks", "decoded")
     found = run(cluster, logs, leaders, tmp_path, *parts, path=str(code))
     for part in parts:
         message = found[part]["error"]

@@ -1,46 +1,96 @@
-"""Transport of sources, readers and writers to executors; the error of an executor without tidelog.
+"""Transport of code and objects to executors; the error of an executor that lacks a package.
 
-Spark pickles a source with its reader, or a writer, on the driver and restores them in an
-executor's Python. If the executor lacks tidelog, unpickling fails before any code of tidelog can
-run. The pickle therefore contains a function by value, not by name: the function starts without any
-module of tidelog, and restores the source or writer. A missing function that a user or a pipeline
-pickled by name still raises Python's own error.
+Spark pickles a source with its reader, a writer, or a function on the driver, and restores it in an
+executor's Python. If that Python lacks tidelog, or a package that tidelog needs, unpickling by name
+fails with a traceback of the pickle's own module. The pickle therefore contains a function by
+value: it starts without any module of tidelog, restores the rest, and names what is missing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from pyspark.serializers import CloudPickleSerializer
+
+#: Packages that an executor's Python needs beside tidelog, by their names in the package index.
+EXECUTOR_PACKAGES: Final = ("pyspark", "pyarrow", "pandas", "crc32c", "cramjam")
+#: Packages of some tasks, by the names of their modules: Avro, Protobuf, object stores.
+OPTIONAL_PACKAGES: Final = {"fastavro": "fastavro", "google": "protobuf", "deltalake": "deltalake"}
 
 
 class Shipped:
     """An object that Spark sends to executors; its state must pickle."""
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        pickler: Any = CloudPickleSerializer  # has no types
-        return _restorer(), (pickler().dumps((type(self), self.__dict__)),)
+        return _restorer(), (_pickled((type(self), self.__dict__)),)
 
 
-def _restorer() -> Callable[[bytes], object]:
-    """Return the function that restores an object; cloudpickle sends nested functions by value."""
+def shipped(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a function of one argument as one that Spark sends by value.
 
-    def restore(pickled: bytes) -> object:
+    The result has no type hints. To Spark, a function without hints takes one column or batch.
+    """
+    pickled = _pickled(function)
+    load = _loader()
+    restored: list[Callable[[Any], Any]] = []
+
+    def call(rows: Any) -> Any:
+        if not restored:
+            restored.append(load(pickled))
+        return restored[0](rows)
+
+    call.__annotations__ = {}
+    return call
+
+
+def _pickled(value: object) -> bytes:
+    pickler: Any = CloudPickleSerializer  # has no types
+    return bytes(pickler().dumps(value))
+
+
+def _loader() -> Callable[[bytes], Any]:
+    """Return the function that unpickles; cloudpickle sends nested functions by value."""
+    needed, optional = EXECUTOR_PACKAGES, OPTIONAL_PACKAGES
+
+    def load(pickled: bytes) -> Any:
         import os
         import pickle
         import sys
+        from importlib.util import find_spec
 
-        try:
-            kind, state = pickle.loads(pickled)
-        except ModuleNotFoundError as error:
-            if (error.name or "").partition(".")[0] != "tidelog":
-                raise
+        def failure(what: str) -> ModuleNotFoundError:
             os.environ["SPARK_HIDE_TRACEBACK"] = "1"  # Spark then omits the traceback
-            raise ModuleNotFoundError(
-                f"the executor's Python {sys.executable} has no package tidelog: ship it with"
-                " spark.submit.pyFiles (--py-files), or install tidelog on every worker"
-            ) from None
+            return ModuleNotFoundError(f"the executor's Python {sys.executable} has no {what}")
+
+        missing = [name for name in needed if find_spec(name) is None]
+        if missing:
+            raise failure(
+                f"{', '.join(missing)}: tidelog's tasks need {', '.join(needed)}; install them on"
+                " every worker"
+            )
+        try:
+            return pickle.loads(pickled)
+        except ModuleNotFoundError as error:
+            name = (error.name or "").partition(".")[0]
+            if name == "tidelog":
+                raise failure(
+                    "package tidelog: ship it with spark.submit.pyFiles (--py-files), or install"
+                    " tidelog on every worker"
+                ) from None
+            if name in optional:
+                raise failure(f"{optional[name]}: install it on every worker") from None
+            raise
+
+    return load
+
+
+def _restorer() -> Callable[[bytes], object]:
+    """Return the function that restores an object."""
+    load = _loader()
+
+    def restore(pickled: bytes) -> object:
+        kind, state = load(pickled)
         from tidelog.spark.prompt_sockets import acknowledge_at_once
 
         acknowledge_at_once()  # Spark holds back the rest of a task until an acknowledgement

@@ -18,6 +18,7 @@ from tidelog.spark.lake.stores import LakeStore, location_of
 from tidelog.spark.pipelines.continuity import ContinuityProof, PartitionProof, no_rows
 from tidelog.spark.pipelines.counting import FileFault, count_files
 from tidelog.spark.planning import OffsetRange
+from tidelog.spark.shipping import shipped
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -88,7 +89,7 @@ def _read_in_tasks(
                         yield in_columns(each, wanted)
 
     numbers = spark.range(0, len(files), 1, len(files))
-    return numbers.mapInArrow(rows, columns)
+    return numbers.mapInArrow(shipped(rows), columns)
 
 
 def read_rows(spark: SparkSession, place: str, options: Mapping[str, str] | None) -> DataFrame:

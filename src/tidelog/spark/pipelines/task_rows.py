@@ -1,8 +1,7 @@
 """Spark tasks that do a pipeline's work and return rows of JSON values, or Arrow tables.
 
 A task returns an error of tidelog as a row, so that the driver raises one sentence instead of a
-worker's traceback. If an executor lacks this package, the driver raises an error of tidelog.
-Exceptions that are not tidelog's own are defects, which Spark reports.
+worker's traceback. Exceptions that are not tidelog's own are defects, which Spark reports.
 """
 
 from __future__ import annotations
@@ -11,7 +10,8 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from tidelog.core.errors import ConfigError, TidelogError
+from tidelog.core.errors import TidelogError
+from tidelog.spark.shipping import shipped
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 _FAILED: Final = "failed"
-#: Beginning of Python's error message on an executor that lacks this package.
-_NO_PACKAGE: Final = "No module named 'tidelog"
 
 
 class TaskFailedError(TidelogError):
@@ -33,24 +31,14 @@ def run_tasks(
     """Run `work` on each element of `specs` in a task of its own; return the rows in order.
 
     `work` must be importable on executors, and `specs` must pickle. Raises TaskFailedError with the
-    first error, after all tasks have ended, and ConfigError for executors without this package.
+    first error, after all tasks have ended, or PySparkException for executors without a package.
     """
-    from pyspark.errors import PySparkException
-
     if not specs:
         return []
     frame = spark.range(0, len(specs), 1, len(specs)).mapInArrow(
-        _task(list(specs), work), "row string"
+        shipped(_task(list(specs), work)), "row string"
     )
-    try:
-        rows = [json.loads(row["row"]) for row in frame.collect()]
-    except PySparkException as error:
-        if _NO_PACKAGE in str(error):
-            raise ConfigError(
-                "Spark's executors have no tidelog: ship it with --py-files (a zip of the package,"
-                " or its wheel), or install the driver's version there"
-            ) from error
-        raise
+    rows = [json.loads(row["row"]) for row in frame.collect()]
     for row in rows:
         if _FAILED in row:
             raise TaskFailedError(row[_FAILED])

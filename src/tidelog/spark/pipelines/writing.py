@@ -20,6 +20,7 @@ from tidelog.spark.lake.stores import reason_of
 from tidelog.spark.options import ReadOptions, parse_options
 from tidelog.spark.pipelines.task_rows import TaskFailedError, run_tasks
 from tidelog.spark.planning import OffsetRange
+from tidelog.spark.shipping import shipped
 from tidelog.spark.splitting import split_ranges
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def write_ranges(
 ) -> list[LakeFile]:
     """Write the records of `ranges`, one file for each task with rows.
 
-    Raises TaskFailedError, ConfigError (executors without this package), or Spark's errors.
+    Raises TaskFailedError, or Spark's errors (also for executors without a package).
     """
     options = parse_options(
         {
@@ -153,7 +154,7 @@ def write_frame(
     ordered = frame.sortWithinPartitions("partition", "offset")
     rows = [
         json.loads(row["row"])
-        for row in ordered.mapInArrow(_frame_task(job), "row string").collect()
+        for row in ordered.mapInArrow(shipped(_frame_task(job)), "row string").collect()
     ]
     for row in rows:
         if "failed" in row:

@@ -16,6 +16,7 @@ from tidelog.spark.schemas.bad_records import (
     is_strict,
     result_type,
 )
+from tidelog.spark.shipping import shipped
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -35,7 +36,6 @@ def decoded_column(column: Column | str, decoder: RecordDecoder, mode: str) -> C
         with sentence_first():
             return decode_column(values, decoder, strict=strict)
 
-    # Spark derives the kind of function from its type hints, which Spark's own stubs do not know.
-    udf: Any = arrow_udf(decode, from_arrow_type(arrow_type))  # type: ignore[call-overload]
+    udf: Any = arrow_udf(shipped(decode), from_arrow_type(arrow_type))  # type: ignore[call-overload]
     result: Column = udf(column)
     return result

@@ -28,6 +28,7 @@ from tidelog.spark.pipelines.analyze.partition_history import (
     windowed,
 )
 from tidelog.spark.pipelines.task_rows import arrow_table
+from tidelog.spark.shipping import shipped
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -101,7 +102,7 @@ def legible(records: DataFrame) -> DataFrame:
 def led_rows(events: DataFrame) -> DataFrame:
     """Return a row for each partition that a failover event lists."""
     failovers = events.where(events.kind == FAILOVER).select("json")
-    return failovers.mapInArrow(_led_rows, _PARTITION_ROWS_DDL)
+    return failovers.mapInArrow(shipped(_led_rows), _PARTITION_ROWS_DDL)
 
 
 def _led_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -131,7 +132,7 @@ def histories(
     columns = ["kind", "topic", "partition", "epoch", "json"]
     changes = events.where(events.kind.isin(LEADER_CHANGE, ISR_CHANGE)).select(*columns)
     rows = changes.unionByName(led).unionByName(snapshots)
-    return rows.groupBy("topic", "partition").applyInArrow(_judge(judgement), HISTORY_DDL)
+    return rows.groupBy("topic", "partition").applyInArrow(shipped(_judge(judgement)), HISTORY_DDL)
 
 
 def _judge(judgement: Judgement) -> Callable[[pa.Table], pa.Table]:
@@ -198,7 +199,7 @@ def phase_rows(events: DataFrame, led: DataFrame) -> DataFrame:
     columns = ["kind", "topic", "partition", "epoch", "json"]
     takeovers = events.where(events.kind == TAKEOVER).select(*columns)
     rows = led.unionByName(takeovers).groupBy("topic", "partition", "epoch")
-    return rows.applyInArrow(_phases, _PHASES_DDL)
+    return rows.applyInArrow(shipped(_phases), _PHASES_DDL)
 
 
 def _phases(rows: pa.Table) -> pa.Table:

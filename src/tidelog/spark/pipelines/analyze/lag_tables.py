@@ -24,6 +24,7 @@ from tidelog.spark.pipelines.analyze.group_lag import (
     window_ends,
 )
 from tidelog.spark.pipelines.task_rows import arrow_table
+from tidelog.spark.shipping import shipped
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,7 +58,7 @@ def _last_commits(
     from pyspark.sql import functions as sf
 
     placed = records.select("key", "value", sf.unix_millis("timestamp").alias("time_ms"), "offset")
-    rows = placed.mapInArrow(_decoded(start_ms, window_ms, windows), _COMMITS_DDL)
+    rows = placed.mapInArrow(shipped(_decoded(start_ms, window_ms, windows)), _COMMITS_DDL)
     # All commits of a group are in one partition of `__consumer_offsets`, so offsets give their
     # order.
     last = rows.groupBy("group", "topic", "partition", "window").agg(

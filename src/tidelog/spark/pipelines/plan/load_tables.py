@@ -14,6 +14,7 @@ from tidelog.core.types import TopicPartition
 from tidelog.spark.pipelines.plan.cluster_model import GoalError
 from tidelog.spark.pipelines.plan.load_samples import SAMPLE_DDL, LoadSample, kept_samples, rates
 from tidelog.spark.pipelines.task_rows import arrow_table
+from tidelog.spark.shipping import shipped
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,7 +33,7 @@ def rate_percentiles(
     from pyspark.sql import functions as sf
 
     samples = _samples(spark, path)
-    grouped = samples.groupBy("topic", "partition").applyInArrow(_rates, _RATES_DDL)
+    grouped = samples.groupBy("topic", "partition").applyInArrow(shipped(_rates), _RATES_DDL)
     loads = grouped.groupBy("topic", "partition").agg(
         sf.percentile("rate", percentile / 100).alias("rate")
     )

@@ -1,0 +1,105 @@
+"""A program: drawn sets of options, read by Spark's own Kafka connector and by tidelog's source.
+
+    option_sets.py BOOTSTRAP JARS SCRATCH SETS
+
+SETS is a file with a JSON list of sets of options, which `draw_options` draws. The results go to
+SCRATCH/found.json: of each set and connector the rows, or the moment of the refusal.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from tidelog.spark.session import start_session, stop_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Options = dict[str, str]
+#: Offsets that the partitions of the topic have, from log start to end; timestamps are 1,000 times
+#: the offset, and BASE_MS later.
+HELD: Final = {0: (20, 100), 1: (0, 50), 2: (0, 0)}
+BASE_MS: Final = 1_700_000_000_000
+_OFFSETS: Final = (-3, -2, -1, 0, 10, 20, 30, 49, 50, 51, 100, 101, 150)
+_TIMES: Final = (-2, -1, 0, *(BASE_MS + 1_000 * offset for offset in (0, 20, 30, 49, 50, 99, 150)))
+
+
+def draw_options(draws: random.Random, topic: str) -> Options:
+    """Draw one set of options of a batch query on a topic with the offsets HELD."""
+    options = _selection(draws, topic)
+    for edge in ("starting", "ending"):
+        for form in ("Offsets", "Timestamp", "OffsetsByTimestamp"):
+            if draws.random() < (0.45 if form == "Offsets" else 0.2):
+                options[edge + form] = _bound(draws, topic, form)
+    for name, values in (
+        ("failOnDataLoss", ("true", "false", "false", "maybe")),
+        ("minPartitions", ("1", "2", "3", "5", "10", "40", "0", "x")),
+        ("maxRecordsPerPartition", ("1000", "100", "30", "7", "0", "x")),
+        ("startingOffsetsByTimestampStrategy", ("error", "latest", "Latest", "none")),
+        ("includeHeaders", ("true", "false")),
+        ("kafka.isolation.level", ("read_committed", "read_uncommitted")),
+    ):
+        if draws.random() < 0.25:
+            options[name] = draws.choice(values)
+    return options
+
+
+def _selection(draws: random.Random, topic: str) -> Options:
+    drawn = draws.random()
+    if drawn < 0.6:
+        return {"subscribe": topic}
+    if drawn < 0.8:
+        numbers = draws.choice(([0], [1], [0, 1], [0, 1, 2], [2], [0, 7]))
+        return {"assign": json.dumps({topic: numbers})}
+    return {"subscribePattern": draws.choice((f"^{topic}$", topic[:-1], "nothing-has-this"))}
+
+
+def _bound(draws: random.Random, topic: str, form: str) -> str:
+    if form == "Timestamp":
+        return str(draws.choice(_TIMES))
+    if form == "Offsets" and draws.random() < 0.3:
+        return draws.choice(("earliest", "latest", "EARLIEST", "latest ", "none"))
+    values = _OFFSETS if form == "Offsets" else _TIMES
+    numbers = [0, 1, 2] if draws.random() < 0.85 else draws.choice(([0], [0, 1], [0, 1, 2, 3]))
+    return json.dumps({topic: {str(number): draws.choice(values) for number in numbers}})
+
+
+def read(spark: SparkSession, connector: str, servers: str, options: Mapping[str, str]) -> Any:
+    """Read with a connector: the rows and the number of tasks, or the refusal and its moment."""
+    reader = spark.read.format(connector).options(**options)
+    reader = reader.option("kafka.bootstrap.servers", servers)
+    reader = reader.option("kafkaConsumer.pollTimeoutMs", "3000")
+    moment = "load"
+    try:
+        frame = reader.load()
+        moment = "read"
+        rows = frame.select("partition", "offset").collect()
+        tasks = frame.rdd.getNumPartitions()
+    except Exception as error:  # the refusal is the result
+        return {"refused": moment, "why": str(error)[:1500]}
+    return {"rows": sorted([row.partition, row.offset] for row in rows), "tasks": tasks}
+
+
+def main(bootstrap: str, jars: str, scratch: str, sets: str) -> None:
+    paths = ",".join(str(path) for path in sorted(Path(jars).glob("*.jar")))
+    log_path = f"{scratch}/jvm.log"
+    conf = {"spark.jars": paths}
+    spark = start_session("option-sets", quick=True, log_path=log_path, conf=conf)
+    drawn: Sequence[Options] = json.loads(Path(sets).read_text(encoding="utf-8"))
+    try:
+        found = [
+            {name: read(spark, name, bootstrap, options) for name in ("kafka", "tidelog")}
+            for options in drawn
+        ]
+    finally:
+        stop_session(spark)
+    Path(scratch, "found.json").write_text(json.dumps(found), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
