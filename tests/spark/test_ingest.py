@@ -15,9 +15,11 @@ from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - how all of Spark names it
 from tests.support.client.fake_logs import FakeLogs
+from tests.support.client.fake_logs import batch as transactional
 from tests.support.spark import CONTROL, Row, batch, rewritten
 
 from tidelog.core.types import TopicPartition
+from tidelog.records.control import ABORT, build_end_marker
 from tidelog.spark.lake.delta import DeltaLake
 from tidelog.spark.lake.state import PartitionRun, TableError
 from tidelog.spark.option_values import OptionError
@@ -91,6 +93,24 @@ def test_markers_are_explained_and_noted(
     assert [each.control for each in report.proof.partitions] == [0, 2]
     state = DeltaLake(str(tmp_path)).read()
     assert state.partitions[1] == PartitionRun(1, 0, 37, rows=35, control=2)
+
+
+def test_records_of_open_and_aborted_transactions_do_not_land(
+    spark: SparkSession, filled: FakeLogs, tmp_path: Path
+) -> None:
+    filled.append(
+        T1,
+        transactional(30, b"no", b"no", b"no", producer=7),
+        rewritten(bytes(build_end_marker(ABORT, 7, 0, 0, 1)), base_offset=33),
+        numbered(130, 5, 34),
+        transactional(39, b"open", b"open", producer=8),
+    )
+    filled.aborted[T1] = [(7, 30)]
+    filled.last_stable[T1] = 39
+    report = ingest(spark, filled.bootstrap, "t", str(tmp_path))
+    [_, proof] = report.proof.partitions
+    assert (proof.wanted.end, proof.rows, proof.control, proof.lost) == (39, 35, 4, 0)
+    assert prove_table(spark, str(tmp_path)).holds
 
 
 def test_holes_of_compaction_are_loss_unless_the_topic_is_compacted(
@@ -182,6 +202,8 @@ def test_one_row_dropped_and_one_doubled_in_the_files_is_seen_by_both_proofs(
     table_proof = prove_table(spark, str(tmp_path))
     offsets = table_proof.offsets
     assert (table_proof.holds, offsets.lost, offsets.doubled) == (False, 1, 1)
+    named = [(each.kind.value, each.start, each.end) for each in table_proof.ranges]
+    assert named == [("doubled", 8, 100), ("missing", 7, 8)]
 
 
 class TestSequence:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -22,6 +22,7 @@ from tidelog.spark.lake.state import LakeState, TableChange, TableError
 from tidelog.spark.lake.vacuum import DEAD_AFTER_MS
 from tidelog.spark.options import OptionError
 from tidelog.spark.pipelines import ingest as ingest_module
+from tidelog.spark.pipelines import landing
 from tidelog.spark.pipelines.compact import compact
 from tidelog.spark.pipelines.ingest import (
     BadRecordsError,
@@ -31,13 +32,15 @@ from tidelog.spark.pipelines.ingest import (
     ingest,
     prove_table,
     read_landed,
+    topic_ingest,
 )
-from tidelog.spark.pipelines.landing import LandingOptions
+from tidelog.spark.pipelines.landing import Landing, LandingOptions
 from tidelog.spark.pipelines.parsing import json_columns
 from tidelog.spark.pipelines.task_rows import TaskFailedError
+from tidelog.spark.planning import DataLossError
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 COLUMNS = "n long"
@@ -93,6 +96,9 @@ class TestDeadLetters:
         assert sorted(row.n for row in landed.collect()) == list(range(136))
         whole = prove_table(spark, table)
         assert (whole.holds, whole.offsets.rows, whole.offsets.dead) == (True, 136, 4)
+        Path(second.dead_letters[0]).unlink()
+        [fault] = prove_table(spark, table).faults
+        assert (fault.path, fault.reason) == (second.dead_letters[0], "is missing")
 
     def test_without_a_path_the_first_bad_record_is_named(
         self, spark: SparkSession, filled: FakeLogs, tmp_path: Path
@@ -300,6 +306,128 @@ def test_a_compaction_refuses_files_that_are_not_what_the_log_says(
     with pytest.raises(TaskFailedError, match="lacks a file of its log.*pipeline prove"):
         compact(spark, to)
     assert DeltaLake(to).read().version == 2
+
+
+def test_an_empty_partition_is_known_so_that_its_loss_is_found(
+    spark: SparkSession, logs: FakeLogs, tmp_path: Path
+) -> None:
+    logs.create("t", 2)
+    to = str(tmp_path / "table")
+    assert ingest(spark, logs.bootstrap, "t", to).version is None
+    assert DeltaLake(to).read().following() == {0: 0, 1: 0}
+    version = DeltaLake(to).read().version
+    ingest(spark, logs.bootstrap, "t", to)
+    assert DeltaLake(to).read().version == version, "it is committed once"
+    logs.append(T1, numbers(0, 10, 0), numbers(10, 10, 10))
+    logs.log_starts[T1] = 10
+    with pytest.raises(DataLossError, match="t-1 was ingested up to 0.*holds 10 to 20"):
+        ingest(spark, logs.bootstrap, "t", to)
+
+
+def test_a_follower_looks_at_the_table_before_offsets_are_lost(
+    spark: SparkSession, filled: FakeLogs, tmp_path: Path
+) -> None:
+    """Another run landed what retention has taken since."""
+    to = str(tmp_path / "table")
+    with topic_ingest(spark, filled.bootstrap, "t", to, LandingOptions()) as follower:
+        assert follower.run().proof.rows == 130
+        filled.append(T0, numbers(130, 10, 100), numbers(140, 10, 110))
+        assert ingest(spark, filled.bootstrap, "t", to).proof.rows == 20
+        filled.log_starts[T0] = 110
+        assert follower.run().version is None
+        filled.append(T0, numbers(150, 10, 120))
+        assert follower.run().proof.rows == 10
+    proof = prove_table(spark, to)
+    assert (proof.holds, proof.offsets.rows) == (True, 160)
+
+
+def test_a_topic_that_is_recreated_during_a_run_is_not_landed(
+    spark: SparkSession, filled: FakeLogs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = landing.land
+
+    def land(*args: Any, **kwargs: Any) -> Landing:
+        landed = real(*args, **kwargs)
+        monkeypatch.setattr(filled, "topic_id", lambda name: b"another".ljust(16))
+        return landed
+
+    monkeypatch.setattr(ingest_module, "land", land)
+    with pytest.raises(TableError, match="recreated"):
+        ingest(spark, filled.bootstrap, "t", str(tmp_path))
+    assert list(tmp_path.rglob("*.parquet")) == []
+
+
+@pytest.mark.parametrize("topic", ["_schemas", ".hidden", "a.b_c-1"])
+@pytest.mark.parametrize("name", ["table", "a[b]", "a b=c", "a{b,c}*"])
+def test_any_topic_and_most_paths_can_be_read(
+    spark: SparkSession, logs: FakeLogs, tmp_path: Path, topic: str, name: str
+) -> None:
+    logs.create(topic, 1)
+    logs.append(TopicPartition(topic, 0), numbers(0, 5, 0))
+    ingest(spark, logs.bootstrap, topic, str(tmp_path / name))
+    assert read_landed(spark, str(tmp_path / name)).count() == 5
+
+
+def test_columns_that_no_table_has_are_named(
+    spark: SparkSession, filled: FakeLogs, tmp_path: Path
+) -> None:
+    to = str(tmp_path / "table")
+
+    def refused(*columns: str) -> str:
+        with pytest.raises(TableError) as raised:
+            ingest(
+                spark,
+                filled.bootstrap,
+                "t",
+                to,
+                transform=lambda frame: frame.selectExpr("topic", "partition", "offset", *columns),
+            )
+        return str(raised.value)
+
+    assert "column 'n' is of type void" in refused("null as n")
+    assert "column 'n' is of type array<void>" in refused("array() as n")
+    assert "column 'n' is of type interval" in refused("interval 1 day as n")
+    assert "column 'n' is of type variant" in refused("parse_json('1') as n")
+    assert "column 'n' twice" in refused("1 as n", "2 as N")
+    assert list(tmp_path.rglob("*.parquet")) == []
+
+
+def test_columns_with_dots_and_many_columns_land(
+    spark: SparkSession, filled: FakeLogs, tmp_path: Path
+) -> None:
+    to = str(tmp_path / "table")
+    many = [f"{number} as c{number}" for number in range(40)]
+
+    def transform(frame: DataFrame) -> DataFrame:
+        return frame.selectExpr(*many, "1 as `a.b`", "topic", "partition", "offset")
+
+    ingest(spark, filled.bootstrap, "t", to, transform=transform)
+    assert DeltaLake(to).schema().names[:2] == ["partition", "offset"]
+    assert sorted((f.partition, f.start, f.end) for f in DeltaLake(to).files()) == [
+        (0, 0, 100),
+        (1, 0, 30),
+    ]
+    assert read_landed(spark, to).select("`a.b`").distinct().collect()[0][0] == 1
+
+
+def test_dead_letters_are_no_files_of_the_table(
+    spark: SparkSession, filled: FakeLogs, tmp_path: Path
+) -> None:
+    parse = json_columns(spark, COLUMNS)
+    for place in (tmp_path / "table", tmp_path / "table" / "letters"):
+        with pytest.raises(TableError, match="would be files of the table"):
+            ingest(
+                spark,
+                filled.bootstrap,
+                "t",
+                str(tmp_path / "table"),
+                transform=parse,
+                dead_letter=str(place),
+            )
+    with pytest.raises(OptionError, match="dead_letter needs a transform"):
+        LandingOptions(dead_letter="letters")
+    with pytest.raises(OptionError, match="rows_per_file is 0"):
+        LandingOptions(rows_per_file=0)
 
 
 def two_at_once(spark: SparkSession, logs: FakeLogs, to: str) -> list[int]:

@@ -7,9 +7,9 @@ an extra (`spark` of pyproject.toml): no module loads them before its command ru
 from __future__ import annotations
 
 from tidelog.cli.help import CommandGroup
-from tidelog.cli.pipelines import analyze, audit, copy, ingest, plan, simulate
+from tidelog.cli.pipelines import analyze, audit, copy, ingest, plan, prove, simulate
 
 app = CommandGroup("Data pipelines on Spark.")
 
-for verbs in (analyze, audit, copy, ingest, plan, simulate):
+for verbs in (analyze, audit, copy, ingest, plan, prove, simulate):
     verbs.add_to(app)

@@ -1,6 +1,6 @@
 """The verbs of `tidelog pipeline`, one module for each verb.
 
-The verbs: `ingest` (with prove and compact), `copy`, `audit`, `analyze`, `plan`, `simulate`. The
-modules of verbs share `running` (options, a Spark session, a bar of progress) and `showing` (the
-report).
+The verbs: `ingest` (with compact), `prove`, `copy`, `audit`, `analyze`, `plan`, `simulate`. The
+modules of verbs share `running` (options, a Spark session, a bar of progress), `places` (of tables)
+and `showing` (the report).
 """

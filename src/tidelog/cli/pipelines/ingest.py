@@ -1,8 +1,6 @@
-"""`tidelog pipeline ingest`, `prove` and `compact`: a table of a topic's records, and its proof and
-compaction.
+"""`tidelog pipeline ingest` and `compact`: a table of a topic's records, and its compaction.
 
-A proof that finds a lost or doubled record gives exit code 1, like any failure. Only commands that
-need Spark load it, when they run.
+Only commands that need Spark load it, when they run.
 """
 
 from __future__ import annotations
@@ -21,11 +19,11 @@ from tidelog.cli.output import (
     OutputFormat,
     OutputOption,
     print_json,
-    print_line,
     print_table,
     say,
     say_in_handler,
 )
+from tidelog.cli.pipelines.places import StorageOption, TableArgument, storage_options
 from tidelog.cli.pipelines.running import (
     CoresOption,
     HtmlOption,
@@ -51,20 +49,12 @@ _TableOption = Annotated[
         show_default=False,
     ),
 ]
-_PlaceArgument = Annotated[str, typer.Argument(help="Directory of the Delta table, or its URI.")]
-_StorageOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--storage-option",
-        metavar="KEY=VALUE",
-        help="Option of the object store, such as AWS_ENDPOINT_URL=...; default: the environment.",
-    ),
-]
 _IntervalOption = Annotated[
-    float, typer.Option(min=0.01, help="With --follow: seconds between looks for new records.")
+    float | None,
+    typer.Option(min=0.01, help="With --follow: seconds between looks for new records; 1."),
 ]
 _CompactAfterOption = Annotated[
-    int,
+    int | None,
     typer.Option(min=0, help="With --follow: merge small files when there are so many; 0: never."),
 ]
 _JsonOption = Annotated[
@@ -76,9 +66,6 @@ _JsonOption = Annotated[
 def add_to(app: CommandGroup) -> None:
     """Add the verbs of this module to `tidelog pipeline`."""
     app.command(epilog="Example: tidelog pipeline ingest --topic flights --to flights")(ingest)
-    app.command(epilog="Example: tidelog pipeline prove flights --sequence number --produced 1000")(
-        prove
-    )
     app.command(epilog="Example: tidelog pipeline compact flights --keep-hours 24")(compact)
 
 
@@ -95,14 +82,14 @@ def ingest(
     follow: Annotated[
         bool, typer.Option("--follow", help="Go on until Ctrl-C, which ends after the batch.")
     ] = False,
-    interval: _IntervalOption = 1.0,
-    compact_after: _CompactAfterOption = 0,
+    interval: _IntervalOption = None,
+    compact_after: _CompactAfterOption = None,
     json_columns: _JsonOption = None,
     dead_letter: Annotated[
         str | None,
         typer.Option("--dead-letter", help="With --json: a path for records that do not fit."),
     ] = None,
-    storage: _StorageOption = None,
+    storage: StorageOption = None,
     headers: Annotated[bool, typer.Option("--headers", help="Keep the records' headers.")] = False,
     compacted: Annotated[
         bool, typer.Option("--compacted", help="The topic is compacted: count gaps as no loss.")
@@ -119,10 +106,12 @@ def ingest(
     """
     if dead_letter is not None and json_columns is None:
         raise typer.BadParameter("--dead-letter needs --json: without it every record fits")
+    if not follow and (interval is not None or compact_after is not None):
+        raise typer.BadParameter("--interval and --compact-after belong to --follow")
     if headers and json_columns is not None:
         raise typer.BadParameter("--headers and --json exclude each other")
     target = choose_target(bootstrap, directory)
-    keys = _storage_options(storage)
+    keys = storage_options(storage)
     with session("tidelog ingest", cores, memory) as spark:
         from tidelog.spark.pipelines.ingest_report import ingest_report
         from tidelog.spark.pipelines.landing import LandingOptions
@@ -139,7 +128,9 @@ def ingest(
             )
             where = (target.bootstrap, topic, table)
             if follow:
-                reports = _follow(spark, where, interval, compact_after, options, keys, output)
+                reports = _follow(
+                    spark, where, interval or 1.0, compact_after or 0, options, keys, output
+                )
             else:
                 reports = [_run(spark, where, options, keys)]
         if not follow:
@@ -148,17 +139,6 @@ def ingest(
     if html is not None:
         write_page(whole, html)
     say(whole.verdict)
-
-
-def _storage_options(words: list[str] | None) -> dict[str, str]:
-    """Return `KEY=VALUE` words as a mapping; raise BadParameter for other words."""
-    options = {}
-    for word in words or ():
-        key, equals, value = word.partition("=")
-        if not key or not equals:
-            raise typer.BadParameter(f"--storage-option {word!r} is not like KEY=VALUE")
-        options[key] = value
-    return options
 
 
 def _run(
@@ -246,14 +226,14 @@ def _stopping() -> Iterator[threading.Event]:
 
 @prints(REPORT_DOCUMENT)
 def compact(
-    table: _PlaceArgument,
+    table: TableArgument,
     rows_per_file: Annotated[
         int, typer.Option(min=2, help="Rows of a merged file at most.")
     ] = 2_000_000,
     keep_hours: Annotated[
         int, typer.Option(min=0, help="Keep replaced files for readers and earlier versions.")
     ] = 168,
-    storage: _StorageOption = None,
+    storage: StorageOption = None,
     cores: CoresOption = 2,
     memory: MemoryOption = "1g",
     output: OutputOption = OutputFormat.TABLE,
@@ -265,7 +245,7 @@ def compact(
     later compaction deletes the replaced files once the time to keep them has passed, and with them
     the files of ingests that died a day ago or earlier. Ingests may run meanwhile.
     """
-    keys = _storage_options(storage)
+    keys = storage_options(storage)
     with session("tidelog compact", cores, memory) as spark:
         from tidelog.spark.pipelines.compact import compact as run_compaction
         from tidelog.spark.pipelines.ingest_report import compaction_report
@@ -274,98 +254,3 @@ def compact(
             spark, table, rows_per_file=rows_per_file, keep_hours=keep_hours, storage_options=keys
         )
         show(compaction_report(report), output, html)
-
-
-@prints(
-    "an object with `table`, `version`, `holds`, `faults` (`path` and `reason` of each wrong file)"
-    " and `ranges` as of ingest, with `stray`; with --sequence"
-    " `count`, `distinct`, `sum`, `minimum`, `maximum`, `lost`, `doubled`, `foreign`."
-)
-def prove(
-    table: Annotated[
-        str,
-        typer.Argument(help="Directory or URI of the table; with --sequence also Parquet files."),
-    ],
-    sequence: Annotated[
-        str | None,
-        typer.Option(help="A column that must hold 0, 1, 2 ... once each, in any order."),
-    ] = None,
-    produced: Annotated[
-        int | None, typer.Option(min=0, help="Count of numbers that the column must hold.")
-    ] = None,
-    storage: _StorageOption = None,
-    cores: CoresOption = 2,
-    memory: MemoryOption = "1g",
-    output: OutputOption = OutputFormat.TABLE,
-) -> None:
-    """Count a table's records again: compare offsets with commits, or check a numbered column.
-
-    The last line is the verdict; the exit code is 1 if a record is lost or doubled, or if a file of
-    the table is missing or differs from the table's log.
-    """
-    keys = _storage_options(storage)
-    if (sequence is None) != (produced is None):
-        raise typer.BadParameter("--sequence and --produced belong together")
-    with session("tidelog prove", cores, memory) as spark:
-        if sequence is not None and produced is not None:
-            good = _prove_sequence(spark, (table, keys), sequence, produced, output)
-        else:
-            good = _prove_offsets(spark, (table, keys), output)
-    if not good:
-        raise typer.Exit(1)
-
-
-def _prove_sequence(
-    spark: SparkSession,
-    where: tuple[str, dict[str, str]],
-    column: str,
-    produced: int,
-    output: OutputFormat,
-) -> bool:
-    from tidelog.spark.pipelines.landed import read_rows
-    from tidelog.spark.pipelines.sequence import prove_sequence
-
-    proof = prove_sequence(read_rows(spark, *where), column, produced)
-    values = {
-        "count": proof.count,
-        "distinct": proof.distinct,
-        "sum": proof.total,
-        "minimum": proof.smallest,
-        "maximum": proof.largest,
-        "lost": proof.lost,
-        "doubled": proof.doubled,
-        "foreign": proof.foreign,
-    }
-    if output is OutputFormat.JSON:
-        print_json(values)
-        return proof.holds
-    print_table(("of " + column, "value"), list(values.items()))
-    print_line(proof.verdict())
-    return proof.holds
-
-
-def _prove_offsets(
-    spark: SparkSession, where: tuple[str, dict[str, str]], output: OutputFormat
-) -> bool:
-    from tidelog.spark.pipelines.ingest_report import row_of
-    from tidelog.spark.pipelines.landed import prove_table
-
-    table, keys = where
-    proof = prove_table(spark, table, storage_options=keys)
-    offsets = proof.offsets
-    rows = [{**row_of(each), "stray": each.stray} for each in offsets.partitions]
-    if output is OutputFormat.JSON:
-        faults = [{"path": each.path, "reason": each.reason} for each in proof.faults]
-        document = {"table": table, "version": proof.version, "holds": proof.holds}
-        print_json({**document, "faults": faults, "ranges": rows})
-        return proof.holds
-    if rows:
-        print_table(list(rows[0]), [list(row.values()) for row in rows])
-    for fault in proof.faults:
-        print_line(f"{fault.path} {fault.reason}")
-    wrong = f", {len(proof.faults)} wrong files" if proof.faults else ""
-    print_line(
-        f"{offsets.rows} rows, {offsets.lost} lost, {offsets.doubled} doubled,"
-        f" {offsets.stray} stray{wrong}"
-    )
-    return proof.holds

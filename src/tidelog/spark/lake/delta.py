@@ -12,9 +12,10 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from urllib.parse import unquote
 
 from tidelog.spark.lake.protocol import CommitAnswer
 from tidelog.spark.lake.state import (
@@ -27,12 +28,16 @@ from tidelog.spark.lake.state import (
     TableChange,
     TableError,
 )
-from tidelog.spark.lake.stores import reason_of, sync_file
+from tidelog.spark.lake.stores import LakeStore, reason_of, sync_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import DeltaTable, Schema
 
+T = TypeVar("T")
+_LOG: Final = "_delta_log"
+#: Number of looks at a table that other commits may spoil.
+_LOOKS_AT_ONE_VERSION: Final = 100
 _FENCE: Final = "tidelog-fence"
 #: Numbers of commits to look at, in turn, for the last one of an ingest.
 _LOOKS: Final = (1, 20, 1_000, None)
@@ -43,7 +48,10 @@ _REFUSALS: Final = (
     "401 Unauthorized",
     "403 Forbidden",
     "AccessDenied",
+    "No space left",
 )
+#: Number of partitions without a transaction after which no more are expected.
+_NO_MORE: Final = 100
 
 
 class DeltaLake:
@@ -55,18 +63,47 @@ class DeltaLake:
         self._table: DeltaTable | None = None
 
     def read(self) -> LakeState:
-        """Look at the newest version. Raises TableError."""
-        table = self._open()
-        if table is None:
+        """Look at the newest version. Raises TableError, also for features that ingests lack."""
+        if self._open() is None:
             return LakeState()
+        return self._settled(self._read)
+
+    def _read(self, table: DeltaTable) -> LakeState:
         origin, note = self._note(table)
         if origin is None:
             raise TableError(
                 f"{self.location} is a Delta table that no ingest has made; ingest to another path"
             )
-        partitions = self._partitions(table, origin, note)
-        fence = table.transaction_version(_FENCE) or 0
-        return LakeState(table.version(), origin, partitions, fence, str(table.metadata().id))
+        for feature in _features(table):
+            raise TableError(
+                f"{self.location} has {feature}, which ingests do not support; ingest to another"
+                " table"
+            )
+        if note is None:
+            partitions = self._followed(table, origin)
+        else:
+            partitions = {run.partition: run for run in note.partitions}
+        return LakeState(
+            table.version(),
+            origin,
+            partitions,
+            table.transaction_version(_FENCE) or 0,
+            not partitions if note is None else note.is_whole,
+            str(table.metadata().id),
+        )
+
+    def _settled(self, look: Callable[[DeltaTable], T]) -> T:
+        """Return what a look at the newest version shows, while no other commit comes in.
+
+        `DeltaTable.history` shows commits beyond the version of its table.
+        """
+        for _ in range(_LOOKS_AT_ONE_VERSION):
+            table = self._at(None)
+            version = table.version()
+            found = look(table)
+            if self._at(None).version() == version:
+                return found
+        raise TableError(f"{self.location} changes faster than it can be read; run it again")
 
     def create(self, origin: Origin, schema: pa.Schema) -> CommitAnswer:
         """Create an empty table of these columns. Raises TableError."""
@@ -130,6 +167,7 @@ class DeltaLake:
             partitions=tuple(joined[number] for number in sorted(joined)),
             fence=max(state.fence, change.fence),
             dead_letters=change.dead_letters,
+            is_whole=state.is_whole,
         )
         pairs = [(_app_id(state.origin, run.partition), run.end) for run in change.offsets]
         if change.fence:
@@ -138,7 +176,9 @@ class DeltaLake:
             table.create_write_transaction(
                 actions, "append", table.schema(), commit_properties=_properties(pairs, note)
             )
-        except CommitFailedError:
+        except CommitFailedError as error:
+            if self._at(None).version() == state.version:  # no other commit is in the way
+                raise TableError(f"{self.location} takes no commit: {reason_of(error)}") from error
             return CommitAnswer.CONFLICT
         except (DeltaError, OSError) as error:
             return _answer_of(error, self.location)
@@ -147,14 +187,21 @@ class DeltaLake:
 
     def landed(self, after: int) -> list[str]:
         """Return the runs of the commits after a version. Raises TableError."""
-        table = self._at(None)
-        count = table.version() - after
-        return [note.run for _, note in self._notes(table, count)] if count > 0 else []
+
+        def look(table: DeltaTable) -> list[str]:
+            count = table.version() - after
+            return [note.run for note in self._notes(table, count)] if count > 0 else []
+
+        return self._settled(look)
+
+    def dead_letters(self) -> list[str]:
+        """Return the paths of dead letters of the commits that the log still has."""
+        notes = self._settled(lambda table: list(self._notes(table, None)))
+        return [path for note in notes for path in note.dead_letters]
 
     def first_known(self) -> int:
         """Return the oldest version whose commit Delta's log still has. Raises TableError."""
-        table = self._at(None)
-        return int(table.version()) + 1 - len(table.history())
+        return self._settled(lambda table: int(table.version()) + 1 - len(table.history()))
 
     def files(self, version: int | None = None) -> list[LakeFile]:
         """Return the data files of a version, of the newest by default. Raises TableError."""
@@ -170,6 +217,10 @@ class DeltaLake:
 
         return pa.schema(self._at(version).schema().to_arrow())
 
+    def version(self) -> int:
+        """Return the newest version. Raises TableError."""
+        return int(self._at(None).version())
+
     def exists(self) -> bool:
         """Return whether a Delta table is at the location. Raises TableError."""
         return self._open() is not None
@@ -179,19 +230,29 @@ class DeltaLake:
 
         Raises TableError if the table has a feature whose readers must do more than read files.
         """
-        table = self._at(version)
-        settings = table.metadata().configuration
-        reasons = [f"the partition column {name!r}" for name in table.metadata().partition_columns]
-        if settings.get("delta.columnMapping.mode", "none") != "none":
-            reasons.append("column mapping")
-        if "deletionVectors" in (table.protocol().reader_features or ()):
-            reasons.append("deletion vectors")
-        if reasons:
-            raise TableError(
-                f"{self.location} has {reasons[0]}: read it with Delta's own reader, as in"
-                " spark.read.format('delta') with its jar, or with deltalake"
-            )
+        for name in self._at(version).metadata().partition_columns:
+            raise TableError(_needs_delta(self.location, f"the partition column {name!r}"))
+        self.check_files_are_rows(version)
         return self.schema(version), [file.path for file in self.files(version)]
+
+    def check_files_are_rows(self, version: int | None = None) -> None:
+        """Raise TableError if the rows of the files are not those of the table."""
+        for feature in _hidden_rows(self._at(version)):
+            raise TableError(_needs_delta(self.location, feature))
+
+    def added_in(self, paths: Collection[str]) -> dict[str, int]:
+        """Return the version that added each of these files, as far as the log has its commits."""
+        store = LakeStore(self.location, self._options)
+        opened = store.open()
+        wanted, found = set(paths), dict[str, int]()
+        for version in range(self._at(None).version(), self.first_known() - 1, -1):
+            if not wanted - set(found):
+                break
+            with opened.open_input_stream(f"{_LOG}/{version:020}.json") as log:
+                actions = [json.loads(line) for line in log.read().splitlines()]
+            added = (unquote(action["add"]["path"]) for action in actions if "add" in action)
+            found |= {path: version for path in added if path in wanted}
+        return found
 
     def check_columns(self, schema: pa.Schema) -> None:
         """Raise TableError if rows of these columns do not fit the table's."""
@@ -234,17 +295,18 @@ class DeltaLake:
 
     def _note(self, table: DeltaTable) -> tuple[Origin | None, CommitNote | None]:
         for limit in _LOOKS:
-            for _, note in self._notes(table, limit):
+            for note in self._notes(table, limit):
                 return note.origin, note
             if limit is not None and limit > table.version():
                 break
         return self._described(table), None
 
-    def _notes(self, table: DeltaTable, limit: int | None) -> Iterator[tuple[int, CommitNote]]:
+    def _notes(self, table: DeltaTable, limit: int | None) -> Iterator[CommitNote]:
+        """Yield the notes of the last commits, from the newest on."""
         for commit in table.history(limit):
             text = commit.get(MARK)
             if text is not None:
-                yield commit["version"], CommitNote.from_json(text, self.location)
+                yield CommitNote.from_json(text, self.location)
 
     def _described(self, table: DeltaTable) -> Origin | None:
         """Return the origin in the table's description, which the log's cleaning keeps."""
@@ -252,19 +314,26 @@ class DeltaLake:
             return Origin(**json.loads(table.metadata().description or "")[MARK])
         return None
 
-    def _partitions(
-        self, table: DeltaTable, origin: Origin, note: CommitNote | None
-    ) -> dict[int, PartitionRun]:
-        """Return each partition's runs; without a note, from the files, with unexplained gaps."""
-        if note is not None:
-            return {run.partition: run for run in note.partitions}
+    def _followed(self, table: DeltaTable, origin: Origin) -> dict[int, PartitionRun]:
+        """Return where each partition goes on, from the transactions: the log lost the notes.
+
+        An ingest commits a transaction for each partition of its topic.
+        """
         found: dict[int, PartitionRun] = {}
-        for file in sorted(self.files(), key=lambda each: (each.partition, each.start)):
-            end = table.transaction_version(_app_id(origin, file.partition))
-            if end is not None:
-                known = found.get(file.partition)
-                start, rows = (file.start, 0) if known is None else (known.start, known.rows)
-                found[file.partition] = PartitionRun(file.partition, start, end, rows + file.rows)
+        number = missed = 0
+        while missed < _NO_MORE:
+            end = table.transaction_version(_app_id(origin, number))
+            if end is None:
+                missed += 1
+            else:
+                found[number] = PartitionRun(number, end, end, 0)
+                missed = 0
+            number += 1
+        if not found and self.files():
+            raise TableError(
+                f"{self.location} has files, and its log has no offsets of an ingest; ingest to"
+                " another table"
+            )
         return found
 
     def _open(self) -> DeltaTable | None:
@@ -303,12 +372,53 @@ class DeltaLake:
             ) from error
 
 
+def _needs_delta(location: str, feature: str) -> str:
+    return (
+        f"{location} has {feature}: read it with Delta's own reader, as in"
+        " spark.read.format('delta') with its jar, or with deltalake"
+    )
+
+
+def _hidden_rows(table: DeltaTable) -> list[str]:
+    """Return the features by which the rows of a table's files are not those of the table."""
+    settings = table.metadata().configuration
+    found = []
+    if settings.get("delta.columnMapping.mode", "none") != "none":
+        found.append("column mapping")
+    if "deletionVectors" in (table.protocol().reader_features or ()):
+        found.append("deletion vectors")
+    return found
+
+
+def _features(table: DeltaTable) -> list[str]:
+    """Return the features of a table that an ingest would break."""
+    found = _hidden_rows(table)
+    found += [f"the partition column {name!r}" for name in table.metadata().partition_columns]
+    prefix = "delta.constraints."
+    found += [
+        f"the constraint {name.removeprefix(prefix)!r}"
+        for name in table.metadata().configuration
+        if name.startswith(prefix)
+    ]
+    rules = ("delta.invariants", "delta.generationExpression", "delta.identity.start")
+    found += [
+        f"a rule for column {column.name!r}"
+        for column in table.schema().fields
+        if any(rule in column.metadata for rule in rules)
+    ]
+    return found
+
+
 def _check_folder(location: str) -> None:
     """Raise TableError if a local folder without a Delta table has files of others."""
-    if "://" in location or not os.path.isdir(location):
+    if "://" in location:
+        return
+    if "%" in location or "\\" in location:
+        raise TableError(f"{location} has a % or a backslash, which delta-rs cannot open")
+    if not os.path.isdir(location):
         return
     names = sorted(os.listdir(location))
-    if "_tidelog" in names:
+    if os.path.exists(os.path.join(location, "_tidelog", "table.json")):
         raise TableError(
             f"{location} is a table in the format of tidelog 0.9, which that version reads; ingest"
             " to another directory"
@@ -348,7 +458,9 @@ def _app_id(origin: Origin, partition: int) -> str:
 def _file_of(row: Mapping[str, Any]) -> LakeFile:
     """Return a file of the table's log; bounds of a foreign file may be unknown (-1)."""
     lowest, highest = row.get("min.offset"), row.get("max.offset")
-    partition = row.get("min.partition", row.get("partition.partition"))
+    partition = row.get("min.partition")
+    if partition != row.get("max.partition"):
+        partition = None  # another tool has merged files of several partitions
     return LakeFile(
         path=row["path"],
         partition=-1 if partition is None else partition,
@@ -356,6 +468,11 @@ def _file_of(row: Mapping[str, Any]) -> LakeFile:
         end=-1 if highest is None else highest + 1,
         rows=-1 if row["num_records"] is None else row["num_records"],
         size_bytes=row["size_bytes"],
+        values={
+            name.removeprefix("partition."): None if value is None else str(value)
+            for name, value in row.items()
+            if name.startswith("partition.")
+        },
     )
 
 
@@ -370,4 +487,4 @@ def _answer_of(error: Exception, location: str) -> CommitAnswer:
 def _sync_log(location: str, version: int) -> None:
     """Make a commit of a local table durable; delta-rs leaves that to the kernel."""
     if "://" not in location:
-        sync_file(os.path.join(location, "_delta_log", f"{version:020}.json"))
+        sync_file(os.path.join(location, _LOG, f"{version:020}.json"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from tidelog.core.dataclass import dataclass
@@ -126,4 +127,4 @@ def _after(state: LakeState, change: TableChange) -> LakeState:
     """Return the state after the commit of a change."""
     joined: dict[int, PartitionRun] = state.after(change.offsets)
     fence = max(state.fence, change.fence)
-    return LakeState(state.version + 1, state.origin, joined, fence, state.table_id)
+    return replace(state, version=state.version + 1, partitions=joined, fence=fence)

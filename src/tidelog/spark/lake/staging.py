@@ -1,6 +1,6 @@
 """Parquet files that a run stages: their names, their format, their statistics.
 
-    run-BEGAN-ID/TOPIC-PARTITION-UNIQUE.parquet
+    run-BEGAN-ID/part-TOPIC-PARTITION-UNIQUE.parquet
 
 BEGAN is the version of the table at which the run began, which fences compare (`protocol`). A file
 has the rows of one partition in order of offset. A task writes a file under a unique name, so that
@@ -9,6 +9,7 @@ a file of a dead or repeated task belongs to the run and never to its commit.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -73,7 +74,7 @@ class LakeFileWriter:
 
     def __init__(self, place: StagingFolder, topic: str, partition: int, schema: pa.Schema) -> None:
         self._place = place
-        self.path = f"{place.folder}/{topic}-{partition}-{uuid.uuid4().hex[:12]}.parquet"
+        self.path = f"{place.folder}/part-{topic}-{partition}-{uuid.uuid4().hex[:12]}.parquet"
         self._partition = partition
         self._schema = schema
         self._held: list[pa.RecordBatch] = []
@@ -110,8 +111,9 @@ class LakeFileWriter:
     def abandon(self) -> None:
         """Delete the file, which stays incomplete."""
         if self._writer is not None:
-            self._writer.close()
-            self._sink.close()
+            for part in (self._writer, self._sink):
+                with contextlib.suppress(OSError):  # what cannot be written cannot be ended either
+                    part.close()
             self._place.store.delete([self.path])
 
     def _write(self) -> None:
@@ -183,8 +185,11 @@ def stats_of(footer: Any) -> str:
         parts = [group.column(place).statistics for group in groups]
         if "." in path or not all(part is not None and part.has_min_max for part in parts):
             continue
-        low = as_json(min(part.min for part in parts), up=False)
-        high = as_json(max(part.max for part in parts), up=True)
+        try:
+            low = as_json(min(part.min for part in parts), up=False)
+            high = as_json(max(part.max for part in parts), up=True)
+        except (ValueError, OverflowError):
+            continue  # a time that Python has no type for, such as the year 55,000
         if low is None or high is None:
             continue
         lowest[path], highest[path] = low, high
@@ -213,5 +218,5 @@ def as_json(value: Any, *, up: bool) -> int | str | None:
     if isinstance(value, datetime):
         rest = value.microsecond % 1_000
         shift = timedelta(microseconds=(1_000 - rest) % 1_000 if up else -rest)
-        return (value + shift).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
+        return (value + shift).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
     return value.isoformat() if isinstance(value, date) else value

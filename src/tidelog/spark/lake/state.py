@@ -39,8 +39,8 @@ class PartitionRun:
     """A run's offsets `[start, end)` of a partition, which hold `rows` records.
 
     `dead` is the number of records in the dead-letter path. Offsets in
-    `[start, end)` that have no record are transaction markers (`control`), or compaction removed
-    their records.
+    `[start, end)` that have no record are transaction markers or aborted (`control`), or compaction
+    removed their records.
     """
 
     partition: int
@@ -106,6 +106,9 @@ class LakeState:
     #: All runs of each partition, joined.
     partitions: Mapping[int, PartitionRun] = field(default_factory=dict)
     fence: int = 0
+    #: Whether `partitions` have all runs; False if the table's log lost commits of earlier runs,
+    #: whose offsets and rows are then not counted.
+    is_whole: bool = True
     #: The table's own id, which its format gives it.
     table_id: str = field(default="", compare=False)
 
@@ -132,6 +135,7 @@ class CommitNote:
     partitions: tuple[PartitionRun, ...]
     fence: int = 0
     dead_letters: tuple[str, ...] = ()
+    is_whole: bool = True
 
     def to_json(self) -> str:
         """Return the text that a commit stores."""

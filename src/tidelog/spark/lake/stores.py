@@ -29,9 +29,16 @@ _S3_ERROR: Final = re.compile(r"<Error>.*?<Code>(.*?)</Code>.*?<Message>(.*?)</M
 
 
 def location_of(place: str) -> str:
-    """Return a place as a location: an absolute local path, or a URI of an object store."""
+    """Return a place as a location: an absolute local path, or a URI of an object store.
+
+    Raises TableError for a `file:` URI of another host, or without an absolute path.
+    """
     if place.startswith("file:"):
-        place = "/" + place.removeprefix("file:").lstrip("/")
+        path = place.removeprefix("file:")
+        is_absolute = path.startswith("///") or (path[:1] == "/" and path[:2] != "//")
+        if not is_absolute:
+            raise TableError(f"{place} is no local path; write it as file:///directory/table")
+        place = "/" + path.lstrip("/")
     return place.rstrip("/") if "://" in place else os.path.abspath(place)
 
 
@@ -124,7 +131,7 @@ class LakeStore:
             with opened.open_output_stream(path, buffer_size=_PROBE_BUFFER_BYTES) as probe:
                 probe.write(b"tidelog")
             info = opened.get_file_info(path)
-            opened.delete_file(path)
+            self.delete([path])
         except OSError as error:
             raise TableError(f"{self.location} cannot be written: {reason_of(error)}") from error
         return int(info.mtime_ns) // 1_000_000

@@ -123,6 +123,11 @@ def compact_table(
         if merged is not None:
             version = merged
             break
+    else:
+        raise TableError(
+            f"other commits to {table.location} replaced the files of {_ATTEMPTS} merges; run it"
+            " again when no other compaction runs"
+        )
     deleted = table.vacuum(keep_hours)
     abandoned = len(vacuum_staged(table, [store]).deleted)
     after = tuple(table.files())
@@ -170,7 +175,7 @@ def _merge(job: _MergeJob) -> Iterator[dict[str, Any]]:
         for file in job.files:
             with (
                 opened.open_input_file(file.path) as source,
-                parquet.ParquetFile(source) as rows,
+                parquet.ParquetFile(source, coerce_int96_timestamp_unit="us") as rows,
             ):
                 for batch in rows.iter_batches():
                     writer.append(in_columns(batch, schema))

@@ -1,10 +1,10 @@
 """Proof that every offset of a topic is in a table once, with a list of the failures.
 
 Spark counts rows, distinct offsets and gaps in the files. An offset may have no row because it is a
-transaction marker, or because compaction removed its record. To explain a gap, the proof reads the
-log again at the offsets of the gap. If the log has a record at an offset without a row, the files
-have lost the record. Offsets that the log does not hold count as compacted only for a topic that
-the caller declares compacted: any other log has no holes.
+transaction marker or an aborted transaction's record, or because compaction removed its record. To
+explain a gap, the proof reads the log again at the offsets of the gap. If the log has a record at
+an offset without a row, the files have lost the record. Offsets that the log does not hold count as
+compacted only for a topic that the caller declares compacted: any other log has no holes.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from tidelog.client.aborted_transactions import AbortedTransactions
 from tidelog.core.dataclass import dataclass
 from tidelog.core.limits import MIB
-from tidelog.core.types import TopicPartition
-from tidelog.records.batch import iter_batches
+from tidelog.core.types import READ_COMMITTED, TopicPartition
+from tidelog.records.batch import BatchView
 from tidelog.runtime.blocking import BlockingClient
 from tidelog.spark.decode import PartitionDecoder
 from tidelog.spark.planning import OffsetRange
@@ -40,8 +41,9 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class GapContent:
-    """The log's content in a gap: numbers of markers, absent offsets and records."""
+    """The log's content in a gap: offsets of transactions, absent offsets and records."""
 
+    #: Transaction markers, and records of aborted transactions.
     control: int = 0
     absent: int = 0
     records: int = 0
@@ -197,23 +199,38 @@ class LogGaps:
         last = int(ends[-1]) if len(gaps) else 0
         empty = 0
         while place < last and empty < _EMPTY_FETCHES:
-            chunk = self._client.fetch(tp, place, _FETCH_BYTES, max_wait_ms=200).records
+            fetched = self._client.fetch(
+                tp, place, _FETCH_BYTES, max_wait_ms=200, isolation_level=READ_COMMITTED
+            )
+            left_out = _LeftOut(AbortedTransactions(fetched.aborted))
             decoder = PartitionDecoder(tp, place, last, ("offset",))
-            offsets = [rows.column("offset").to_numpy() for rows in decoder.decode(chunk)]
+            decoded = decoder.decode(fetched.records, left_out)
+            offsets = [rows.column("offset").to_numpy() for rows in decoded]
             reached = decoder.next_offset
             empty = 0 if reached > place else empty + 1
             records = sum(_inside(found, starts, ends) for found in offsets)
             control = sum(
-                _overlap(
-                    max(batch.base_offset, place), min(batch.next_offset, reached), starts, ends
-                )
-                for batch in iter_batches(chunk)
-                if batch.is_control
+                _overlap(max(first, place), min(end, reached), starts, ends)
+                for first, end in left_out.ranges
             )
             seen = _overlap(place, reached, starts, ends)
             content = content.plus(GapContent(control, seen - control - records, records))
             place = _next_gap(reached, starts, ends)
         return content.plus(GapContent(absent=_overlap(place, last, starts, ends)))
+
+
+class _LeftOut:
+    """The offsets of markers and of aborted records, noted as a decoder asks for each batch."""
+
+    def __init__(self, aborted: AbortedTransactions) -> None:
+        self._aborted = aborted
+        self.ranges: list[tuple[int, int]] = []
+
+    def __call__(self, batch: BatchView) -> bool:
+        is_aborted = self._aborted(batch)
+        if is_aborted or batch.is_control:
+            self.ranges.append((batch.base_offset, batch.next_offset))
+        return is_aborted
 
 
 def _inside(offsets: Ints, starts: Ints, ends: Ints) -> int:

@@ -7,12 +7,13 @@ two columns of a million rows are read in some 20 ms.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.core.dataclass import dataclass
 from tidelog.spark.lake.state import LakeFile
 from tidelog.spark.lake.stores import LakeStore, reason_of
+from tidelog.spark.pipelines.offset_faults import FileSpan
 from tidelog.spark.pipelines.task_rows import run_tasks
 
 if TYPE_CHECKING:
@@ -21,7 +22,19 @@ if TYPE_CHECKING:
 
 #: Maximum number of rows that the driver counts itself.
 DRIVER_ROWS: Final = 4_000_000
-_COLUMNS: Final = ("partition", "offset")
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetColumns:
+    """The columns of a record's partition and offset; a dot leads into a column of structs.
+
+    With a topic, only the rows with this topic in `topic_column` are counted.
+    """
+
+    partition: str = "partition"
+    offset: str = "offset"
+    topic_column: str | None = None
+    topic: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,36 +47,48 @@ class FileFault:
 
 @dataclass(frozen=True, slots=True)
 class FileCounts:
-    """The spans of offsets in files, and the files with faults."""
+    """The spans of offsets in each file, and the files with faults."""
 
-    spans: pa.Table
+    by_file: tuple[FileSpan, ...]
     faults: tuple[FileFault, ...] = ()
+
+    @property
+    def spans(self) -> pa.Table:
+        """The spans of all files."""
+        import pyarrow as pa
+
+        from tidelog.spark.pipelines.spans import SPANS
+
+        columns = [[getattr(span, name) for span in self.by_file] for name in SPANS.names]
+        arrays = [
+            pa.array(values, field.type) for values, field in zip(columns, SPANS, strict=True)
+        ]
+        return pa.table(arrays, schema=SPANS)
 
 
 @dataclass(frozen=True, slots=True)
 class _CountJob:
     store: LakeStore
     file: LakeFile
+    columns: OffsetColumns
 
 
-def count_files(spark: SparkSession, store: LakeStore, files: Sequence[LakeFile]) -> FileCounts:
+def count_files(
+    spark: SparkSession,
+    store: LakeStore,
+    files: Sequence[LakeFile],
+    columns: OffsetColumns | None = None,
+) -> FileCounts:
     """Count the offsets in Parquet files of a store. Raises TaskFailedError."""
-    import pyarrow as pa
-
-    from tidelog.spark.pipelines.spans import SPANS
-
-    jobs = [_CountJob(store, file) for file in files]
-    if sum(file.rows for file in files) <= DRIVER_ROWS:
+    jobs = [_CountJob(store, file, columns or OffsetColumns()) for file in files]
+    if all(file.rows >= 0 for file in files) and sum(file.rows for file in files) <= DRIVER_ROWS:
         rows = [row for job in jobs for row in _count(job)]
     else:
         rows = run_tasks(spark, jobs, _count)
-    faults = tuple(FileFault(**row["fault"]) for row in rows if "fault" in row)
-    spans = [span for row in rows for span in row.get("spans", ())]
-    columns = zip(*spans, strict=True) if spans else [()] * len(SPANS)
-    arrays = [
-        pa.array(list(values), field.type) for values, field in zip(columns, SPANS, strict=True)
-    ]
-    return FileCounts(pa.table(arrays, schema=SPANS), faults)
+    return FileCounts(
+        tuple(FileSpan(row["path"], *span) for row in rows for span in row["spans"]),
+        tuple(FileFault(row["path"], row["fault"]) for row in rows if row["fault"] is not None),
+    )
 
 
 def _count(job: _CountJob) -> Iterator[dict[str, Any]]:
@@ -74,28 +99,64 @@ def _count(job: _CountJob) -> Iterator[dict[str, Any]]:
     from tidelog.spark.pipelines.spans import spans_of
 
     spans: list[tuple[int, ...]] = []
-    file = job.file
+    file, columns = job.file, job.columns
+    names = [columns.partition, columns.offset, columns.topic_column]
+    wanted = {name.partition(".")[0] for name in names if name is not None} - set(file.values)
     try:
         with (
             job.store.open().open_input_file(file.path) as source,
             parquet.ParquetFile(source) as opened,
         ):
             size_bytes = source.size()
-            for batch in spans_of(opened.iter_batches(columns=list(_COLUMNS))):
+            batches = opened.iter_batches(columns=sorted(wanted))
+            for batch in spans_of(_offsets(rows, job) for rows in batches):
                 spans += zip(*(column.to_pylist() for column in batch.columns), strict=True)
-        reason = _difference(file, size_bytes, spans)
+            rows = opened.metadata.num_rows
+        reason = _difference(file, rows, size_bytes, spans)
     except FileNotFoundError:
         reason = "is missing"
+    except KeyError as error:
+        reason = f"has no column {error}"
     except (pa.ArrowException, OSError) as error:
         reason = f"cannot be read: {reason_of(error)}"
-    yield {"spans": spans}
-    if reason is not None:
-        yield {"fault": {"path": file.path, "reason": reason}}
+    yield {"path": file.path, "spans": spans, "fault": reason}
 
 
-def _difference(file: LakeFile, size_bytes: int, spans: Sequence[tuple[int, ...]]) -> str | None:
+def _offsets(rows: pa.RecordBatch, job: _CountJob) -> pa.RecordBatch:
+    """Return rows as the columns partition and offset. Raises KeyError, ArrowException."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    columns, values = job.columns, job.file.values
+    if columns.topic is not None and columns.topic_column is not None:
+        topics = _column(rows, columns.topic_column, values)
+        rows = rows.filter(pc.fill_null(pc.equal(topics.cast(pa.string()), columns.topic), False))
+    partitions = _column(rows, columns.partition, values).cast(pa.int32())
+    offsets = _column(rows, columns.offset, values).cast(pa.int64())
+    for name, numbers in ((columns.partition, partitions), (columns.offset, offsets)):
+        if numbers.null_count:
+            raise pa.ArrowInvalid(f"column {name} has {numbers.null_count} nulls")
+    return pa.RecordBatch.from_arrays([partitions, offsets], ["partition", "offset"])
+
+
+def _column(rows: pa.RecordBatch, name: str, values: Mapping[str, str | None]) -> pa.Array:
+    """Return a column by its dotted name; a partition column of the table has its one value."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if name in values:
+        return pa.array([values[name]] * rows.num_rows, pa.string())
+    first, *rest = name.split(".")
+    column = rows.column(first)
+    for each in rest:
+        column = pc.struct_field(column, each)
+    return column
+
+
+def _difference(
+    file: LakeFile, rows: int, size_bytes: int, spans: Sequence[tuple[int, ...]]
+) -> str | None:
     """Return how a file differs from its description, whose unknown numbers are -1."""
-    rows = sum(end - start + doubled for _, start, end, doubled in spans)
     if rows != file.rows >= 0:
         return f"has {rows} rows; the table's log says {file.rows}"
     numbers = sorted({span[0] for span in spans})

@@ -14,11 +14,19 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from tidelog.core.dataclass import dataclass
+from tidelog.core.types import TopicPartition
 from tidelog.runtime.blocking import BlockingClient
 from tidelog.spark.lake.delta import DeltaLake
 from tidelog.spark.lake.runs import commit_run, opened
 from tidelog.spark.lake.staging import StagingFolder, discard, folder_of, new_run, staged_files
-from tidelog.spark.lake.state import LakeFile, LakeState, TableChange
+from tidelog.spark.lake.state import (
+    LakeFile,
+    LakeState,
+    Origin,
+    TableChange,
+    TableError,
+    check_origin,
+)
 from tidelog.spark.lake.stores import LakeStore, location_of
 from tidelog.spark.lake.table import Lake
 from tidelog.spark.lake.vacuum import vacuum_staged
@@ -36,8 +44,8 @@ from tidelog.spark.pipelines.landing import (
     columns_of,
     land,
 )
-from tidelog.spark.pipelines.new_offsets import limited, new_ranges, origin_of
-from tidelog.spark.planning import OffsetRange
+from tidelog.spark.pipelines.new_offsets import NewOffsets, limited, new_ranges, origin_of
+from tidelog.spark.planning import DataLossError, OffsetRange
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -101,27 +109,40 @@ class TopicIngest:
         origin, partitions = origin_of(self._client, self._topic)
         if self._state is None or self._state.origin != origin:
             self._state = opened(self._table, origin, self._columns)
+            self._check_letters()
             self._clear_letters()
+            self._state = self._table.read()
         while True:
             state = self._state
-            ranges = new_ranges(self._client, partitions, state.following())
-            if most is not None:
-                ranges = limited(ranges, most)
-            if not ranges:
+            new = self._new_offsets(partitions)
+            ranges = new.ranges if most is None else tuple(limited(new.ranges, most))
+            if not ranges and not new.unseen:
                 return self._report(started, ContinuityProof(()))
             self._table.check_columns(self._columns())
             run = new_run()
             place = StagingFolder(self._store, folder_of(run, state.version))
             letters = self._letters(place.folder)
-            landing = self._landed(ranges, place, letters)
+            landing = self._landed(origin, ranges, place, letters)
             paths = self._letter_paths(letters, landing)
-            change = TableChange(run, landing.runs, landing.files, dead_letters=paths)
+            offsets = (*landing.runs, *new.unseen)
+            change = TableChange(run, offsets, landing.files, dead_letters=paths)
             # After an error a commit may still come in: a vacuum deletes the files, if it does not.
             outcome = commit_run(self._table, state, change)
             self._state = outcome.state
             if outcome.obstacle is None:
                 return self._report(started, landing.proof, landing.files, paths)
             _discard_all(place, letters)
+
+    def _new_offsets(self, partitions: Sequence[TopicPartition]) -> NewOffsets:
+        """Return what to take; look at the table again before offsets count as lost."""
+        assert self._state is not None
+        try:
+            return new_ranges(self._client, partitions, self._state.following())
+        except DataLossError:
+            known, self._state = self._state, self._table.read()
+            if self._state.following() == known.following():
+                raise
+            return new_ranges(self._client, partitions, self._state.following())
 
     def compact(self, after: int) -> None:
         """Merge the table's small files if there are at least `after` of them."""
@@ -133,9 +154,15 @@ class TopicIngest:
             )
 
     def _landed(
-        self, ranges: Sequence[OffsetRange], place: StagingFolder, letters: StagingFolder | None
+        self,
+        origin: Origin,
+        ranges: Sequence[OffsetRange],
+        place: StagingFolder,
+        letters: StagingFolder | None,
     ) -> Landing:
-        """Stage and prove the run's files; delete them, and those of repeated tasks, on errors."""
+        """Stage and prove the run's files; delete those of repeated tasks, or all on an error."""
+        if not ranges:
+            return Landing(ContinuityProof(()), ())
         try:
             landing = land(
                 self._spark,
@@ -146,6 +173,7 @@ class TopicIngest:
                 place,
                 letters,
             )
+            check_origin(origin, origin_of(self._client, self._topic)[0], self._table.location)
             discard(place, landing.files)
             if letters is not None:
                 discard(letters, landing.letters)
@@ -189,6 +217,13 @@ class TopicIngest:
     def _letters(self, folder: str) -> StagingFolder | None:
         store = self._letter_store()
         return None if store is None else StagingFolder(store, folder)
+
+    def _check_letters(self) -> None:
+        """Raise TableError if dead letters lie where a vacuum of the table would delete them."""
+        path = self._options.dead_letter
+        table = self._store.location
+        if path is not None and f"{location_of(path)}/".startswith(f"{table}/"):
+            raise TableError(f"dead letters at {path} would be files of the table {table}")
 
     def _clear_letters(self) -> None:
         """Delete the dead letters of this table's dead runs, and their other files with them."""

@@ -6,17 +6,26 @@ no file of a run without a commit, even if a listing of the directory shows it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tidelog.core.dataclass import dataclass
 from tidelog.core.types import TopicPartition
 from tidelog.spark.lake.delta import DeltaLake
 from tidelog.spark.lake.protocol import NO_VERSION
-from tidelog.spark.lake.state import LakeFile, LakeState, TableError
+from tidelog.spark.lake.state import LakeFile, LakeState, PartitionRun, TableError
 from tidelog.spark.lake.stores import LakeStore, location_of
-from tidelog.spark.pipelines.continuity import ContinuityProof, PartitionProof, no_rows
+from tidelog.spark.pipelines.continuity import (
+    ContinuityProof,
+    PartitionCount,
+    PartitionProof,
+    gaps_within,
+    no_rows,
+)
 from tidelog.spark.pipelines.counting import FileFault, count_files
+from tidelog.spark.pipelines.offset_faults import OffsetFault, OffsetFaultKind, offset_faults
 from tidelog.spark.planning import OffsetRange
 from tidelog.spark.shipping import shipped
 
@@ -34,6 +43,8 @@ class TableProof:
     offsets: ContinuityProof
     #: Files that readers cannot read, or that differ from the table's log.
     faults: tuple[FileFault, ...] = ()
+    #: Doubled offsets, and offsets without a row in partitions that have lost records.
+    ranges: tuple[OffsetFault, ...] = ()
 
     @property
     def holds(self) -> bool:
@@ -60,7 +71,8 @@ def read_landed(
     empty = spark.createDataFrame(schema.empty_table())
     if not files:
         return empty
-    if store.is_local:
+    # Spark takes some characters of a path for a pattern.
+    if store.is_local and not any(sign in store.location for sign in "[]{}*?\\"):
         return spark.read.schema(empty.schema).parquet(*[store.url(path) for path in files])
     return _read_in_tasks(spark, store, schema, empty.schema, files)
 
@@ -83,7 +95,7 @@ def _read_in_tasks(
             for number in batch.column(0).to_pylist():
                 with (
                     opened.open_input_file(files[number]) as source,
-                    parquet.ParquetFile(source) as file,
+                    parquet.ParquetFile(source, coerce_int96_timestamp_unit="us") as file,
                 ):
                     for each in file.iter_batches():
                         yield in_columns(each, wanted)
@@ -113,7 +125,25 @@ def prove_table(
     state = lake.read()
     if state.version == NO_VERSION:
         raise TableError(f"{table} holds no table: ingest a topic to it first")
-    return proof_of(spark, store, state, lake.files(state.version))
+    if not state.is_whole:
+        raise TableError(
+            f"{table}: the table's log was cleaned, and no longer has the counts of all runs. Prove"
+            " it by its columns: --partition-column partition --offset-column offset"
+        )
+    proof = proof_of(spark, store, state, lake.files(state.version))
+    return replace(proof, faults=(*proof.faults, *_lost_letters(store, lake.dead_letters())))
+
+
+def _lost_letters(store: LakeStore, paths: Iterable[str]) -> Iterator[FileFault]:
+    """Yield the dead letters of the table's commits that are missing."""
+    from pyarrow import fs
+
+    for path in paths:
+        folder, _, name = path.rpartition("/")
+        letters = LakeStore(folder, store.options)
+        is_there = not letters.is_local or os.path.isdir(folder)
+        if not is_there or letters.open().get_file_info(name).type != fs.FileType.File:
+            yield FileFault(path, "is missing")
 
 
 def proof_of(
@@ -124,30 +154,41 @@ def proof_of(
 
     assert state.origin is not None
     topic = state.origin.topic
-    ranges = [
-        OffsetRange(TopicPartition(topic, run.partition), run.start, run.end)
-        for run in state.partitions.values()
-    ]
+    runs = {TopicPartition(topic, run.partition): run for run in state.partitions.values()}
+    wanted = [OffsetRange(tp, run.start, run.end) for tp, run in runs.items()]
     counted = count_files(spark, store, files)
-    counts = {**no_rows(ranges), **counts_of(topic, counted.spans)}
-    proofs = []
-    for wanted in ranges:
-        found, run = counts.pop(wanted.tp), state.partitions[wanted.tp.partition]
-        in_range = wanted.start <= found.first and found.last < wanted.end
-        stray = 0 if found.rows == 0 or in_range else 1
-        proofs.append(
-            PartitionProof(
-                wanted=wanted,
-                rows=found.rows,
-                doubled=found.rows - found.distinct,
-                lost=max(0, run.rows - found.distinct),
-                control=run.control,
-                compacted=run.compacted,
-                stray=max(stray, found.distinct - run.rows),
-                dead=run.dead,
-            )
-        )
+    counts = {**no_rows(wanted), **counts_of(topic, counted.spans)}
+    proofs = [_partition_proof(each, counts[each.tp], runs[each.tp]) for each in wanted]
+    ranges = [
+        fault for fault in offset_faults(counted.by_file) if fault.kind is OffsetFaultKind.DOUBLED
+    ]
+    ranges += [
+        OffsetFault(OffsetFaultKind.MISSING, proof.wanted.tp.partition, gap.start, gap.end, ())
+        for proof in proofs
+        if proof.lost
+        for gap in gaps_within(counts[proof.wanted.tp], proof.wanted)
+    ]
     for tp, found in counts.items():
-        nothing = OffsetRange(tp, found.first, found.first)
-        proofs.append(PartitionProof(nothing, found.rows, 0, 0, 0, 0, stray=found.rows))
-    return TableProof(state.version, ContinuityProof(tuple(proofs)), counted.faults)
+        if tp not in runs:
+            nothing = OffsetRange(tp, found.first, found.first)
+            proofs.append(PartitionProof(nothing, found.rows, 0, 0, 0, 0, stray=found.rows))
+    offsets = ContinuityProof(tuple(proofs))
+    return TableProof(state.version, offsets, counted.faults, tuple(ranges))
+
+
+def _partition_proof(
+    wanted: OffsetRange, found: PartitionCount, run: PartitionRun
+) -> PartitionProof:
+    """Return the proof of a partition, whose gaps were explained when its runs landed."""
+    in_range = wanted.start <= found.first and found.last < wanted.end
+    stray = 0 if found.rows == 0 or in_range else 1
+    return PartitionProof(
+        wanted=wanted,
+        rows=found.rows,
+        doubled=found.rows - found.distinct,
+        lost=max(0, run.rows - found.distinct),
+        control=run.control,
+        compacted=run.compacted,
+        stray=max(stray, found.distinct - run.rows),
+        dead=run.dead,
+    )

@@ -79,7 +79,11 @@ class LandingOptions:
     progress: Progress | None = None
 
     def __post_init__(self) -> None:
-        """Raise OptionError if the table would lack a column that proofs count."""
+        """Raise OptionError for options that do not fit each other."""
+        if self.rows_per_file < 1:
+            raise OptionError(f"rows_per_file is {self.rows_per_file}; expected 1 or more")
+        if self.dead_letter is not None and self.transform is None:
+            raise OptionError("dead_letter needs a transform: without one every record fits")
         for name in _PLACE[1:]:
             if name in self.without:
                 raise OptionError(f"without is {name!r}; a table keeps it, because proofs count it")
@@ -178,6 +182,7 @@ def rows_of(
         spark.read.format("tidelog")
         .option("kafka.bootstrap.servers", bootstrap)
         .option("kafka.client.id", "tidelog-ingest")
+        .option("kafka.isolation.level", "read_committed")
         .option("assign", json.dumps({topic: [each.tp.partition for each in ranges]}))
         .option("startingOffsets", offsets_json({each.tp: each.start for each in ranges}))
         .option("endingOffsets", offsets_json({each.tp: each.end for each in ranges}))
@@ -196,8 +201,17 @@ def rows_of(
             f"the transform returns no column {missing[0]!r}: {why}. It returns"
             f" {', '.join(frame.columns)}"
         )
+    _check_names(frame)
     _check_numbers(frame)
     return frame
+
+
+def _check_names(frame: DataFrame) -> None:
+    """Raise TableError for columns whose names differ in no more than their case."""
+    names = [name.lower() for name in frame.columns]
+    for name in frame.columns:
+        if names.count(name.lower()) > 1:
+            raise TableError(f"the transform returns column {name!r} twice; rename one of them")
 
 
 def _check_numbers(frame: DataFrame) -> None:
@@ -222,7 +236,7 @@ def columns_of(
 
         return arrow_schema([name for name in offered(options) if name not in options.dropped])
     nothing = [OffsetRange(TopicPartition(topic, 0), 0, 0)]
-    return table_schema(rows_of(spark, bootstrap, nothing, options).drop(*options.dropped))
+    return table_schema(rows_of(spark, bootstrap, nothing, options), options.dropped)
 
 
 def describe_failure(proof: ContinuityProof) -> str:

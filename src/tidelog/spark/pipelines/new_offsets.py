@@ -1,4 +1,4 @@
-"""The offsets of a run: from the end of the last run to the end of the committed records.
+"""The offsets of a run: from the end of the last run to the last stable offset.
 
 A client asks the cluster for offsets; no record is read. The module needs only the end offsets of
 the table into which the run writes.
@@ -9,10 +9,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tidelog.client.fetching import EARLIEST, LATEST
+from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ErrorCode, KafkaError
-from tidelog.core.types import TopicPartition, topic_id_to_text
-from tidelog.spark.lake.state import Origin
+from tidelog.core.types import READ_COMMITTED, TopicPartition, topic_id_to_text
+from tidelog.spark.lake.state import Origin, PartitionRun
 from tidelog.spark.planning import DataLossError, OffsetRange, OffsetsClient
+
+
+@dataclass(frozen=True, slots=True)
+class NewOffsets:
+    """The offsets that a run takes."""
+
+    ranges: tuple[OffsetRange, ...]
+    #: Empty partitions that the table does not know. The run commits where they start, so that a
+    #: later loss of their first records is found.
+    unseen: tuple[PartitionRun, ...] = ()
 
 
 def origin_of(client: OffsetsClient, topic: str) -> tuple[Origin, list[TopicPartition]]:
@@ -28,17 +39,20 @@ def origin_of(client: OffsetsClient, topic: str) -> tuple[Origin, list[TopicPart
 
 def new_ranges(
     client: OffsetsClient, partitions: Sequence[TopicPartition], following: Mapping[int, int]
-) -> list[OffsetRange]:
+) -> NewOffsets:
     """Return each partition's new offsets, from its offset in `following` or the log start on.
 
     Raises DataLossError if the log no longer holds the next offset.
     """
     earliest = client.list_offsets(dict.fromkeys(partitions, EARLIEST))
-    latest = client.list_offsets(dict.fromkeys(partitions, LATEST))
+    latest = client.list_offsets(dict.fromkeys(partitions, LATEST), READ_COMMITTED)
     ranges = []
+    unseen = []
     for tp in partitions:
         first, end = earliest[tp].offset, latest[tp].offset
         start = following.get(tp.partition, first)
+        if tp.partition not in following and start == end:
+            unseen.append(PartitionRun(tp.partition, first, first, 0))
         if not first <= start <= end:
             raise DataLossError(
                 f"{tp} was ingested up to {start}, but its log now holds {first} to {end}: the"
@@ -46,7 +60,7 @@ def new_ranges(
             )
         if start < end:
             ranges.append(OffsetRange(tp, start, end))
-    return ranges
+    return NewOffsets(tuple(ranges), tuple(unseen))
 
 
 def limited(ranges: Sequence[OffsetRange], most: int) -> list[OffsetRange]:

@@ -80,7 +80,7 @@ def prove_sequence(frame: DataFrame, column: str, produced: int) -> SequenceProo
     row = frame.agg(
         F.count("*").alias("count"),
         F.countDistinct(number).alias("distinct"),
-        F.sum(number).alias("total"),
+        F.sum(number.cast("decimal(38,0)")).alias("total"),
         F.min(number).alias("smallest"),
         F.max(number).alias("largest"),
         F.countDistinct(F.when(belongs, number)).alias("expected_present"),
@@ -90,7 +90,7 @@ def prove_sequence(frame: DataFrame, column: str, produced: int) -> SequenceProo
         produced=produced,
         count=row["count"],
         distinct=row["distinct"],
-        total=row["total"] or 0,
+        total=int(row["total"] or 0),
         smallest=row["smallest"],
         largest=row["largest"],
         expected_present=row["expected_present"],

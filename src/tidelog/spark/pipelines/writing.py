@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, field
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.core.dataclass import dataclass
@@ -29,6 +29,11 @@ if TYPE_CHECKING:
 
 #: The column in which a transform gives the reason for a bad record; null for a good one.
 ERROR_COLUMN: Final = "error"
+#: Spark's types that a table cannot have, as parts of their names.
+_NO_COLUMNS: Final = ("void", "interval", "variant")
+#: A table of more columns has partition and offset in front. Structs count as their fields, so that
+#: the number is well below Delta's 32.
+_BOUNDED_COLUMNS: Final = 8
 #: Columns of a dead letter.
 LETTER: Final = ("topic", "partition", "offset", "key", "value", ERROR_COLUMN)
 
@@ -73,7 +78,8 @@ class _FrameJob:
     schema: bytes
     rows_per_file: int
     is_judged: bool
-    names: tuple[str, ...] = field(default=())
+    #: Names of the rows' columns.
+    names: tuple[str, ...]
 
 
 def write_ranges(
@@ -93,6 +99,7 @@ def write_ranges(
         {
             "kafka.bootstrap.servers": bootstrap,
             "kafka.client.id": "tidelog-ingest",
+            "kafka.isolation.level": "read_committed",
             "assign": json.dumps({ranges[0].tp.topic: [each.tp.partition for each in ranges]}),
             "columns": ",".join(columns),
         }
@@ -140,8 +147,7 @@ def write_frame(
 
     Raises TaskFailedError, or Spark's errors.
     """
-    names = [name for name in frame.columns if name not in dropped]
-    schema = table_schema(frame.select(*names))
+    schema = table_schema(frame, dropped)
     job = _FrameJob(
         place,
         letters,
@@ -149,9 +155,11 @@ def write_frame(
         schema.serialize().to_pybytes(),
         rows_per_file,
         ERROR_COLUMN in frame.columns and ERROR_COLUMN in dropped,
-        tuple(names),
+        tuple(frame.columns),
     )
-    ordered = frame.sortWithinPartitions("partition", "offset")
+    # mapInArrow finds no column whose name has a dot: tasks get numbers, and the job has the names.
+    numbers = [str(number) for number in range(len(frame.columns))]
+    ordered = frame.sortWithinPartitions("partition", "offset").toDF(*numbers)
     rows = [
         json.loads(row["row"])
         for row in ordered.mapInArrow(shipped(_frame_task(job)), "row string").collect()
@@ -167,18 +175,34 @@ def write_frame(
     )
 
 
-def table_schema(frame: DataFrame) -> pa.Schema:
-    """Return a DataFrame's columns as an Arrow schema whose times are in UTC. Raises TableError."""
-    import pyarrow as pa
+def table_schema(frame: DataFrame, dropped: Sequence[str]) -> pa.Schema:
+    """Return a DataFrame's columns as those of a table: times in UTC, bounded columns in front.
 
+    Raises TableError for a column that a table cannot have.
+    """
+    import pyarrow as pa
+    from pyspark.errors import PySparkException
+
+    for column in frame.schema:
+        text = column.dataType.simpleString()
+        if column.name not in dropped and any(kind in text for kind in _NO_COLUMNS):
+            raise TableError(f"column {column.name!r} is of type {text}; cast it in the transform")
+    try:
+        offered = frame.drop(*dropped).limit(0).toArrow().schema  # Spark needs no job for no rows
+    except (PySparkException, ValueError, TypeError) as error:
+        raise TableError(f"the transform's columns are not those of a table: {error}") from error
     fields = []
-    for column in frame.limit(0).toArrow().schema:  # Spark plans no job for no rows
-        if pa.types.is_null(column.type):
-            raise TableError(f"column {column.name!r} has no type; cast it in the transform")
+    for column in offered:
         if pa.types.is_timestamp(column.type) and column.type.tz is not None:
             column = column.with_type(pa.timestamp("us", "UTC"))
         fields.append(column.with_nullable(True))
-    return pa.schema(fields)
+    return pa.schema(sorted(fields, key=lambda field: _rank(field, len(fields))))
+
+
+def _rank(field: pa.Field, count: int) -> int:
+    """Return 0 for a column to put in front: Delta keeps bounds of the first 32 columns."""
+    is_counted = field.name in ("partition", "offset")
+    return 0 if count > _BOUNDED_COLUMNS and is_counted else 1
 
 
 def _frame_task(job: _FrameJob) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -218,7 +242,8 @@ class _FrameTask:
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
         """Write all rows; return the closed files, and the first bad record without a letter."""
-        for batch in batches:
+        for numbered in batches:
+            batch = numbered.rename_columns(list(self._job.names))
             _check_place(batch)
             for partition, rows in partitions_of(batch):
                 good = self._without_bad(partition, rows) if self._job.is_judged else rows
@@ -242,7 +267,7 @@ class _FrameTask:
         if writer is None:
             writer = LakeFileWriter(self._job.place, self._job.topic, partition, self._schema)
             self._open[partition] = writer
-        writer.append(rows.select(self._job.names).cast(self._schema))
+        writer.append(rows.select(self._schema.names).cast(self._schema))
         if writer.rows >= self._job.rows_per_file:
             del self._open[partition]
             self._rows.append({"file": asdict(writer.close())})

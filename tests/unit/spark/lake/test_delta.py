@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+from dataclasses import asdict
 from pathlib import Path
 
 import pyarrow as pa
@@ -287,19 +288,126 @@ def test_a_table_whose_files_are_not_its_rows_is_not_read_by_files(
         DeltaLake(location).readable()
 
 
-def test_where_the_log_was_cleaned_the_files_say_what_landed(location: str) -> None:
-    lake, state = made(location)
-    state = commit_run(lake, state, change_of("a", 0, 10)).state
-    commit_run(lake, state, change_of("b", 10, 15))
+def clean_log(location: str) -> None:
+    """Leave a log without the commits of ingests, as Delta does after its retention."""
     table = DeltaTable(location)
     table.create_write_transaction([], "append", table.schema())
     table.update_incremental()
     table.create_checkpoint()
-    for path in sorted(Path(location, "_delta_log").glob("*.json")):
-        if int(path.stem) < 3:
+    for path in Path(location, "_delta_log").glob("*.json"):
+        if int(path.stem) < table.version():
             path.unlink()
+
+
+def test_where_the_log_was_cleaned_the_transactions_say_what_landed(location: str) -> None:
+    lake, state = made(location)
+    state = commit_run(lake, state, change_of("a", 0, 10)).state
+    commit_run(lake, state, change_of("b", 10, 15))
+    commit_run(lake, lake.read(), TableChange("c", (PartitionRun(7, 3, 3, 0),)))
+    clean_log(location)
     state = DeltaLake(location).read()
-    assert state.partitions == {0: PartitionRun(0, 0, 15, 15)}
+    assert state.following() == {0: 15, 7: 3}
+    assert not state.is_whole
+    state = commit_run(lake, lake.read(), change_of("d", 15, 20)).state
+    assert (state.following()[0], state.is_whole) == (20, False)
+    assert not DeltaLake(location).read().is_whole, "no later commit has the counts of before"
+
+
+def test_a_new_table_whose_log_was_cleaned_is_whole(location: str) -> None:
+    made(location)
+    clean_log(location)
+    assert DeltaLake(location).read().is_whole
+
+
+def test_a_table_without_any_offsets_of_its_files_is_refused(location: str) -> None:
+    """A restored or foreign log: nothing tells where an ingest goes on."""
+    made(location)
+    write_deltalake(location, pa.table({name: [] for name in SCHEMA.names}, SCHEMA), mode="append")
+    rows = pa.table({"topic": ["flights"], "partition": [0], "offset": [1]}).cast(SCHEMA)
+    write_deltalake(location, rows, mode="append")
+    clean_log(location)
+    with pytest.raises(TableError, match="has files, and its log has no offsets"):
+        DeltaLake(location).read()
+
+
+def test_a_file_of_several_partitions_has_no_partition(location: str) -> None:
+    made(location)
+    rows = pa.table({"topic": ["t"] * 2, "partition": [0, 1], "offset": [1, 2]}).cast(SCHEMA)
+    write_deltalake(location, rows, mode="append")
+    assert [file.partition for file in DeltaLake(location).files()] == [-1]
+
+
+def test_a_state_belongs_to_one_version(location: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`DeltaTable.history` shows a commit that came after the table was opened."""
+    lake, state = made(location)
+    other = DeltaLake(location)
+    real = DeltaLake._note
+    came: list[bool] = []
+
+    def note(self: DeltaLake, table: DeltaTable) -> object:
+        if not came:
+            came.append(True)
+            commit_run(other, state, change_of("a", 0, 10))
+        return real(self, table)
+
+    monkeypatch.setattr(DeltaLake, "_note", note)
+    found = lake.read()
+    assert (found.version, found.following()) == (1, {0: 10})
+
+
+def test_a_refused_commit_that_met_no_other_is_told(location: str) -> None:
+    made(location)
+    log = Path(location, "_delta_log", f"{0:020}.json")
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    for action in actions:
+        if "protocol" in action:
+            feature = ["rowTracking", "domainMetadata"]
+            action["protocol"] = {
+                "minReaderVersion": 1,
+                "minWriterVersion": 7,
+                "writerFeatures": feature,
+            }
+    log.write_text("\n".join(json.dumps(action) for action in actions) + "\n")
+    lake = DeltaLake(location)
+    with pytest.raises(TableError, match="takes no commit: .*RowTracking"):
+        commit_run(lake, lake.read(), change_of("a", 0, 10))
+
+
+@pytest.mark.parametrize(
+    ("settings", "feature"),
+    [
+        ({"delta.columnMapping.mode": "name"}, "column mapping"),
+        ({"delta.enableDeletionVectors": "true"}, "deletion vectors"),
+    ],
+)
+def test_an_ingests_table_with_a_foreign_feature_is_refused(
+    location: str, settings: dict[str, str], feature: str
+) -> None:
+    description = json.dumps({"tidelog": asdict(ORIGIN)})
+    DeltaTable.create(location, SCHEMA, configuration=settings, description=description)
+    with pytest.raises(TableError, match=f"has {feature}, which ingests do not support"):
+        DeltaLake(location).read()
+
+
+def test_an_ingests_table_with_a_constraint_is_refused(location: str) -> None:
+    made(location)
+    DeltaTable(location).alter.add_constraint({"few": "offset < 45"})
+    with pytest.raises(TableError, match="has the constraint 'few', which ingests do not support"):
+        DeltaLake(location).read()
+
+
+def test_an_ingests_table_with_partition_columns_is_refused(location: str) -> None:
+    description = json.dumps({"tidelog": asdict(ORIGIN)})
+    DeltaTable.create(location, SCHEMA, partition_by=["partition"], description=description)
+    with pytest.raises(TableError, match="has the partition column 'partition', which ingests"):
+        DeltaLake(location).read()
+
+
+def test_a_path_that_the_library_cannot_open_is_refused_before_it_is_made(tmp_path: Path) -> None:
+    location = str(tmp_path / "a%25b")
+    with pytest.raises(TableError, match="has a % or a backslash"):
+        DeltaLake(location).create(ORIGIN, SCHEMA)
+    assert not Path(location).exists()
 
 
 def test_a_lost_answer_to_the_creation_finds_the_table(

@@ -25,7 +25,14 @@ from tidelog.spark.lake.staging import (
     partitions_of,
     staged_files,
 )
-from tidelog.spark.lake.state import LakeFile, LakeState, Origin, PartitionRun, TableChange
+from tidelog.spark.lake.state import (
+    LakeFile,
+    LakeState,
+    Origin,
+    PartitionRun,
+    TableChange,
+    TableError,
+)
 from tidelog.spark.lake.stores import LakeStore, location_of, reason_of
 from tidelog.spark.lake.vacuum import vacuum_staged
 
@@ -88,7 +95,7 @@ def test_a_file_is_described_as_it_is(store: LakeStore, monkeypatch: pytest.Monk
         writer.append(rows(start, start + 25))
     file = writer.close()
     path = Path(store.location, file.path)
-    assert file.path.startswith(f"run-3-{RUNS[0]}/flights-0-")
+    assert file.path.startswith(f"run-3-{RUNS[0]}/part-flights-0-")
     assert (file.start, file.end, file.rows) == (10, 110, 100)
     assert file.size_bytes == path.stat().st_size
     assert pq.ParquetFile(path).num_row_groups > 1
@@ -249,6 +256,45 @@ def test_rows_of_an_older_file_take_the_tables_columns() -> None:
 )
 def test_a_place_is_a_path_or_a_uri(place: str, location: str) -> None:
     assert location_of(place) == location
+
+
+@pytest.mark.parametrize("place", ["file:a/b", "file://host/a"])
+def test_a_uri_of_no_local_path_is_refused(place: str) -> None:
+    with pytest.raises(TableError, match="is no local path; write it as file:///"):
+        location_of(place)
+
+
+def test_times_beyond_pythons_leave_out_their_bounds(store: LakeStore) -> None:
+    """A producer that writes microseconds where Kafka wants milliseconds."""
+    schema = pa.schema([("offset", pa.int64()), ("timestamp", pa.timestamp("us", "UTC"))])
+    writer = LakeFileWriter(StagingFolder(store, "run-0-x"), "flights", 0, schema)
+    times = pa.array([1_700_000_000_000_000_000], pa.int64()).cast(schema.field(1).type)
+    writer.append(pa.RecordBatch.from_arrays([pa.array([7], pa.int64()), times], schema=schema))
+    stats = json.loads(writer.close().stats)
+    assert stats["minValues"] == {"offset": 7}
+    assert stats["numRecords"] == 1
+
+
+def test_years_are_written_with_four_digits() -> None:
+    assert as_json(datetime(9, 1, 1, tzinfo=UTC), up=False) == "0009-01-01T00:00:00.000Z"
+    with pytest.raises(OverflowError):
+        as_json(datetime.max.replace(tzinfo=UTC), up=True)
+
+
+def test_a_file_that_cannot_be_written_is_given_up(
+    store: LakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk refuses the end of a file as well."""
+    writer = LakeFileWriter(StagingFolder(store, "run-0-x"), "flights", 0, SCHEMA)
+    writer.append(rows(0, 10))
+    writer._write()
+
+    def full() -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(writer._writer, "close", full)
+    writer.abandon()
+    assert list(store.listed()) == []
 
 
 def test_reasons_of_libraries_become_one_line() -> None:

@@ -1,0 +1,167 @@
+"""The proof of a table that another tool has landed, by its columns of partition and offset.
+
+Sinks of other projects keep a record's partition and offset as columns. The proof counts these
+columns in the files of the table's newest version. It names offsets that no row has and offsets
+that several rows have, with the files and the versions that added them. With a client of the
+cluster, the proof looks in the log for a record at each offset without a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from tidelog.client.fetching import EARLIEST
+from tidelog.core.dataclass import dataclass
+from tidelog.core.types import TopicPartition
+from tidelog.spark.lake.delta import DeltaLake
+from tidelog.spark.lake.state import TableError
+from tidelog.spark.lake.stores import LakeStore, location_of
+from tidelog.spark.option_values import OptionError
+from tidelog.spark.pipelines.continuity import Gap, GapContent, LogGaps
+from tidelog.spark.pipelines.counting import FileCounts, FileFault, OffsetColumns, count_files
+from tidelog.spark.pipelines.new_offsets import origin_of
+from tidelog.spark.pipelines.offset_faults import OffsetFault, OffsetFaultKind, offset_faults
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tidelog.runtime.blocking import BlockingClient
+
+#: Description of an unknown value of a file: another tool's statistics are not compared.
+_UNKNOWN: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionOffsets:
+    """A partition's offsets `[start, end)` in a table, and those that are missing or doubled."""
+
+    partition: int
+    start: int
+    end: int
+    rows: int
+    missing: int
+    doubled: int
+    #: Missing offsets of transaction markers; None if the log was not read.
+    control: int | None = None
+    #: Missing offsets that the log does not have either; None if the log was not read.
+    absent: int | None = None
+
+    @property
+    def lost(self) -> int:
+        """Missing offsets of which the log has a record, or does not say that it has none."""
+        return self.missing - (self.control or 0) - (self.absent or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnProof:
+    """The proof of a table by its columns."""
+
+    version: int
+    partitions: tuple[PartitionOffsets, ...]
+    offsets: tuple[OffsetFault, ...]
+    #: The version that added each file that an offset's fault names, as far as it is known.
+    added_in: Mapping[str, int]
+    files: tuple[FileFault, ...] = ()
+
+    @property
+    def holds(self) -> bool:
+        """Whether each offset has one row, or the log has no record of it."""
+        return not self.files and all(
+            each.lost == 0 and each.doubled == 0 for each in self.partitions
+        )
+
+
+def prove_columns(
+    spark: SparkSession,
+    table: str,
+    columns: OffsetColumns,
+    *,
+    client: BlockingClient | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> ColumnProof:
+    """Prove the Delta table at a path or URI by its columns of partition and offset.
+
+    With a client, `columns.topic` must name the topic. Raises TableError, OptionError, KafkaError.
+    """
+    if client is not None and columns.topic is None:
+        raise OptionError("a proof with the cluster's log needs the topic of the table's records")
+    if columns.topic_column is not None and columns.topic is None:
+        raise OptionError("topic_column needs a topic, whose rows are counted")
+    store = LakeStore(location_of(table), storage_options or {})
+    lake = DeltaLake(store.location, store.options)
+    lake.check_files_are_rows()
+    names = [columns.partition, columns.offset, columns.topic_column]
+    offered = lake.schema().names
+    for name in names:
+        if name is not None and name.partition(".")[0] not in offered:
+            raise TableError(f"{table} has no column {name!r}; it has {', '.join(offered)}")
+    files = [
+        replace(file, partition=_UNKNOWN, start=_UNKNOWN, end=_UNKNOWN) for file in lake.files()
+    ]
+    if columns.topic is not None and columns.topic_column is not None:
+        files = [replace(file, rows=_UNKNOWN) for file in files]
+    counted = count_files(spark, store, files, columns)
+    faults = offset_faults(counted.by_file)
+    named = {name for fault in faults for name in fault.files}
+    partitions = _partitions(counted, faults)
+    if client is not None and columns.topic is not None:
+        partitions = _explained(client, columns.topic, partitions, faults)
+    return ColumnProof(
+        lake.version(), tuple(partitions), tuple(faults), lake.added_in(named), counted.faults
+    )
+
+
+def _partitions(counted: FileCounts, faults: Sequence[OffsetFault]) -> list[PartitionOffsets]:
+    """Return the counts of each partition."""
+    from tidelog.spark.pipelines.spans import counts_of
+
+    missing = _sizes(fault for fault in faults if fault.kind is OffsetFaultKind.MISSING)
+    return [
+        PartitionOffsets(
+            tp.partition,
+            found.first,
+            found.last + 1,
+            found.rows,
+            missing.get(tp.partition, 0),
+            found.rows - found.distinct,
+        )
+        for tp, found in counts_of("", counted.spans).items()
+    ]
+
+
+def _sizes(faults: Iterable[OffsetFault]) -> dict[int, int]:
+    sizes: dict[int, int] = {}
+    for fault in faults:
+        sizes[fault.partition] = sizes.get(fault.partition, 0) + fault.end - fault.start
+    return sizes
+
+
+def _explained(
+    client: BlockingClient,
+    topic: str,
+    partitions: Sequence[PartitionOffsets],
+    faults: Sequence[OffsetFault],
+) -> list[PartitionOffsets]:
+    """Return the partitions with what the log has at their missing offsets.
+
+    Offsets below the log start count as lost: their records are unknown.
+    """
+    origin_of(client, topic)
+    starts = client.list_offsets(
+        {TopicPartition(topic, each.partition): EARLIEST for each in partitions}
+    )
+    explained = []
+    for each in partitions:
+        tp = TopicPartition(topic, each.partition)
+        gaps = [
+            Gap(max(fault.start, starts[tp].offset), fault.end)
+            for fault in faults
+            if fault.kind is OffsetFaultKind.MISSING
+            and fault.partition == each.partition
+            and fault.end > starts[tp].offset
+        ]
+        content = LogGaps(client).look(tp, gaps) if gaps else GapContent()
+        explained.append(replace(each, control=content.control, absent=content.absent))
+    return explained
