@@ -13,7 +13,7 @@ from typing import Final
 
 from tidelog.core.dataclass import dataclass
 from tidelog.core.types import TopicPartition
-from tidelog.spark.option_values import MAX_LONG, OptionError, choice, json_object, whole_number
+from tidelog.spark.option_values import MAX_LONG, OptionError, choice, json_object, signed_number
 
 #: Offsets with a special meaning, as in the options' JSON and in ListOffsets.
 LATEST: Final = -1
@@ -27,7 +27,8 @@ class Bounds:
     """The start or end of a read: exactly one of the first four fields is set.
 
     Offsets may be LATEST or EARLIEST if the option allows it. Timestamps are milliseconds since
-    1970 and mean the first record that is not older.
+    1970 and mean the first record that is not older. As in ListOffsets, the timestamp -1 means the
+    end of the log and -2 its start.
     """
 
     everywhere: int | None = None
@@ -76,7 +77,7 @@ def check_order(starting: Bounds, ending: Bounds) -> None:
     forms, such as offsets and timestamps, are not compared.
     """
     if starting.timestamp is not None and ending.timestamp is not None:
-        if starting.timestamp > ending.timestamp:
+        if starting.timestamp > ending.timestamp >= 0:
             raise OptionError(
                 f"option startingTimestamp is {starting.timestamp}, which is after endingTimestamp"
                 f" {ending.timestamp}"
@@ -108,7 +109,7 @@ def _timestamp_bounds(
 ) -> Bounds | None:
     text = options.get(everywhere.lower())
     if text is not None:
-        timestamp = whole_number(text)
+        timestamp = signed_number(text)
         if timestamp is None:
             raise OptionError(
                 f"option {everywhere} is {text!r}; expected milliseconds since 1970, for example"
@@ -121,7 +122,7 @@ def _timestamp_bounds(
     expected = 'expected JSON like {"topic": {"0": 1700000000000}}, in milliseconds since 1970'
 
     def timestamp_of(tp: TopicPartition, value: object) -> int:
-        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        if not isinstance(value, int) or isinstance(value, bool) or abs(value) > MAX_LONG:
             raise OptionError(
                 f"option {by_partition} has the timestamp {value!r} for {tp}; {expected}"
             )

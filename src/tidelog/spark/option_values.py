@@ -116,3 +116,9 @@ def whole_number(text: str) -> int | None:
     if not (digits.isascii() and digits.isdigit()) or int(digits) > MAX_LONG:
         return None
     return int(digits)
+
+
+def signed_number(text: str) -> int | None:
+    """Return the number in a text of digits, which may begin with a minus; else None."""
+    number = whole_number(text.strip().removeprefix("-"))
+    return -number if number is not None and text.strip().startswith("-") else number

@@ -228,6 +228,12 @@ class TestBounds:
             "option endingOffsets has no effect: endingOffsetsByTimestamp takes precedence",
         )
 
+    def test_negative_timestamps_are_those_of_list_offsets(self) -> None:
+        options = parse(startingOffsetsByTimestamp='{"a": {"0": -2}}', endingTimestamp=" -1")
+        assert options.starting.timestamps == {self.A0: -2}
+        assert options.ending.timestamp == -1
+        assert parse(startingTimestamp="5", endingTimestamp="-1").ending.timestamp == -1
+
     @pytest.mark.parametrize(
         ("options", "message"),
         [
@@ -235,10 +241,10 @@ class TestBounds:
                 {"startingTimestamp": "yesterday"},
                 "startingTimestamp is 'yesterday'; expected milli",
             ),
-            ({"endingTimestamp": "-1"}, "endingTimestamp is '-1'; expected milliseconds"),
+            ({"endingTimestamp": "--1"}, "endingTimestamp is '--1'; expected milliseconds"),
             ({"startingTimestamp": str(2**63)}, "expected milliseconds since 1970"),
             ({"startingOffsetsByTimestamp": "5"}, "ByTimestamp is '5'; expected JSON like"),
-            ({"startingOffsetsByTimestamp": '{"a":{"0":-1}}'}, "the timestamp -1 for a-0"),
+            ({"startingOffsetsByTimestamp": '{"a":{"0":1.5}}'}, "the timestamp 1.5 for a-0"),
             ({"endingOffsetsByTimestamp": '{"a":{"0":"5"}}'}, "the timestamp '5' for a-0"),
             ({"startingOffsetsByTimestampStrategy": "first"}, "'first'; expected error or latest"),
             ({"startingTimestamp": "9", "endingTimestamp": "8"}, "9, which is after endingTimest"),
