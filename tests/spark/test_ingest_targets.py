@@ -154,7 +154,16 @@ class TestDeadLetters:
                 dead_letter=str(tmp_path / "letters"),
             )
 
-    @pytest.mark.parametrize("ddl", ["", "n", "n nothing", "offset long"])
+    def test_columns_of_json_may_have_dots(
+        self, spark: SparkSession, logs: FakeLogs, tmp_path: Path
+    ) -> None:
+        logs.create("t", 1)
+        logs.append(T0, values(0, '{"a.b": 7}'))
+        parse = json_columns(spark, "`a.b` long")
+        ingest(spark, logs.bootstrap, "t", str(tmp_path), transform=parse)
+        assert read_landed(spark, str(tmp_path)).select("`a.b`").collect()[0][0] == 7
+
+    @pytest.mark.parametrize("ddl", ["", "n", "n nothing", "offset long", "n long, N long"])
     def test_columns_that_are_none(self, spark: SparkSession, ddl: str) -> None:
         with pytest.raises(OptionError, match=rf"columns {ddl!r}.*\S$"):
             json_columns(spark, ddl)

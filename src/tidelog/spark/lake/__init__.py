@@ -1,7 +1,8 @@
 """Lake tables: a topic as a Delta table, with offsets and rows in one commit.
 
 `protocol` decides what a run does after each answer of a table's store. `state` has the values:
-offsets, files, changes. `table` is the interface of tables, and `delta` implements it. `runs`
-commits a run, `staging` writes and names the run's files, `stores` keeps them, and `vacuum` deletes
-the files of dead runs. Files are written and read by `tidelog.spark.pipelines`.
+offsets, files, changes. `table` is the interface of tables, and `delta` implements it, with
+`delta_features`. `runs` commits a run, `staging` writes and names the run's files, `stores` keeps
+them, and `vacuum` deletes the files of dead runs. The pipelines of `tidelog.spark.pipelines` write
+and read the files.
 """

@@ -17,6 +17,13 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import unquote
 
+from tidelog.spark.lake.delta_features import (
+    check_folder,
+    hidden_rows,
+    needs_delta,
+    types_of,
+    unsupported_features,
+)
 from tidelog.spark.lake.protocol import CommitAnswer
 from tidelog.spark.lake.state import (
     MARK,
@@ -74,7 +81,7 @@ class DeltaLake:
             raise TableError(
                 f"{self.location} is a Delta table that no ingest has made; ingest to another path"
             )
-        for feature in _features(table):
+        for feature in unsupported_features(table):
             raise TableError(
                 f"{self.location} has {feature}, which ingests do not support; ingest to another"
                 " table"
@@ -110,7 +117,7 @@ class DeltaLake:
         from deltalake.exceptions import DeltaError
         from deltalake.transaction import create_table_with_add_actions
 
-        _check_folder(self.location)
+        check_folder(self.location)
         description = json.dumps({MARK: asdict(origin)})
         try:
             create_table_with_add_actions(
@@ -231,14 +238,14 @@ class DeltaLake:
         Raises TableError if the table has a feature whose readers must do more than read files.
         """
         for name in self._at(version).metadata().partition_columns:
-            raise TableError(_needs_delta(self.location, f"the partition column {name!r}"))
+            raise TableError(needs_delta(self.location, f"the partition column {name!r}"))
         self.check_files_are_rows(version)
         return self.schema(version), [file.path for file in self.files(version)]
 
     def check_files_are_rows(self, version: int | None = None) -> None:
         """Raise TableError if the rows of the files are not those of the table."""
-        for feature in _hidden_rows(self._at(version)):
-            raise TableError(_needs_delta(self.location, feature))
+        for feature in hidden_rows(self._at(version)):
+            raise TableError(needs_delta(self.location, feature))
 
     def added_in(self, paths: Collection[str]) -> dict[str, int]:
         """Return the version that added each of these files, as far as the log has its commits."""
@@ -256,8 +263,8 @@ class DeltaLake:
 
     def check_columns(self, schema: pa.Schema) -> None:
         """Raise TableError if rows of these columns do not fit the table's."""
-        held = _types(self._at(None).schema())
-        given = _types(self._converted(schema))
+        held = types_of(self._at(None).schema())
+        given = types_of(self._converted(schema))
         for name in [*held, *given]:
             if held.get(name) != given.get(name):
                 has = held.get(name, "no such column")
@@ -370,74 +377,6 @@ class DeltaLake:
             raise TableError(
                 f"{self.location} cannot be read at version {version}: {reason_of(error)}"
             ) from error
-
-
-def _needs_delta(location: str, feature: str) -> str:
-    return (
-        f"{location} has {feature}: read it with Delta's own reader, as in"
-        " spark.read.format('delta') with its jar, or with deltalake"
-    )
-
-
-def _hidden_rows(table: DeltaTable) -> list[str]:
-    """Return the features by which the rows of a table's files are not those of the table."""
-    settings = table.metadata().configuration
-    found = []
-    if settings.get("delta.columnMapping.mode", "none") != "none":
-        found.append("column mapping")
-    if "deletionVectors" in (table.protocol().reader_features or ()):
-        found.append("deletion vectors")
-    return found
-
-
-def _features(table: DeltaTable) -> list[str]:
-    """Return the features of a table that an ingest would break."""
-    found = _hidden_rows(table)
-    found += [f"the partition column {name!r}" for name in table.metadata().partition_columns]
-    prefix = "delta.constraints."
-    found += [
-        f"the constraint {name.removeprefix(prefix)!r}"
-        for name in table.metadata().configuration
-        if name.startswith(prefix)
-    ]
-    rules = ("delta.invariants", "delta.generationExpression", "delta.identity.start")
-    found += [
-        f"a rule for column {column.name!r}"
-        for column in table.schema().fields
-        if any(rule in column.metadata for rule in rules)
-    ]
-    return found
-
-
-def _check_folder(location: str) -> None:
-    """Raise TableError if a local folder without a Delta table has files of others."""
-    if "://" in location:
-        return
-    if "%" in location or "\\" in location:
-        raise TableError(f"{location} has a % or a backslash, which delta-rs cannot open")
-    if not os.path.isdir(location):
-        return
-    names = sorted(os.listdir(location))
-    if os.path.exists(os.path.join(location, "_tidelog", "table.json")):
-        raise TableError(
-            f"{location} is a table in the format of tidelog 0.9, which that version reads; ingest"
-            " to another directory"
-        )
-    foreign = [name for name in names if not name.startswith(("_", ".", "run-"))]
-    if foreign:
-        raise TableError(
-            f"{location} is no Delta table and holds other files, such as {foreign[0]!r}; ingest to"
-            " an empty or new directory"
-        )
-
-
-def _types(schema: Schema) -> dict[str, str]:
-    """Return the type of each column, as Delta writes it."""
-    types = {}
-    for column in schema.fields:
-        described = json.loads(column.to_json())["type"]
-        types[column.name] = described if isinstance(described, str) else json.dumps(described)
-    return types
 
 
 def _properties(pairs: Sequence[tuple[str, int]], note: CommitNote | None = None) -> Any:

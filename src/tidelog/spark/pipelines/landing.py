@@ -301,7 +301,7 @@ def _sentence() -> Iterator[None]:
         cause, reason = error.java_exception, ""
         while cause is not None:
             if cause.getClass().getName().startswith("org.apache.spark") or not reason:
-                reason = str(cause.getMessage()).splitlines()[0]
+                reason = str(cause.getMessage()).partition("\n")[0]
             cause = cause.getCause()
         raise TasksFailedError(
             f"Spark's tasks failed: {reason}. Nothing was committed; run it again"

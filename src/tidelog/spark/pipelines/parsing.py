@@ -43,6 +43,12 @@ def json_columns(spark: SparkSession, ddl: str) -> Transform:
         raise OptionError(
             f"columns {ddl!r}: the table has a column {taken[0]!r} of its own; choose another name"
         )
+    lowered = [name.lower() for name in fields.names]
+    twice = [name for name in fields.names if lowered.count(name.lower()) > 1]
+    if twice:
+        raise OptionError(
+            f"columns {ddl!r} have {twice[0]!r} twice; Spark ignores the case of names"
+        )
     schema = StructType([*fields.fields]).add(_RAW, StringType())
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _RAW}
 

@@ -1,0 +1,85 @@
+"""Features of Delta tables that ingests and readers of files do not support, and names of types.
+
+A table gets them from other tools. Messages name the feature, because its table looks like any
+other.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING
+
+from tidelog.spark.lake.state import TableError
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable, Schema
+
+
+def needs_delta(location: str, feature: str) -> str:
+    """Return the message about a table that only Delta's own reader can read."""
+    return (
+        f"{location} has {feature}: read it with Delta's own reader, as in"
+        " spark.read.format('delta') with its jar, or with deltalake"
+    )
+
+
+def hidden_rows(table: DeltaTable) -> list[str]:
+    """Return the features by which the rows of a table's files are not those of the table."""
+    settings = table.metadata().configuration
+    found = []
+    if settings.get("delta.columnMapping.mode", "none") != "none":
+        found.append("column mapping")
+    if "deletionVectors" in (table.protocol().reader_features or ()):
+        found.append("deletion vectors")
+    return found
+
+
+def unsupported_features(table: DeltaTable) -> list[str]:
+    """Return the features of a table that an ingest would break."""
+    found = hidden_rows(table)
+    found += [f"the partition column {name!r}" for name in table.metadata().partition_columns]
+    prefix = "delta.constraints."
+    found += [
+        f"the constraint {name.removeprefix(prefix)!r}"
+        for name in table.metadata().configuration
+        if name.startswith(prefix)
+    ]
+    rules = ("delta.invariants", "delta.generationExpression", "delta.identity.start")
+    found += [
+        f"a rule for column {column.name!r}"
+        for column in table.schema().fields
+        if any(rule in column.metadata for rule in rules)
+    ]
+    return found
+
+
+def check_folder(location: str) -> None:
+    """Raise TableError if a local folder without a Delta table has files of others."""
+    if "://" in location:
+        return
+    if "%" in location or "\\" in location:
+        raise TableError(f"{location} has a % or a backslash, which delta-rs cannot open")
+    if not os.path.isdir(location):
+        return
+    names = sorted(os.listdir(location))
+    if os.path.exists(os.path.join(location, "_tidelog", "table.json")):
+        raise TableError(
+            f"{location} is a table in the format of tidelog 0.9, which that version reads; ingest"
+            " to another directory"
+        )
+    foreign = [name for name in names if not name.startswith(("_", ".", "run-"))]
+    if foreign:
+        raise TableError(
+            f"{location} is no Delta table and holds other files, such as {foreign[0]!r}; ingest to"
+            " an empty or new directory"
+        )
+
+
+def types_of(schema: Schema) -> dict[str, str]:
+    """Return the type of each column, as Delta writes it."""
+    types = {}
+    for column in schema.fields:
+        described = json.loads(column.to_json())["type"]
+        types[column.name] = described if isinstance(described, str) else json.dumps(described)
+    return types
