@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars
 import pytest
@@ -15,6 +16,7 @@ from tests.support.spark import Row, batch
 
 from tidelog.core.types import TopicPartition
 from tidelog.spark.lake.state import TableError
+from tidelog.spark.option_values import OptionError
 from tidelog.spark.pipelines.compact import compact
 from tidelog.spark.pipelines.ingest import ingest, read_landed
 from tidelog.spark.pipelines.parsing import json_columns
@@ -74,6 +76,34 @@ def test_spark_without_a_jar(spark: SparkSession, table: str) -> None:
         assert read_landed(spark, table, version=version).count() == rows
     with pytest.raises(TableError, match="cannot be read at version 5"):
         read_landed(spark, table, version=5)
+
+
+def test_time_travel_by_time_and_by_offset(spark: SparkSession, table: str) -> None:
+    def rows(**state: Any) -> int:
+        return read_landed(spark, table, **state).count()
+
+    history = {each["version"]: each["timestamp"] for each in DeltaTable(table).history()}
+    for version, count in ((1, 30), (2, 60), (4, 90)):
+        assert rows(timestamp=datetime.fromtimestamp(history[version] / 1000, UTC)) == count
+    assert [rows(offset=f"0:{offset}") for offset in (0, 1, 30, 31, 60, 61, 90)] == [
+        30,
+        30,
+        30,
+        60,
+        60,
+        90,
+        90,
+    ]
+    with pytest.raises(TableError, match="has offsets below 90 of partition 0, not .* below 91"):
+        rows(offset="0:91")
+    with pytest.raises(TableError, match="has nothing of partition 5"):
+        rows(offset="5:1")
+    with pytest.raises(TableError, match="no version of that time"):
+        rows(timestamp=datetime(2001, 1, 1, tzinfo=UTC))
+    with pytest.raises(OptionError, match="offset is '7'; expected PARTITION:OFFSET"):
+        rows(offset="7")
+    with pytest.raises(OptionError, match="exclude each other"):
+        rows(offset="0:1", version=1)
 
 
 def test_a_table_that_needs_more_than_its_files_is_refused(

@@ -228,6 +228,32 @@ class DeltaLake:
         """Return the newest version. Raises TableError."""
         return int(self._at(None).version())
 
+    def version_at(self, time_ms: int) -> int:
+        """Return the newest version at a time in ms since 1970. Raises TableError."""
+        for version, commit in self._settled(_numbered):
+            if commit["timestamp"] <= time_ms:
+                return version
+        raise TableError(f"{self.location} has no version of that time in its log any more")
+
+    def version_with(self, partition: int, offset: int) -> int:
+        """Return the first version with a partition's offsets below `offset`. Raises TableError."""
+        found = reached = None
+        for version, commit in self._settled(_numbered):
+            if MARK not in commit:
+                continue
+            note = CommitNote.from_json(commit[MARK], self.location)
+            end = next((run.end for run in note.partitions if run.partition == partition), None)
+            reached = end if reached is None else reached
+            if end is None or end < offset:
+                break
+            found = version
+        if found is None:
+            has = "nothing" if reached is None else f"offsets below {reached}"
+            raise TableError(
+                f"{self.location} has {has} of partition {partition}, not offsets below {offset}"
+            )
+        return found
+
     def exists(self) -> bool:
         """Return whether a Delta table is at the location. Raises TableError."""
         return self._open() is not None
@@ -377,6 +403,11 @@ class DeltaLake:
             raise TableError(
                 f"{self.location} cannot be read at version {version}: {reason_of(error)}"
             ) from error
+
+
+def _numbered(table: DeltaTable) -> list[tuple[int, dict[str, Any]]]:
+    """Return the commits of the log with their versions, from the newest on."""
+    return [(table.version() - place, commit) for place, commit in enumerate(table.history())]
 
 
 def _properties(pairs: Sequence[tuple[str, int]], note: CommitNote | None = None) -> Any:

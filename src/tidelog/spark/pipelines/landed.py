@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from tidelog.core.dataclass import dataclass
@@ -17,6 +18,7 @@ from tidelog.spark.lake.delta import DeltaLake
 from tidelog.spark.lake.protocol import NO_VERSION
 from tidelog.spark.lake.state import LakeFile, LakeState, PartitionRun, TableError
 from tidelog.spark.lake.stores import LakeStore, location_of
+from tidelog.spark.option_values import OptionError, whole_number
 from tidelog.spark.pipelines.continuity import (
     ContinuityProof,
     PartitionCount,
@@ -57,16 +59,26 @@ def read_landed(
     table: str,
     *,
     version: int | None = None,
+    timestamp: datetime | None = None,
+    offset: str | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> DataFrame:
     """Return the rows of a Delta table, which needs no jar of Delta.
 
-    `version` is an earlier version of the table. Files of an object store are read by the tasks
-    themselves, with `storage_options` as in `ingest`. Raises TableError, also for a table with
-    features that this reader lacks (deletion vectors, column mapping, partition columns).
+    At most one option chooses an earlier state: `version`, the newest version at `timestamp`, or
+    the first one with the offsets of a partition below an offset, as in `offset="0:1200"`. Files of
+    an object store are read by the tasks themselves, with `storage_options` as in `ingest`. Raises
+    TableError, also for a table with features that this reader lacks (deletion vectors, column
+    mapping, partition columns), and OptionError.
     """
     store = LakeStore(location_of(table), storage_options or {})
     lake = DeltaLake(store.location, store.options)
+    if [version, timestamp, offset].count(None) < 2:
+        raise OptionError("version, timestamp and offset exclude each other")
+    if timestamp is not None:
+        version = lake.version_at(int(timestamp.timestamp() * 1000))
+    elif offset is not None:
+        version = lake.version_with(*_offset_of(offset))
     schema, files = lake.readable(version)
     empty = spark.createDataFrame(schema.empty_table())
     if not files:
@@ -75,6 +87,15 @@ def read_landed(
     if store.is_local and not any(sign in store.location for sign in "[]{}*?\\"):
         return spark.read.schema(empty.schema).parquet(*[store.url(path) for path in files])
     return _read_in_tasks(spark, store, schema, empty.schema, files)
+
+
+def _offset_of(text: str) -> tuple[int, int]:
+    """Return `PARTITION:OFFSET` as numbers. Raises OptionError."""
+    numbers = [whole_number(part) for part in text.split(":")]
+    partition, end = numbers if len(numbers) == 2 else (None, None)
+    if partition is None or end is None:
+        raise OptionError(f"offset is {text!r}; expected PARTITION:OFFSET, such as 0:1200")
+    return partition, end
 
 
 def _read_in_tasks(
