@@ -151,7 +151,10 @@ class HeldAnswers:
         return held.pending
 
     def _arm(self, held: _Held, at_ms: int, now_ms: int) -> None:
-        """Set a timer that examines a response by `at_ms`; timers fire up to `BUCKET_MS` late."""
+        """Set a timer that examines a held response at `at_ms` or before.
+
+        Timers fire up to `BUCKET_MS` late, so this one is set as much earlier.
+        """
         self._timers.after(at_ms - BUCKET_MS - now_ms, lambda: self._due(held))
 
     def _due(self, held: _Held) -> None:

@@ -122,8 +122,8 @@ CONTROLLERS: Final = (
         recreates=0.3,
         churn=("brokers_followed",),
     ),
-    # Leaders crash or stop, and clients request the next leaders at once (V83). Connections break
-    # only when processes end, so a response may wait only for the next leader.
+    # Leaders crash or stop, and clients request the next leaders at once (V83). A connection breaks
+    # only with one of its processes, so that a held response waits for a leader that has ended.
     Profile(
         "leaders_end",
         faults="crash_leader 5, crash_controller 2, crash_any 1, stop 3",

@@ -155,7 +155,8 @@ class BatchChecks:
     def _expected(self, columns: Columns) -> Ints:
         """Return the base offset that continues the previous batch; -1 if unknown."""
         first = -1 if self._last is None else self._last + 1
-        # If the last batch of a step has a wrong checksum, its last offset is unknown.
+        # The scan checks batches in steps. After a step whose last batch has a wrong checksum,
+        # `_last` is None, because that batch's offsets cannot be trusted.
         return np.concatenate(([first], columns.lasts[:-1] + 1))
 
     def _correct_outliers(self, off: Ints, expected: Ints, columns: Columns) -> None:
