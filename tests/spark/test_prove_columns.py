@@ -99,8 +99,53 @@ def test_what_is_missing_is_lost_unless_the_log_explains_it(
         of_topic = OffsetColumns("kafka_partition", "kafka_offset", topic="t")
         proof = prove_columns(spark, str(tmp_path), of_topic, client=client)
         assert [(each.missing, each.control, each.lost) for each in proof.partitions] == [(3, 1, 2)]
+        write(tmp_path, rows(0, 8, 9))
+        proof = prove_columns(spark, str(tmp_path), of_topic, client=client)
+        assert (proof.holds, proof.offsets) == (True, ()), "an explained gap is no fault"
         with pytest.raises(OptionError, match="needs the topic"):
             prove_columns(spark, str(tmp_path), COLUMNS, client=client)
+
+
+def test_offsets_beyond_the_log_are_not_explained(
+    spark: SparkSession, logs: FakeLogs, tmp_path: Path
+) -> None:
+    """Records behind an open transaction, and of a topic's earlier life."""
+    logs.create("t", 2)
+    logs.append(T0, *(batch([Row(b"k", b"v")], offset) for offset in range(20)))
+    logs.last_stable[T0] = 5
+    write(tmp_path, rows(0, *range(3), *range(10, 12), *range(30, 32)))
+    of_topic = OffsetColumns("kafka_partition", "kafka_offset", topic="t")
+    with BlockingClient(logs.bootstrap) as client:
+        proof = prove_columns(spark, str(tmp_path), of_topic, client=client)
+        [first, second] = proof.partitions
+        assert (first.missing, first.lost, first.log_start, first.log_end) == (25, 25, 0, 5)
+        assert (second.rows, second.log_end) == (0, 0)
+        assert [(each.start, each.end) for each in proof.offsets] == [(3, 10), (12, 30)]
+        write(tmp_path, rows(7, 0))
+        with pytest.raises(TableError, match="rows of partition 7; topic 't' has partitions 0 to"):
+            prove_columns(spark, str(tmp_path), of_topic, client=client)
+
+
+@pytest.mark.parametrize("value", ["a b", "a:b", "a%b", "é/x"])
+def test_partition_values_of_any_characters_lead_to_their_files(
+    spark: SparkSession, tmp_path: Path, value: str
+) -> None:
+    table = rows(0, 0, 1).append_column("kind", pa.array([value] * 2))
+    write(tmp_path, table, partition_by=["kind"])
+    assert prove_columns(spark, str(tmp_path), COLUMNS).holds
+
+
+def test_a_text_column_named_offset_is_no_bound(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path, pa.table({"partition": [0, 0], "offset": ["1", "2"], "a.b": [1, 2]}))
+    assert prove_columns(spark, str(tmp_path), OffsetColumns("partition", "offset")).holds
+    assert prove_columns(spark, str(tmp_path), OffsetColumns("partition", "a.b")).holds
+
+
+def test_a_topic_without_a_row_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path, rows(0, 0, 1))
+    wrong = OffsetColumns("kafka_partition", "kafka_offset", "kafka_topic", "tt")
+    with pytest.raises(TableError, match="has no row of topic 'tt'"):
+        prove_columns(spark, str(tmp_path), wrong)
 
 
 def test_columns_of_structs_partition_columns_and_other_topics(
@@ -165,3 +210,21 @@ def test_the_command_names_files_and_versions(tmp_path: Path) -> None:
     ran = pipeline(*words)
     assert ran.returncode == 2
     assert "--partition-column and --offset-column belong together" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--sequence", "n", "--produced", "1"),
+        ("--topic", "t"),
+        ("--topic-column", "c"),
+        ("--bootstrap-server", "127.0.0.1:1"),
+    ],
+)
+def test_options_that_do_not_belong_together_are_refused_before_spark_starts(
+    words: tuple[str, ...],
+) -> None:
+    columns = ("--partition-column", "p", "--offset-column", "o")
+    ran = pipeline("prove", "nowhere", *columns, *words)
+    assert ran.returncode == 2
+    assert "exclude each other" in ran.stderr or " need" in ran.stderr

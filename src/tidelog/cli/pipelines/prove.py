@@ -21,7 +21,7 @@ from tidelog.cli.output import (
 )
 from tidelog.cli.pipelines.places import StorageOption, storage_options
 from tidelog.cli.pipelines.running import CoresOption, MemoryOption, session
-from tidelog.cli.target import BootstrapOption, choose_target
+from tidelog.cli.target import choose_target
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -71,7 +71,12 @@ def prove(
     topic_column: Annotated[
         str | None, typer.Option(help="Column of the topic: rows of other topics are left out.")
     ] = None,
-    bootstrap: BootstrapOption = None,
+    bootstrap: Annotated[
+        str | None,
+        typer.Option(
+            "--bootstrap-server", "-b", help="Brokers whose log explains gaps: host:port."
+        ),
+    ] = None,
     storage: StorageOption = None,
     cores: CoresOption = 2,
     memory: MemoryOption = "1g",
@@ -85,10 +90,7 @@ def prove(
     """
     if (partition_column is None) != (offset_column is None):
         raise typer.BadParameter("--partition-column and --offset-column belong together")
-    if partition_column is None and (topic or topic_column or bootstrap):
-        raise typer.BadParameter(
-            "--topic, --topic-column and --bootstrap-server belong to --partition-column"
-        )
+    _check_options(partition_column, sequence, topic, topic_column, bootstrap)
     keys = storage_options(storage)
     if (sequence is None) != (produced is None):
         raise typer.BadParameter("--sequence and --produced belong together")
@@ -104,6 +106,26 @@ def prove(
             good = _prove_offsets(spark, (table, keys), output)
     if not good:
         raise typer.Exit(1)
+
+
+def _check_options(
+    partition_column: str | None,
+    sequence: str | None,
+    topic: str | None,
+    topic_column: str | None,
+    bootstrap: str | None,
+) -> None:
+    """Raise BadParameter for options that do not belong together."""
+    if partition_column is None and (topic or topic_column or bootstrap):
+        raise typer.BadParameter(
+            "--topic, --topic-column and --bootstrap-server belong to --partition-column"
+        )
+    if partition_column is not None and sequence is not None:
+        raise typer.BadParameter("--partition-column and --sequence exclude each other")
+    if topic is None and (topic_column or bootstrap):
+        raise typer.BadParameter("--topic-column and --bootstrap-server need --topic")
+    if topic is not None and not (topic_column or bootstrap):
+        raise typer.BadParameter("--topic needs --topic-column or --bootstrap-server")
 
 
 def _prove_sequence(
@@ -187,6 +209,8 @@ def _prove_columns(
             "control": each.control,
             "absent": each.absent,
             "lost": each.lost,
+            "log from": each.log_start,
+            "log to": each.log_end,
         }
         for each in proof.partitions
     ]

@@ -57,6 +57,8 @@ _REFUSALS: Final = (
     "AccessDenied",
     "No space left",
 )
+#: Parts of messages about a version that exists.
+_CONFLICTS: Final = ("already exists", "ersion conflict", "oncurrent")
 #: Number of partitions without a transaction after which no more are expected.
 _NO_MORE: Final = 100
 
@@ -79,7 +81,8 @@ class DeltaLake:
         origin, note = self._note(table)
         if origin is None:
             raise TableError(
-                f"{self.location} is a Delta table that no ingest has made; ingest to another path"
+                f"{self.location} is a Delta table that no ingest has made; ingest to another path,"
+                " or prove it with --partition-column and --offset-column"
             )
         for feature in unsupported_features(table):
             raise TableError(
@@ -102,12 +105,17 @@ class DeltaLake:
     def _settled(self, look: Callable[[DeltaTable], T]) -> T:
         """Return what a look at the newest version shows, while no other commit comes in.
 
-        `DeltaTable.history` shows commits beyond the version of its table.
+        `DeltaTable.history` shows commits beyond the version of its table. Raises TableError.
         """
+        from deltalake.exceptions import DeltaError
+
         for _ in range(_LOOKS_AT_ONE_VERSION):
             table = self._at(None)
             version = table.version()
-            found = look(table)
+            try:
+                found = look(table)
+            except (DeltaError, OSError) as error:
+                raise TableError(f"{self.location} cannot be read: {reason_of(error)}") from error
             if self._at(None).version() == version:
                 return found
         raise TableError(f"{self.location} changes faster than it can be read; run it again")
@@ -142,7 +150,9 @@ class DeltaLake:
         from deltalake.transaction import AddAction, RemoveAction
 
         assert state.origin is not None
-        table = self._at(state.version)
+        table = self._at(None)
+        if table.version() != state.version:
+            return CommitAnswer.CONFLICT
         now_ms = time.time_ns() // 1_000_000
         is_merge = not change.offsets
         actions: list[Any] = [
@@ -184,9 +194,11 @@ class DeltaLake:
                 actions, "append", table.schema(), commit_properties=_properties(pairs, note)
             )
         except CommitFailedError as error:
-            if self._at(None).version() == state.version:  # no other commit is in the way
-                raise TableError(f"{self.location} takes no commit: {reason_of(error)}") from error
-            return CommitAnswer.CONFLICT
+            if self._at(None).version() != state.version:
+                return CommitAnswer.CONFLICT
+            if any(word in str(error) for word in _CONFLICTS):
+                return CommitAnswer.LOST  # the other commit is not visible yet
+            raise TableError(f"{self.location} takes no commit: {reason_of(error)}") from error
         except (DeltaError, OSError) as error:
             return _answer_of(error, self.location)
         _sync_log(self.location, state.version + 1)
@@ -281,8 +293,11 @@ class DeltaLake:
         for version in range(self._at(None).version(), self.first_known() - 1, -1):
             if not wanted - set(found):
                 break
-            with opened.open_input_stream(f"{_LOG}/{version:020}.json") as log:
-                actions = [json.loads(line) for line in log.read().splitlines()]
+            try:
+                with opened.open_input_stream(f"{_LOG}/{version:020}.json") as log:
+                    actions = [json.loads(line) for line in log.read().splitlines()]
+            except FileNotFoundError:
+                continue
             added = (unquote(action["add"]["path"]) for action in actions if "add" in action)
             found |= {path: version for path in added if path in wanted}
         return found
@@ -427,12 +442,14 @@ def _app_id(origin: Origin, partition: int) -> str:
 
 def _file_of(row: Mapping[str, Any]) -> LakeFile:
     """Return a file of the table's log; bounds of a foreign file may be unknown (-1)."""
-    lowest, highest = row.get("min.offset"), row.get("max.offset")
-    partition = row.get("min.partition")
+    lowest, highest, partition = (
+        row.get(name) if isinstance(row.get(name), int) else None
+        for name in ("min.offset", "max.offset", "min.partition")
+    )
     if partition != row.get("max.partition"):
         partition = None  # another tool has merged files of several partitions
     return LakeFile(
-        path=row["path"],
+        path=unquote(row["path"]),
         partition=-1 if partition is None else partition,
         start=-1 if lowest is None else lowest,
         end=-1 if highest is None else highest + 1,

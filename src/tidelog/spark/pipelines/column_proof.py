@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
-from tidelog.client.fetching import EARLIEST
+from tidelog.client.fetching import EARLIEST, LATEST
 from tidelog.core.dataclass import dataclass
-from tidelog.core.types import TopicPartition
+from tidelog.core.types import READ_COMMITTED, partitions_text
 from tidelog.spark.lake.delta import DeltaLake
 from tidelog.spark.lake.state import TableError
 from tidelog.spark.lake.stores import LakeStore, location_of
@@ -47,6 +48,9 @@ class PartitionOffsets:
     control: int | None = None
     #: Missing offsets that the log does not have either; None if the log was not read.
     absent: int | None = None
+    #: The log's first offset and its last stable offset; None if the log was not read.
+    log_start: int | None = None
+    log_end: int | None = None
 
     @property
     def lost(self) -> int:
@@ -91,26 +95,30 @@ def prove_columns(
         raise OptionError("topic_column needs a topic, whose rows are counted")
     store = LakeStore(location_of(table), storage_options or {})
     lake = DeltaLake(store.location, store.options)
-    lake.check_files_are_rows()
-    names = [columns.partition, columns.offset, columns.topic_column]
-    offered = lake.schema().names
-    for name in names:
-        if name is not None and name.partition(".")[0] not in offered:
-            raise TableError(f"{table} has no column {name!r}; it has {', '.join(offered)}")
+    version = lake.version()
+    lake.check_files_are_rows(version)
+    _check_names(table, columns, lake.schema(version).names)
     files = [
-        replace(file, partition=_UNKNOWN, start=_UNKNOWN, end=_UNKNOWN) for file in lake.files()
+        replace(file, partition=_UNKNOWN, start=_UNKNOWN, end=_UNKNOWN)
+        for file in lake.files(version)
     ]
-    if columns.topic is not None and columns.topic_column is not None:
-        files = [replace(file, rows=_UNKNOWN) for file in files]
     counted = count_files(spark, store, files, columns)
+    if columns.topic_column is not None and not counted.by_file and not counted.faults:
+        raise TableError(f"{table} has no row of topic {columns.topic!r}")
     faults = offset_faults(counted.by_file)
-    named = {name for fault in faults for name in fault.files}
     partitions = _partitions(counted, faults)
     if client is not None and columns.topic is not None:
-        partitions = _explained(client, columns.topic, partitions, faults)
-    return ColumnProof(
-        lake.version(), tuple(partitions), tuple(faults), lake.added_in(named), counted.faults
-    )
+        partitions, faults = _explained(client, columns.topic, partitions, faults)
+    named = {name for fault in faults for name in fault.files}
+    added_in = lake.added_in(named)
+    return ColumnProof(version, tuple(partitions), tuple(faults), added_in, counted.faults)
+
+
+def _check_names(table: str, columns: OffsetColumns, offered: Sequence[str]) -> None:
+    """Raise TableError for a column that the table does not have."""
+    for name in (columns.partition, columns.offset, columns.topic_column):
+        if name is not None and name not in offered and name.partition(".")[0] not in offered:
+            raise TableError(f"{table} has no column {name!r}; it has {', '.join(offered)}")
 
 
 def _partitions(counted: FileCounts, faults: Sequence[OffsetFault]) -> list[PartitionOffsets]:
@@ -143,25 +151,38 @@ def _explained(
     topic: str,
     partitions: Sequence[PartitionOffsets],
     faults: Sequence[OffsetFault],
-) -> list[PartitionOffsets]:
-    """Return the partitions with what the log has at their missing offsets.
+) -> tuple[list[PartitionOffsets], list[OffsetFault]]:
+    """Return the partitions with what the log has at their missing offsets, and the faults left.
 
-    Offsets below the log start count as lost: their records are unknown.
+    Offsets outside the log count as lost: nothing shows what they were. A partition of the topic
+    without a row has no offsets. Raises TableError for a partition that the topic does not have.
     """
-    origin_of(client, topic)
-    starts = client.list_offsets(
-        {TopicPartition(topic, each.partition): EARLIEST for each in partitions}
-    )
-    explained = []
-    for each in partitions:
-        tp = TopicPartition(topic, each.partition)
-        gaps = [
-            Gap(max(fault.start, starts[tp].offset), fault.end)
-            for fault in faults
-            if fault.kind is OffsetFaultKind.MISSING
-            and fault.partition == each.partition
-            and fault.end > starts[tp].offset
-        ]
-        content = LogGaps(client).look(tp, gaps) if gaps else GapContent()
-        explained.append(replace(each, control=content.control, absent=content.absent))
-    return explained
+    _, known = origin_of(client, topic)
+    starts = client.list_offsets(dict.fromkeys(known, EARLIEST))
+    ends = client.list_offsets(dict.fromkeys(known, LATEST), READ_COMMITTED)
+    held = {each.partition: each for each in partitions}
+    foreign = sorted(held.keys() - {tp.partition for tp in known})
+    if foreign:
+        raise TableError(
+            f"the table has rows of partition {foreign[0]}; topic {topic!r} has"
+            f" {partitions_text(len(known))}"
+        )
+    explained: list[PartitionOffsets] = []
+    left = [fault for fault in faults if fault.kind is not OffsetFaultKind.MISSING]
+    for tp in known:
+        start, end = starts[tp].offset, ends[tp].offset
+        each = held.get(tp.partition) or PartitionOffsets(tp.partition, start, start, 0, 0, 0)
+        control = absent = 0
+        for fault in faults:
+            if fault.kind is not OffsetFaultKind.MISSING or fault.partition != tp.partition:
+                continue
+            gap = Gap(max(fault.start, start), min(fault.end, end))
+            content = LogGaps(client).look(tp, [gap]) if gap.start < gap.end else GapContent()
+            control += content.control
+            absent += content.absent
+            if content.control + content.absent < fault.end - fault.start:
+                left.append(fault)
+        explained.append(
+            replace(each, control=control, absent=absent, log_start=start, log_end=end)
+        )
+    return explained, sorted(left, key=attrgetter("partition", "start"))

@@ -101,14 +101,16 @@ def _count(job: _CountJob) -> Iterator[dict[str, Any]]:
     spans: list[tuple[int, ...]] = []
     file, columns = job.file, job.columns
     names = [columns.partition, columns.offset, columns.topic_column]
-    wanted = {name.partition(".")[0] for name in names if name is not None} - set(file.values)
+    wanted = {name for name in names if name is not None} - set(file.values)
     try:
         with (
             job.store.open().open_input_file(file.path) as source,
             parquet.ParquetFile(source) as opened,
         ):
             size_bytes = source.size()
-            batches = opened.iter_batches(columns=sorted(wanted))
+            tops = opened.schema_arrow.names
+            roots = {name if name in tops else name.partition(".")[0] for name in wanted}
+            batches = opened.iter_batches(columns=sorted(roots))
             for batch in spans_of(_offsets(rows, job) for rows in batches):
                 spans += zip(*(column.to_pylist() for column in batch.columns), strict=True)
             rows = opened.metadata.num_rows
@@ -136,6 +138,9 @@ def _offsets(rows: pa.RecordBatch, job: _CountJob) -> pa.RecordBatch:
     for name, numbers in ((columns.partition, partitions), (columns.offset, offsets)):
         if numbers.null_count:
             raise pa.ArrowInvalid(f"column {name} has {numbers.null_count} nulls")
+        lowest = pc.min(numbers).as_py()
+        if lowest is not None and lowest < 0:
+            raise pa.ArrowInvalid(f"column {name} has {lowest}, which no record has")
     return pa.RecordBatch.from_arrays([partitions, offsets], ["partition", "offset"])
 
 
@@ -146,7 +151,7 @@ def _column(rows: pa.RecordBatch, name: str, values: Mapping[str, str | None]) -
 
     if name in values:
         return pa.array([values[name]] * rows.num_rows, pa.string())
-    first, *rest = name.split(".")
+    first, *rest = [name] if name in rows.schema.names else name.split(".")
     column = rows.column(first)
     for each in rest:
         column = pc.struct_field(column, each)

@@ -149,7 +149,8 @@ def prove_table(
     if not state.is_whole:
         raise TableError(
             f"{table}: the table's log was cleaned, and no longer has the counts of all runs. Prove"
-            " it by its columns: --partition-column partition --offset-column offset"
+            " it by its columns: --partition-column partition --offset-column offset --topic TOPIC"
+            " --bootstrap-server HOST:PORT; dead letters then count as lost"
         )
     proof = proof_of(spark, store, state, lake.files(state.version))
     return replace(proof, faults=(*proof.faults, *_lost_letters(store, lake.dead_letters())))

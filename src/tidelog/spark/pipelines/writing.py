@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 ERROR_COLUMN: Final = "error"
 #: Spark's types that a table cannot have, as parts of their names.
 _NO_COLUMNS: Final = ("void", "interval", "variant")
-#: A table of more columns has partition and offset in front. Structs count as their fields, so that
-#: the number is well below Delta's 32.
+#: A table of more columns, or of nested ones, has partition and offset in front: Delta keeps bounds
+#: of 32 columns, and a struct counts as its fields.
 _BOUNDED_COLUMNS: Final = 8
 #: Columns of a dead letter.
 LETTER: Final = ("topic", "partition", "offset", "key", "value", ERROR_COLUMN)
@@ -196,13 +196,10 @@ def table_schema(frame: DataFrame, dropped: Sequence[str]) -> pa.Schema:
         if pa.types.is_timestamp(column.type) and column.type.tz is not None:
             column = column.with_type(pa.timestamp("us", "UTC"))
         fields.append(column.with_nullable(True))
-    return pa.schema(sorted(fields, key=lambda field: _rank(field, len(fields))))
-
-
-def _rank(field: pa.Field, count: int) -> int:
-    """Return 0 for a column to put in front: Delta keeps bounds of the first 32 columns."""
-    is_counted = field.name in ("partition", "offset")
-    return 0 if count > _BOUNDED_COLUMNS and is_counted else 1
+    nested = any(pa.types.is_nested(field.type) for field in fields)
+    if nested or len(fields) > _BOUNDED_COLUMNS:
+        fields.sort(key=lambda field: field.name not in ("partition", "offset"))
+    return pa.schema(fields)
 
 
 def _frame_task(job: _FrameJob) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

@@ -355,6 +355,14 @@ def test_a_state_belongs_to_one_version(location: str, monkeypatch: pytest.Monke
     assert (found.version, found.following()) == (1, {0: 10})
 
 
+def test_a_state_that_is_behind_conflicts_without_its_version(location: str) -> None:
+    """Others may have cleaned the version that a follower has seen."""
+    lake, state = made(location)
+    commit_run(lake, state, change_of("a", 0, 10))
+    clean_log(location)
+    assert DeltaLake(location).commit(state, change_of("b", 0, 10)) is CommitAnswer.CONFLICT
+
+
 def test_a_refused_commit_that_met_no_other_is_told(location: str) -> None:
     made(location)
     log = Path(location, "_delta_log", f"{0:020}.json")
