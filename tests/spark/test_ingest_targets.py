@@ -418,6 +418,19 @@ def test_columns_with_dots_and_many_columns_land(
     ]
     assert read_landed(spark, to).select("`a.b`").distinct().collect()[0][0] == 1
 
+    def nested(frame: DataFrame) -> DataFrame:
+        fields = ", ".join(f"{number} as c{number}" for number in range(40))
+        return frame.selectExpr("topic", f"struct({fields}) as s", "partition", "offset")
+
+    ingest(spark, filled.bootstrap, "t", str(tmp_path / "nested"), transform=nested)
+    assert DeltaLake(str(tmp_path / "nested")).schema().names == [
+        "partition",
+        "offset",
+        "topic",
+        "s",
+    ]
+    assert {f.partition for f in DeltaLake(str(tmp_path / "nested")).files()} == {0, 1}
+
 
 def test_dead_letters_are_no_files_of_the_table(
     spark: SparkSession, filled: FakeLogs, tmp_path: Path

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 ERROR_COLUMN: Final = "error"
 #: Spark's types that a table cannot have, as parts of their names.
 _NO_COLUMNS: Final = ("void", "interval", "variant")
-#: A table of more columns, or of nested ones, has partition and offset in front: Delta keeps bounds
-#: of 32 columns, and a struct counts as its fields.
+#: Partition and offset go to the front if they stand behind so many columns, or behind a nested
+#: one: Delta keeps bounds of 32 columns, and a struct counts as its fields.
 _BOUNDED_COLUMNS: Final = 8
 #: Columns of a dead letter.
 LETTER: Final = ("topic", "partition", "offset", "key", "value", ERROR_COLUMN)
@@ -196,9 +196,11 @@ def table_schema(frame: DataFrame, dropped: Sequence[str]) -> pa.Schema:
         if pa.types.is_timestamp(column.type) and column.type.tz is not None:
             column = column.with_type(pa.timestamp("us", "UTC"))
         fields.append(column.with_nullable(True))
-    nested = any(pa.types.is_nested(field.type) for field in fields)
-    if nested or len(fields) > _BOUNDED_COLUMNS:
-        fields.sort(key=lambda field: field.name not in ("partition", "offset"))
+    counted = ("partition", "offset")
+    nested = [place for place, field in enumerate(fields) if pa.types.is_nested(field.type)]
+    last = max(place for place, field in enumerate(fields) if field.name in counted)
+    if last >= min([_BOUNDED_COLUMNS, *nested]):
+        fields.sort(key=lambda field: field.name not in counted)
     return pa.schema(fields)
 
 
