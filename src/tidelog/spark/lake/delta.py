@@ -35,7 +35,7 @@ from tidelog.spark.lake.state import (
     TableChange,
     TableError,
 )
-from tidelog.spark.lake.stores import LakeStore, reason_of, sync_file
+from tidelog.spark.lake.stores import LakeStore, location_of, reason_of, sync_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,6 +70,16 @@ class DeltaLake:
         self.location = location
         self._options = dict(options or {})
         self._table: DeltaTable | None = None
+
+    @classmethod
+    def at(cls, place: str, options: Mapping[str, str] | None) -> DeltaLake:
+        """Return the table at a place as a user writes it (`location_of`). Raises TableError."""
+        return cls(location_of(place), options)
+
+    @property
+    def store(self) -> LakeStore:
+        """The store of the table's files."""
+        return LakeStore(self.location, self._options)
 
     def read(self) -> LakeState:
         """Look at the newest version. Raises TableError, also for features that ingests lack."""
@@ -287,8 +297,7 @@ class DeltaLake:
 
     def added_in(self, paths: Collection[str]) -> dict[str, int]:
         """Return the version that added each of these files, as far as the log has its commits."""
-        store = LakeStore(self.location, self._options)
-        opened = store.open()
+        opened = self.store.open()
         wanted, found = set(paths), dict[str, int]()
         for version in range(self._at(None).version(), self.first_known() - 1, -1):
             if not wanted - set(found):

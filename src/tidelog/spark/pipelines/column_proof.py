@@ -18,7 +18,6 @@ from tidelog.core.dataclass import dataclass
 from tidelog.core.types import READ_COMMITTED, partitions_text
 from tidelog.spark.lake.delta import DeltaLake
 from tidelog.spark.lake.state import TableError
-from tidelog.spark.lake.stores import LakeStore, location_of
 from tidelog.spark.option_values import OptionError
 from tidelog.spark.pipelines.continuity import Gap, GapContent, LogGaps
 from tidelog.spark.pipelines.counting import FileCounts, FileFault, OffsetColumns, count_files
@@ -93,8 +92,7 @@ def prove_columns(
         raise OptionError("a proof with the cluster's log needs the topic of the table's records")
     if columns.topic_column is not None and columns.topic is None:
         raise OptionError("topic_column needs a topic, whose rows are counted")
-    store = LakeStore(location_of(table), storage_options or {})
-    lake = DeltaLake(store.location, store.options)
+    lake = DeltaLake.at(table, storage_options)
     version = lake.version()
     lake.check_files_are_rows(version)
     _check_names(table, columns, lake.schema(version).names)
@@ -102,7 +100,7 @@ def prove_columns(
         replace(file, partition=_UNKNOWN, start=_UNKNOWN, end=_UNKNOWN)
         for file in lake.files(version)
     ]
-    counted = count_files(spark, store, files, columns)
+    counted = count_files(spark, lake.store, files, columns)
     if columns.topic_column is not None and not counted.by_file and not counted.faults:
         raise TableError(f"{table} has no row of topic {columns.topic!r}")
     faults = offset_faults(counted.by_file)

@@ -25,7 +25,7 @@ from tidelog.spark.lake.staging import (
     new_run,
 )
 from tidelog.spark.lake.state import LakeFile, LakeState, TableChange, TableError
-from tidelog.spark.lake.stores import LakeStore, location_of
+from tidelog.spark.lake.stores import LakeStore
 from tidelog.spark.lake.table import Lake
 from tidelog.spark.lake.vacuum import vacuum_staged
 from tidelog.spark.pipelines.counting import count_files
@@ -100,9 +100,10 @@ def compact(
     storage_options: Mapping[str, str] | None = None,
 ) -> CompactionReport:
     """Merge the small files of the Delta table at a path or URI. Raises TableError, ProofError."""
-    store = LakeStore(location_of(table), storage_options or {})
-    lake = DeltaLake(store.location, store.options)
-    return compact_table(spark, lake, store, rows_per_file=rows_per_file, keep_hours=keep_hours)
+    lake = DeltaLake.at(table, storage_options)
+    return compact_table(
+        spark, lake, lake.store, rows_per_file=rows_per_file, keep_hours=keep_hours
+    )
 
 
 def compact_table(

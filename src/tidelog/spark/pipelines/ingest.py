@@ -318,7 +318,6 @@ def topic_ingest(
     storage_options: Mapping[str, str] | None = None,
 ) -> Iterator[TopicIngest]:
     """Yield an ingest into the Delta table at a path or URI. Raises TableError, KafkaError."""
-    store = LakeStore(location_of(table), storage_options or {})
-    lake = DeltaLake(store.location, store.options)
+    lake = DeltaLake.at(table, storage_options)
     with BlockingClient(bootstrap, "tidelog-ingest") as client:
-        yield TopicIngest(spark, client, bootstrap, topic, lake, store, options)
+        yield TopicIngest(spark, client, bootstrap, topic, lake, lake.store, options)

@@ -17,7 +17,7 @@ from tidelog.core.types import TopicPartition
 from tidelog.spark.lake.delta import DeltaLake
 from tidelog.spark.lake.protocol import NO_VERSION
 from tidelog.spark.lake.state import LakeFile, LakeState, PartitionRun, TableError
-from tidelog.spark.lake.stores import LakeStore, location_of
+from tidelog.spark.lake.stores import LakeStore
 from tidelog.spark.option_values import OptionError, whole_number
 from tidelog.spark.pipelines.continuity import (
     ContinuityProof,
@@ -71,8 +71,7 @@ def read_landed(
     TableError, also for a table with features that this reader lacks (deletion vectors, column
     mapping, partition columns), and OptionError.
     """
-    store = LakeStore(location_of(table), storage_options or {})
-    lake = DeltaLake(store.location, store.options)
+    lake = DeltaLake.at(table, storage_options)
     if [version, timestamp, offset].count(None) < 2:
         raise OptionError("version, timestamp and offset exclude each other")
     if timestamp is not None:
@@ -80,6 +79,7 @@ def read_landed(
     elif offset is not None:
         version = lake.version_with(*_offset_of(offset))
     schema, files = lake.readable(version)
+    store = lake.store
     empty = spark.createDataFrame(schema.empty_table())
     if not files:
         return empty
@@ -127,8 +127,7 @@ def _read_in_tasks(
 
 def read_rows(spark: SparkSession, place: str, options: Mapping[str, str] | None) -> DataFrame:
     """Return the rows of a Delta table, or of any Parquet files at a path."""
-    store = LakeStore(location_of(place), options or {})
-    if DeltaLake(store.location, store.options).exists():
+    if DeltaLake.at(place, options).exists():
         return read_landed(spark, place, storage_options=options)
     return spark.read.parquet(place)
 
@@ -141,8 +140,7 @@ def prove_table(
     The proof reads the files that readers read. It needs no cluster, because the commits have the
     record count of each range. Raises TableError.
     """
-    store = LakeStore(location_of(table), storage_options or {})
-    lake = DeltaLake(store.location, store.options)
+    lake = DeltaLake.at(table, storage_options)
     state = lake.read()
     if state.version == NO_VERSION:
         raise TableError(f"{table} holds no table: ingest a topic to it first")
@@ -152,8 +150,8 @@ def prove_table(
             " it by its columns: --partition-column partition --offset-column offset --topic TOPIC"
             " --bootstrap-server HOST:PORT; dead letters then count as lost"
         )
-    proof = proof_of(spark, store, state, lake.files(state.version))
-    return replace(proof, faults=(*proof.faults, *_lost_letters(store, lake.dead_letters())))
+    proof = proof_of(spark, lake.store, state, lake.files(state.version))
+    return replace(proof, faults=(*proof.faults, *_lost_letters(lake.store, lake.dead_letters())))
 
 
 def _lost_letters(store: LakeStore, paths: Iterable[str]) -> Iterator[FileFault]:

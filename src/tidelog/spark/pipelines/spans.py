@@ -16,7 +16,6 @@ import pyarrow as pa
 from tidelog.core.types import TopicPartition
 from tidelog.spark.pipelines.continuity import Gap, PartitionCount
 
-SPANS_DDL: Final = "partition int, start long, end long, doubled long"
 #: The spans' Arrow schema.
 SPANS: Final = pa.schema(
     [
