@@ -206,7 +206,10 @@ def test_the_log_is_emptied_without_being_asked(cluster: SqliteCluster) -> None:
 
 
 class FailingSqlite:
-    """Stands in for the module `sqlite3`: one statement of its connections fails."""
+    """Stands in for the module `sqlite3`: one statement of a write fails.
+
+    Statements of reads do not fail: the worker looks for commits of other processes all the time.
+    """
 
     def __init__(self, statement: str, when: str) -> None:
         self.statement = statement
@@ -220,8 +223,12 @@ class FailingSqlite:
         failing = self
 
         class Connection(sqlite3.Connection):
+            is_writing = False
+
             def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
-                strikes = failing.is_armed and sql.startswith(failing.statement)
+                if sql.startswith("BEGIN"):
+                    self.is_writing = sql == "BEGIN IMMEDIATE"
+                strikes = failing.is_armed and self.is_writing and sql.startswith(failing.statement)
                 if strikes and failing.when == "before":
                     failing.is_armed = False
                     raise sqlite3.OperationalError("disk I/O error")
@@ -256,7 +263,8 @@ def test_a_failing_disk_is_told_apart_by_what_is_certain(
     monkeypatch.setattr(sqlite_database, "sqlite3", failing)
 
     async def story() -> None:
-        store = await cluster.open()
+        # A longer session than the test: no renewal may take the failure in the write's place.
+        store = await cluster.open(60_000)
         heard: list[SessionEvent] = []
         store.on_session(heard.append)
         await store.transact([Create("/a", b"before")])
