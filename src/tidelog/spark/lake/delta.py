@@ -17,6 +17,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import unquote
 
+from tidelog.spark.lake.commits import first_known
 from tidelog.spark.lake.delta_features import (
     check_folder,
     hidden_rows,
@@ -24,10 +25,11 @@ from tidelog.spark.lake.delta_features import (
     types_of,
     unsupported_features,
 )
-from tidelog.spark.lake.protocol import CommitAnswer
+from tidelog.spark.lake.protocol import NO_VERSION, CommitAnswer
 from tidelog.spark.lake.state import (
     MARK,
     CommitNote,
+    LakeCommit,
     LakeFile,
     LakeState,
     Origin,
@@ -35,7 +37,7 @@ from tidelog.spark.lake.state import (
     TableChange,
     TableError,
 )
-from tidelog.spark.lake.stores import LakeStore, location_of, reason_of, sync_file
+from tidelog.spark.lake.stores import LakeStore, reason_of, sync_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,11 +72,6 @@ class DeltaLake:
         self.location = location
         self._options = dict(options or {})
         self._table: DeltaTable | None = None
-
-    @classmethod
-    def at(cls, place: str, options: Mapping[str, str] | None) -> DeltaLake:
-        """Return the table at a place as a user writes it (`location_of`). Raises TableError."""
-        return cls(location_of(place), options)
 
     @property
     def store(self) -> LakeStore:
@@ -214,23 +211,27 @@ class DeltaLake:
         _sync_log(self.location, state.version + 1)
         return CommitAnswer.COMMITTED
 
-    def landed(self, after: int) -> list[str]:
-        """Return the runs of the commits after a version. Raises TableError."""
+    def newest(self) -> int:
+        """Return the newest version; NO_VERSION if there is no Delta table. Raises TableError."""
+        table = self._open()
+        return NO_VERSION if table is None else int(table.version())
 
-        def look(table: DeltaTable) -> list[str]:
-            count = table.version() - after
-            return [note.run for note in self._notes(table, count)] if count > 0 else []
+    def commits(self, after: int | None = None) -> list[LakeCommit]:
+        """Return the commits after a version, or all that the log still has, from the newest on.
+
+        Raises TableError.
+        """
+
+        def look(table: DeltaTable) -> list[LakeCommit]:
+            count = None if after is None else table.version() - after
+            if count is not None and count <= 0:
+                return []
+            return [
+                LakeCommit(table.version() - place, commit["timestamp"], self._note_of(commit))
+                for place, commit in enumerate(table.history(count))
+            ]
 
         return self._settled(look)
-
-    def dead_letters(self) -> list[str]:
-        """Return the paths of dead letters of the commits that the log still has."""
-        notes = self._settled(lambda table: list(self._notes(table, None)))
-        return [path for note in notes for path in note.dead_letters]
-
-    def first_known(self) -> int:
-        """Return the oldest version whose commit Delta's log still has. Raises TableError."""
-        return self._settled(lambda table: int(table.version()) + 1 - len(table.history()))
 
     def files(self, version: int | None = None) -> list[LakeFile]:
         """Return the data files of a version, of the newest by default. Raises TableError."""
@@ -246,60 +247,17 @@ class DeltaLake:
 
         return pa.schema(self._at(version).schema().to_arrow())
 
-    def version(self) -> int:
-        """Return the newest version. Raises TableError."""
-        return int(self._at(None).version())
-
-    def version_at(self, time_ms: int) -> int:
-        """Return the newest version at a time in ms since 1970. Raises TableError."""
-        for version, commit in self._settled(_numbered):
-            if commit["timestamp"] <= time_ms:
-                return version
-        raise TableError(f"{self.location} has no version of that time in its log any more")
-
-    def version_with(self, partition: int, offset: int) -> int:
-        """Return the first version with a partition's offsets below `offset`. Raises TableError."""
-        found = reached = None
-        for version, commit in self._settled(_numbered):
-            if MARK not in commit:
-                continue
-            note = CommitNote.from_json(commit[MARK], self.location)
-            end = next((run.end for run in note.partitions if run.partition == partition), None)
-            reached = end if reached is None else reached
-            if end is None or end < offset:
-                break
-            found = version
-        if found is None:
-            has = "nothing" if reached is None else f"offsets below {reached}"
-            raise TableError(
-                f"{self.location} has {has} of partition {partition}, not offsets below {offset}"
-            )
-        return found
-
-    def exists(self) -> bool:
-        """Return whether a Delta table is at the location. Raises TableError."""
-        return self._open() is not None
-
-    def readable(self, version: int | None = None) -> tuple[pa.Schema, list[str]]:
-        """Return the columns and the paths of a version's files, which hold just its rows.
-
-        Raises TableError if the table has a feature whose readers must do more than read files.
-        """
-        for name in self._at(version).metadata().partition_columns:
-            raise TableError(needs_delta(self.location, f"the partition column {name!r}"))
-        self.check_files_are_rows(version)
-        return self.schema(version), [file.path for file in self.files(version)]
-
     def check_files_are_rows(self, version: int | None = None) -> None:
-        """Raise TableError if the rows of the files are not those of the table."""
-        for feature in hidden_rows(self._at(version)):
+        """Raise TableError if a version's rows are not those of its files."""
+        table = self._at(version)
+        for feature in hidden_rows(table):
             raise TableError(needs_delta(self.location, feature))
 
     def added_in(self, paths: Collection[str]) -> dict[str, int]:
         """Return the version that added each of these files, as far as the log has its commits."""
         opened = self.store.open()
         wanted, found = set(paths), dict[str, int]()
-        for version in range(self._at(None).version(), self.first_known() - 1, -1):
+        for version in range(self.newest(), first_known(self) - 1, -1):
             if not wanted - set(found):
                 break
             try:
@@ -361,9 +319,13 @@ class DeltaLake:
     def _notes(self, table: DeltaTable, limit: int | None) -> Iterator[CommitNote]:
         """Yield the notes of the last commits, from the newest on."""
         for commit in table.history(limit):
-            text = commit.get(MARK)
-            if text is not None:
-                yield CommitNote.from_json(text, self.location)
+            note = self._note_of(commit)
+            if note is not None:
+                yield note
+
+    def _note_of(self, commit: Mapping[str, Any]) -> CommitNote | None:
+        text = commit.get(MARK)
+        return None if text is None else CommitNote.from_json(text, self.location)
 
     def _described(self, table: DeltaTable) -> Origin | None:
         """Return the origin in the table's description, which the log's cleaning keeps."""
@@ -427,11 +389,6 @@ class DeltaLake:
             raise TableError(
                 f"{self.location} cannot be read at version {version}: {reason_of(error)}"
             ) from error
-
-
-def _numbered(table: DeltaTable) -> list[tuple[int, dict[str, Any]]]:
-    """Return the commits of the log with their versions, from the newest on."""
-    return [(table.version() - place, commit) for place, commit in enumerate(table.history())]
 
 
 def _properties(pairs: Sequence[tuple[str, int]], note: CommitNote | None = None) -> Any:

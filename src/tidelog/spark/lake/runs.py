@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from tidelog.core.dataclass import dataclass
+from tidelog.spark.lake.commits import landed_runs
 from tidelog.spark.lake.protocol import (
     NO_VERSION,
     CommitAnswer,
@@ -118,7 +119,7 @@ def _view(table: Lake, state: LakeState, attempt: CommitAttempt) -> TableView:
         version=state.version,
         following=state.following(),
         fence=state.fence,
-        landed=table.landed(attempt.began),
+        landed=landed_runs(table, attempt.began),
         files=[file.path for file in table.files()] if attempt.inputs else (),
     )
 

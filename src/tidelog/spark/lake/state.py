@@ -160,6 +160,15 @@ class CommitNote:
             raise TableError(f"{where} has a commit that is no ingest's: {error!r}") from error
 
 
+@dataclass(frozen=True, slots=True)
+class LakeCommit:
+    """A commit of a table's log; without a note it is another tool's."""
+
+    version: int
+    time_ms: int
+    note: CommitNote | None
+
+
 def check_origin(before: Origin, now: Origin, where: str) -> None:
     """Raise TableError if the table `where` was filled from another topic."""
     if before.topic != now.topic:

@@ -6,10 +6,12 @@ after any answer but a success.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Protocol
 
 from tidelog.spark.lake.protocol import CommitAnswer
-from tidelog.spark.lake.state import LakeFile, LakeState, Origin, TableChange
+from tidelog.spark.lake.state import LakeCommit, LakeFile, LakeState, Origin, TableChange
+from tidelog.spark.lake.stores import LakeStore
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,6 +22,11 @@ class Lake(Protocol):
 
     #: The path, URI or identifier, for messages.
     location: str
+
+    @property
+    def store(self) -> LakeStore:
+        """The store of the table's files."""
+        ...
 
     def read(self) -> LakeState:
         """Look at the newest version; without a table the state has no version."""
@@ -33,12 +40,12 @@ class Lake(Protocol):
         """Commit a change on top of a state, once."""
         ...
 
-    def landed(self, after: int) -> list[str]:
-        """Return the runs of the commits after a version."""
+    def newest(self) -> int:
+        """Return the newest version; NO_VERSION without a table, whoever made it."""
         ...
 
-    def first_known(self) -> int:
-        """Return the oldest version whose commit the table's log still has."""
+    def commits(self, after: int | None = None) -> list[LakeCommit]:
+        """Return the commits after a version, or all that the log still has, from the newest on."""
         ...
 
     def files(self, version: int | None = None) -> list[LakeFile]:
@@ -47,6 +54,14 @@ class Lake(Protocol):
 
     def schema(self, version: int | None = None) -> pa.Schema:
         """Return the columns of a version, of the newest by default."""
+        ...
+
+    def check_files_are_rows(self, version: int | None = None) -> None:
+        """Raise TableError if a version's rows are not those of its files, read by column name."""
+        ...
+
+    def added_in(self, paths: Collection[str]) -> dict[str, int]:
+        """Return the version that added each of these files, as far as the log has its commits."""
         ...
 
     def check_columns(self, schema: pa.Schema) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tidelog.core.dataclass import dataclass
+from tidelog.spark.lake.commits import first_known, landed_runs
 from tidelog.spark.lake.protocol import CommitAnswer, StagedFile, abandoned, fence_for
 from tidelog.spark.lake.runs import MOST_COMMITS
 from tidelog.spark.lake.staging import new_run, staged_files
@@ -78,11 +79,11 @@ def _uncommitted(table: Lake, staged: Sequence[StagedFile]) -> list[StagedFile]:
 
     Where the log was cleaned since a run began, the run may have committed: its files stay.
     """
-    known = table.first_known()
+    known = first_known(table)
     recent = [each for each in staged if each.began + 1 >= known]
     if not recent:
         return []
-    landed = dict.fromkeys(table.landed(min(each.began for each in recent)))
+    landed = dict.fromkeys(landed_runs(table, min(each.began for each in recent)))
     return [each for each in recent if each.run not in landed]
 
 

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Final
 from tidelog.client.fetching import EARLIEST, LATEST
 from tidelog.core.dataclass import dataclass
 from tidelog.core.types import READ_COMMITTED, partitions_text
-from tidelog.spark.lake.delta import DeltaLake
+from tidelog.spark.lake.places import lake_at
+from tidelog.spark.lake.protocol import NO_VERSION
 from tidelog.spark.lake.state import TableError
 from tidelog.spark.option_values import OptionError
 from tidelog.spark.pipelines.continuity import Gap, GapContent, LogGaps
@@ -92,8 +93,10 @@ def prove_columns(
         raise OptionError("a proof with the cluster's log needs the topic of the table's records")
     if columns.topic_column is not None and columns.topic is None:
         raise OptionError("topic_column needs a topic, whose rows are counted")
-    lake = DeltaLake.at(table, storage_options)
-    version = lake.version()
+    lake = lake_at(table, storage_options)
+    version = lake.newest()
+    if version == NO_VERSION:
+        raise TableError(f"{table} is no Delta table")
     lake.check_files_are_rows(version)
     _check_names(table, columns, lake.schema(version).names)
     files = [

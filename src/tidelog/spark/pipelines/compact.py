@@ -14,7 +14,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.core.dataclass import dataclass
-from tidelog.spark.lake.delta import DeltaLake
+from tidelog.spark.lake.places import lake_at
 from tidelog.spark.lake.runs import commit_run
 from tidelog.spark.lake.staging import (
     LakeFileWriter,
@@ -100,14 +100,12 @@ def compact(
     storage_options: Mapping[str, str] | None = None,
 ) -> CompactionReport:
     """Merge the small files of the Delta table at a path or URI. Raises TableError, ProofError."""
-    lake = DeltaLake.at(table, storage_options)
-    return compact_table(
-        spark, lake, lake.store, rows_per_file=rows_per_file, keep_hours=keep_hours
-    )
+    lake = lake_at(table, storage_options)
+    return compact_table(spark, lake, rows_per_file=rows_per_file, keep_hours=keep_hours)
 
 
 def compact_table(
-    spark: SparkSession, table: Lake, store: LakeStore, *, rows_per_file: int, keep_hours: int
+    spark: SparkSession, table: Lake, *, rows_per_file: int, keep_hours: int
 ) -> CompactionReport:
     """Merge the small files of a table. Raises TableError, or ProofError if a merge loses rows."""
     started = time.monotonic()
@@ -120,7 +118,7 @@ def compact_table(
         groups = plan_merges(table.files(), rows_per_file)
         if not groups:
             break
-        merged = _merged(spark, table, store, state, groups)
+        merged = _merged(spark, table, state, groups)
         if merged is not None:
             version = merged
             break
@@ -130,7 +128,7 @@ def compact_table(
             " again when no other compaction runs"
         )
     deleted = table.vacuum(keep_hours)
-    abandoned = len(vacuum_staged(table, [store]).deleted)
+    abandoned = len(vacuum_staged(table, [table.store]).deleted)
     after = tuple(table.files())
     seconds = time.monotonic() - started
     return CompactionReport(table.location, before, after, deleted, abandoned, version, seconds)
@@ -139,20 +137,19 @@ def compact_table(
 def _merged(
     spark: SparkSession,
     table: Lake,
-    store: LakeStore,
     state: LakeState,
     groups: Sequence[Sequence[LakeFile]],
 ) -> int | None:
     """Replace each group by one file; return the version, or None if another run was faster."""
     assert state.origin is not None
     run = new_run()
-    place = StagingFolder(store, folder_of(run, state.version))
+    place = StagingFolder(table.store, folder_of(run, state.version))
     schema = table.schema(state.version).serialize().to_pybytes()
     jobs = [_MergeJob(place, state.origin.topic, tuple(group), schema) for group in groups]
     removed = tuple(each for group in groups for each in group)
     try:
         added = tuple(LakeFile(**row) for row in run_tasks(spark, jobs, _merge))
-        _compare(spark, store, removed, added, state.origin.topic)
+        _compare(spark, table.store, removed, added, state.origin.topic)
         discard(place, added)
     except BaseException:  # even after Ctrl-C, delete the merged files
         discard(place)

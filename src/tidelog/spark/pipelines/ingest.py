@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from tidelog.core.dataclass import dataclass
 from tidelog.core.types import TopicPartition
 from tidelog.runtime.blocking import BlockingClient
-from tidelog.spark.lake.delta import DeltaLake
+from tidelog.spark.lake.places import lake_at
 from tidelog.spark.lake.runs import commit_run, opened
 from tidelog.spark.lake.staging import StagingFolder, discard, folder_of, new_run, staged_files
 from tidelog.spark.lake.state import (
@@ -90,7 +90,6 @@ class TopicIngest:
         bootstrap: str,
         topic: str,
         table: Lake,
-        store: LakeStore,
         options: LandingOptions,
     ) -> None:
         self._spark = spark
@@ -98,7 +97,6 @@ class TopicIngest:
         self._bootstrap = bootstrap
         self._topic = topic
         self._table = table
-        self._store = store
         self._options = options
         self._schema: pa.Schema | None = None
         self._state: LakeState | None = None
@@ -120,7 +118,7 @@ class TopicIngest:
                 return self._report(started, ContinuityProof(()))
             self._table.check_columns(self._columns())
             run = new_run()
-            place = StagingFolder(self._store, folder_of(run, state.version))
+            place = StagingFolder(self._table.store, folder_of(run, state.version))
             letters = self._letters(place.folder)
             landing = self._landed(origin, ranges, place, letters)
             paths = self._letter_paths(letters, landing)
@@ -149,9 +147,7 @@ class TopicIngest:
         size = self._options.rows_per_file
         groups = plan_merges(self._table.files(), size)
         if sum(map(len, groups)) >= after:
-            compact_table(
-                self._spark, self._table, self._store, rows_per_file=size, keep_hours=KEEP_HOURS
-            )
+            compact_table(self._spark, self._table, rows_per_file=size, keep_hours=KEEP_HOURS)
 
     def _landed(
         self,
@@ -212,7 +208,7 @@ class TopicIngest:
         if path is None:
             return None
         assert self._state is not None
-        return LakeStore(f"{location_of(path)}/{self._state.table_id}", self._store.options)
+        return LakeStore(f"{location_of(path)}/{self._state.table_id}", self._table.store.options)
 
     def _letters(self, folder: str) -> StagingFolder | None:
         store = self._letter_store()
@@ -221,7 +217,7 @@ class TopicIngest:
     def _check_letters(self) -> None:
         """Raise TableError if dead letters lie where a vacuum of the table would delete them."""
         path = self._options.dead_letter
-        table = self._store.location
+        table = self._table.store.location
         if path is not None and f"{location_of(path)}/".startswith(f"{table}/"):
             raise TableError(f"dead letters at {path} would be files of the table {table}")
 
@@ -229,7 +225,7 @@ class TopicIngest:
         """Delete the dead letters of this table's dead runs, and their other files with them."""
         store = self._letter_store()
         if store is not None and staged_files(store):
-            vacuum_staged(self._table, [store, self._store])
+            vacuum_staged(self._table, [store, self._table.store])
 
 
 def _discard_all(place: StagingFolder, letters: StagingFolder | None) -> None:
@@ -318,6 +314,6 @@ def topic_ingest(
     storage_options: Mapping[str, str] | None = None,
 ) -> Iterator[TopicIngest]:
     """Yield an ingest into the Delta table at a path or URI. Raises TableError, KafkaError."""
-    lake = DeltaLake.at(table, storage_options)
+    lake = lake_at(table, storage_options)
     with BlockingClient(bootstrap, "tidelog-ingest") as client:
-        yield TopicIngest(spark, client, bootstrap, topic, lake, lake.store, options)
+        yield TopicIngest(spark, client, bootstrap, topic, lake, options)

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 
 from tidelog.core.dataclass import dataclass
 from tidelog.core.types import TopicPartition
-from tidelog.spark.lake.delta import DeltaLake
+from tidelog.spark.lake.commits import dead_letters, version_at, version_with
+from tidelog.spark.lake.delta_features import needs_delta
+from tidelog.spark.lake.places import lake_at
 from tidelog.spark.lake.protocol import NO_VERSION
 from tidelog.spark.lake.state import LakeFile, LakeState, PartitionRun, TableError
 from tidelog.spark.lake.stores import LakeStore
@@ -71,15 +73,16 @@ def read_landed(
     TableError, also for a table with features that this reader lacks (deletion vectors, column
     mapping, partition columns), and OptionError.
     """
-    lake = DeltaLake.at(table, storage_options)
+    lake = lake_at(table, storage_options)
     if [version, timestamp, offset].count(None) < 2:
         raise OptionError("version, timestamp and offset exclude each other")
     if timestamp is not None:
-        version = lake.version_at(int(timestamp.timestamp() * 1000))
+        version = version_at(lake, int(timestamp.timestamp() * 1000))
     elif offset is not None:
-        version = lake.version_with(*_offset_of(offset))
-    schema, files = lake.readable(version)
-    store = lake.store
+        version = version_with(lake, *_offset_of(offset))
+    lake.check_files_are_rows(version)
+    schema, store = lake.schema(version), lake.store
+    files = [_path_of(file, lake.location) for file in lake.files(version)]
     empty = spark.createDataFrame(schema.empty_table())
     if not files:
         return empty
@@ -87,6 +90,13 @@ def read_landed(
     if store.is_local and not any(sign in store.location for sign in "[]{}*?\\"):
         return spark.read.schema(empty.schema).parquet(*[store.url(path) for path in files])
     return _read_in_tasks(spark, store, schema, empty.schema, files)
+
+
+def _path_of(file: LakeFile, location: str) -> str:
+    """Return a file's path; raise TableError if it lacks columns, which Delta keeps in its log."""
+    for name in file.values:
+        raise TableError(needs_delta(location, f"the partition column {name!r}"))
+    return file.path
 
 
 def _offset_of(text: str) -> tuple[int, int]:
@@ -127,7 +137,7 @@ def _read_in_tasks(
 
 def read_rows(spark: SparkSession, place: str, options: Mapping[str, str] | None) -> DataFrame:
     """Return the rows of a Delta table, or of any Parquet files at a path."""
-    if DeltaLake.at(place, options).exists():
+    if lake_at(place, options).newest() != NO_VERSION:
         return read_landed(spark, place, storage_options=options)
     return spark.read.parquet(place)
 
@@ -140,7 +150,7 @@ def prove_table(
     The proof reads the files that readers read. It needs no cluster, because the commits have the
     record count of each range. Raises TableError.
     """
-    lake = DeltaLake.at(table, storage_options)
+    lake = lake_at(table, storage_options)
     state = lake.read()
     if state.version == NO_VERSION:
         raise TableError(f"{table} holds no table: ingest a topic to it first")
@@ -151,7 +161,7 @@ def prove_table(
             " --bootstrap-server HOST:PORT; dead letters then count as lost"
         )
     proof = proof_of(spark, lake.store, state, lake.files(state.version))
-    return replace(proof, faults=(*proof.faults, *_lost_letters(lake.store, lake.dead_letters())))
+    return replace(proof, faults=(*proof.faults, *_lost_letters(lake.store, dead_letters(lake))))
 
 
 def _lost_letters(store: LakeStore, paths: Iterable[str]) -> Iterator[FileFault]:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, transaction, write_deltalake
 
+from tidelog.spark.lake.commits import first_known, landed_runs
 from tidelog.spark.lake.delta import DeltaLake
 from tidelog.spark.lake.protocol import NO_VERSION, CommitAnswer, CommitObstacle
 from tidelog.spark.lake.runs import commit_run, opened
@@ -96,8 +97,8 @@ def test_runs_of_a_partition_are_joined_and_others_stay(location: str) -> None:
         assert state.version == number + 1
     assert state == lake.read()
     assert state.partitions == {0: PartitionRun(0, 0, 12, 12), 1: PartitionRun(1, 0, 3, 3)}
-    assert lake.landed(0) == ["c", "b", "a"]
-    assert lake.landed(2) == ["c"]
+    assert landed_runs(lake, 0) == ["c", "b", "a"]
+    assert landed_runs(lake, 2) == ["c"]
 
 
 def test_a_version_takes_one_commit(location: str) -> None:
@@ -197,7 +198,7 @@ def test_offsets_outlive_the_metadata_of_commits(location: str) -> None:
 
 def test_a_cleaned_log_knows_where_its_commits_begin(location: str) -> None:
     lake, state = made(location)
-    assert lake.first_known() == 0
+    assert first_known(lake) == 0
     for number in range(4):
         change = change_of(f"run-{number}", 10 * number, 10 * number + 10)
         state = commit_run(lake, state, change).state
@@ -205,8 +206,8 @@ def test_a_cleaned_log_knows_where_its_commits_begin(location: str) -> None:
     for path in sorted(Path(location, "_delta_log").glob("*.json"))[:3]:
         path.unlink()
     again = DeltaLake(location)
-    assert again.first_known() == 3
-    assert again.landed(2) == ["run-3", "run-2"]
+    assert first_known(again) == 3
+    assert landed_runs(again, 2) == ["run-3", "run-2"]
     assert again.read().following() == {0: 40}
 
 
@@ -285,7 +286,7 @@ def test_a_table_whose_files_are_not_its_rows_is_not_read_by_files(
 ) -> None:
     DeltaTable.create(location, SCHEMA, configuration=settings)
     with pytest.raises(TableError, match=f"has {feature}: read it with Delta's own reader"):
-        DeltaLake(location).readable()
+        DeltaLake(location).check_files_are_rows()
 
 
 def clean_log(location: str) -> None:

@@ -191,7 +191,7 @@ def test_a_vacuum_leaves_runs_whose_commits_may_be_cleaned(
     lake, state = made(store)
     after = landed(lake, state, RUNS[0], staged(store, RUNS[0], 0, 0, 10))
     staged(store, RUNS[1], 0, 10, 20)
-    monkeypatch.setattr(DeltaLake, "first_known", lambda self: 2)
+    monkeypatch.setattr(vacuum, "first_known", lambda table: 2)
     assert vacuum_staged(lake, [store], dead_after_ms=0) == vacuum.VacuumReport()
     assert lake.read() == after
 

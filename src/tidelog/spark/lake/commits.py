@@ -1,0 +1,53 @@
+"""Runs, dead letters and versions that the commits of a table's log show.
+
+The questions are the same for each format, and need only what `Lake.commits` returns.
+"""
+
+from __future__ import annotations
+
+from tidelog.spark.lake.state import TableError
+from tidelog.spark.lake.table import Lake
+
+
+def landed_runs(lake: Lake, after: int) -> list[str]:
+    """Return the runs of the commits after a version, from the newest on. Raises TableError."""
+    return [commit.note.run for commit in lake.commits(after) if commit.note is not None]
+
+
+def first_known(lake: Lake) -> int:
+    """Return the oldest version whose commit the table's log still has. Raises TableError."""
+    return min((commit.version for commit in lake.commits()), default=lake.newest() + 1)
+
+
+def dead_letters(lake: Lake) -> list[str]:
+    """Return the paths of the dead letters of the commits that the log still has."""
+    notes = (commit.note for commit in lake.commits())
+    return [path for note in notes if note is not None for path in note.dead_letters]
+
+
+def version_at(lake: Lake, time_ms: int) -> int:
+    """Return the newest version at a time in ms since 1970. Raises TableError."""
+    for commit in lake.commits():
+        if commit.time_ms <= time_ms:
+            return commit.version
+    raise TableError(f"{lake.location} has no version of that time in its log any more")
+
+
+def version_with(lake: Lake, partition: int, offset: int) -> int:
+    """Return the first version with a partition's offsets below `offset`. Raises TableError."""
+    found = reached = None
+    for commit in lake.commits():
+        if commit.note is None:
+            continue
+        ends = (run.end for run in commit.note.partitions if run.partition == partition)
+        end = next(ends, None)
+        reached = end if reached is None else reached
+        if end is None or end < offset:
+            break
+        found = commit.version
+    if found is None:
+        has = "nothing" if reached is None else f"offsets below {reached}"
+        raise TableError(
+            f"{lake.location} has {has} of partition {partition}, not offsets below {offset}"
+        )
+    return found
