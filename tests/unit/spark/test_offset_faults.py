@@ -33,9 +33,18 @@ def test_a_file_that_was_added_twice_names_both_copies() -> None:
 
 
 def test_rows_that_a_file_repeats_name_the_file() -> None:
-    assert offset_faults([FileSpan("a", 0, 0, 10, doubled=3)]) == [
-        OffsetFault(DOUBLED, 0, 0, 10, ("a",))
+    assert offset_faults([FileSpan("a", 0, 0, 10), FileSpan("a", 0, 4, 5, doubled=2)]) == [
+        OffsetFault(DOUBLED, 0, 4, 5, ("a",))
     ]
+    assert offset_faults([FileSpan("a", 0, 0, 10, doubled=3)]) == [
+        OffsetFault(DOUBLED, 0, 0, 10, ("a",), is_exact=False)
+    ]
+
+
+def test_many_copies_of_a_file_are_one_fault() -> None:
+    copies = [FileSpan(f"copy-{number}", 0, 0, 10) for number in range(100)]
+    [fault] = offset_faults(copies)
+    assert (fault.start, fault.end, len(fault.files)) == (0, 10, 100)
 
 
 def test_neighbouring_spans_of_the_same_two_files_are_one_fault() -> None:
@@ -70,4 +79,4 @@ def test_the_faults_are_those_of_a_count(drawn: list[tuple[str, int, int]]) -> N
             holders = {
                 span.file for span in spans if span.start < fault.end and fault.start < span.end
             }
-            assert set(fault.files) <= holders
+            assert set(fault.files) == holders

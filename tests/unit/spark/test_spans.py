@@ -54,6 +54,18 @@ def test_rows_in_order_become_one_span() -> None:
     assert batch.to_pylist() == [{"partition": 0, "start": 10, "end": 30, "doubled": 0}]
 
 
+def test_repeated_offsets_are_named_as_long_as_they_are_few(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows = [(0, n) for n in [*range(10), 3, 4, 4, 4, 7]]
+    (batch,) = spans_of(batches_of(rows, 20))
+    spans = [tuple(row.values()) for row in batch.to_pylist()]
+    assert spans == [(0, 0, 10, 0), (0, 3, 5, 2), (0, 7, 8, 0)]
+    monkeypatch.setattr(spans_module, "_MOST_REPEATS", 1)
+    (batch,) = spans_of(batches_of(rows, 20))
+    assert [tuple(row.values()) for row in batch.to_pylist()] == [(0, 0, 10, 5)]
+
+
 def test_no_rows_are_no_spans() -> None:
     empty = batches_of([(0, 1)], 1)[0].slice(0, 0)
     assert list(spans_of([empty])) == []

@@ -42,8 +42,9 @@ def add_to(app: CommandGroup) -> None:
 
 @prints(
     "an object with `table`, `version`, `holds`, `faults` (`path` and `reason` of each wrong file),"
-    " `offsets` (missing and doubled ranges: `kind`, `partition`, `start`, `end`, and `files` with"
-    " the versions that added them)"
+    " `offsets` (missing and doubled ranges: `kind`, `partition`, `start`, `end`, `exact`, which is"
+    " false if only some offsets of the range are doubled, and `files` with the versions that added"
+    " them)"
     " and `ranges` as of ingest, with `stray`, or with --partition-column each partition's `rows`,"
     " `missing`, `doubled`, `control`, `absent`, `lost`; with --sequence"
     " `count`, `distinct`, `sum`, `minimum`, `maximum`, `lost`, `doubled`, `foreign`."
@@ -222,7 +223,9 @@ def _prove_columns(
     if rows:
         print_table(list(rows[0]), [list(row.values()) for row in rows])
     _print_faults(proof.files, proof.offsets, proof.added_in)
-    unread = "" if bootstrap is not None or proof.holds else " (the log was not asked)"
+    unread = ""
+    if bootstrap is None and any(each.lost for each in proof.partitions):
+        unread = " (the log was not asked: markers and aborted records count as lost)"
     print_line(
         f"{sum(each.rows for each in proof.partitions)} rows,"
         f" {sum(each.lost for each in proof.partitions)} lost{unread},"
@@ -242,8 +245,9 @@ def _print_faults(
         ]
         place = "between" if fault.kind == "missing" else "in"
         where = f", {place} {' and '.join(named)}" if named else ""
+        some = "" if fault.is_exact else "some of "
         print_line(
-            f"partition {fault.partition}: offsets {fault.start} to {fault.end} are"
+            f"partition {fault.partition}: {some}offsets {fault.start} to {fault.end} are"
             f" {fault.kind}{where}"
         )
     if len(offsets) > _SHOWN_FAULTS:
@@ -262,6 +266,7 @@ def _fault_documents(
             "partition": each.partition,
             "start": each.start,
             "end": each.end,
+            "exact": each.is_exact,
             "files": [{"path": name, "version": added_in.get(name)} for name in each.files],
         }
         for each in offsets

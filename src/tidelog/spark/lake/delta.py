@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable, Schema
 
 T = TypeVar("T")
+_log = logging.getLogger("tidelog.spark")
 _LOG: Final = "_delta_log"
 #: Number of looks at a table that other commits may spoil.
 _LOOKS_AT_ONE_VERSION: Final = 100
@@ -207,6 +209,8 @@ class DeltaLake:
                 return CommitAnswer.LOST  # the other commit is not visible yet
             raise TableError(f"{self.location} takes no commit: {reason_of(error)}") from error
         except (DeltaError, OSError) as error:
+            if self._at(None).version() != state.version:
+                return CommitAnswer.LOST  # the library failed after some commit, such as this one
             return _answer_of(error, self.location)
         _sync_log(self.location, state.version + 1)
         return CommitAnswer.COMMITTED
@@ -438,6 +442,19 @@ def _answer_of(error: Exception, location: str) -> CommitAnswer:
 
 
 def _sync_log(location: str, version: int) -> None:
-    """Make a commit of a local table durable; delta-rs leaves that to the kernel."""
-    if "://" not in location:
-        sync_file(os.path.join(location, _LOG, f"{version:020}.json"))
+    """Make a commit of a local table durable; delta-rs leaves that to the kernel.
+
+    The commit exists and readers see it, so that a failure is logged, not raised.
+    """
+    if "://" in location:
+        return
+    path = os.path.join(location, _LOG, f"{version:020}.json")
+    try:
+        sync_file(path)
+    except OSError as error:
+        _log.warning(
+            "%s is committed, but not durable yet: %s; after a power failure the next run lands"
+            " its offsets again",
+            path,
+            reason_of(error),
+        )

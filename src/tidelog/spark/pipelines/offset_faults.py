@@ -6,8 +6,11 @@ Spark.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from enum import StrEnum
+from itertools import pairwise
 from operator import attrgetter
 
 from tidelog.core.dataclass import dataclass
@@ -22,7 +25,10 @@ class OffsetFaultKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FileSpan:
-    """Offsets `[start, end)` of a partition without a gap in a file; `doubled` rows repeat some."""
+    """Offsets `[start, end)` of a partition without a gap in a file.
+
+    Spans of one file overlap at its repeated offsets; `doubled` counts repeats without a name.
+    """
 
     file: str
     partition: int
@@ -43,6 +49,8 @@ class OffsetFault:
     start: int
     end: int
     files: tuple[str, ...]
+    #: Whether all offsets of the range are at fault; False for some, which are too many to name.
+    is_exact: bool = True
 
 
 def offset_faults(spans: Iterable[FileSpan]) -> list[OffsetFault]:
@@ -53,47 +61,43 @@ def offset_faults(spans: Iterable[FileSpan]) -> list[OffsetFault]:
     found: list[OffsetFault] = []
     for partition in sorted(by_partition):
         ordered = sorted(by_partition[partition], key=attrgetter("start", "end", "file"))
-        faults = sorted(_faults(ordered), key=attrgetter("start", "end"))
-        found += _joined(faults)
+        found += _joined(_faults(ordered))
     return found
 
 
 def _faults(ordered: list[FileSpan]) -> Iterator[OffsetFault]:
-    """Yield the faults of one partition, whose spans are in order of their starts."""
+    """Yield the faults of one partition, whose spans are in order of their starts.
+
+    No span starts or ends within the range of a fault, which names all files of the range.
+    """
+    bounds = sorted({bound for span in ordered for bound in (span.start, span.end)})
+    coming = deque(ordered)
+    last = ordered[0]
     open_spans: list[FileSpan] = []
-    last: FileSpan | None = None
-    for span in ordered:
-        if last is not None and span.start > last.end:
-            files = (last.file, span.file)
-            yield OffsetFault(OffsetFaultKind.MISSING, span.partition, last.end, span.start, files)
-        if span.doubled:
-            yield _doubled(span, span.end, span.file)
-        open_spans = [each for each in open_spans if each.end > span.start]
-        for each in open_spans:
-            yield _doubled(span, min(span.end, each.end), each.file, span.file)
-        open_spans.append(span)
-        if last is None or span.end > last.end:
-            last = span
-
-
-def _doubled(span: FileSpan, end: int, *files: str) -> OffsetFault:
-    names = tuple(dict.fromkeys(files))
-    return OffsetFault(OffsetFaultKind.DOUBLED, span.partition, span.start, end, names)
+    for start, end in pairwise(bounds):
+        open_spans = [span for span in open_spans if span.end > start]
+        while coming and coming[0].start == start:
+            open_spans.append(coming.popleft())
+            last = max(last, open_spans[-1], key=attrgetter("end"))
+        if not open_spans:
+            files: tuple[str, ...] = (last.file, coming[0].file)
+            yield OffsetFault(OffsetFaultKind.MISSING, last.partition, start, end, files)
+        elif len(open_spans) > 1 or open_spans[0].doubled:
+            files = tuple(sorted({span.file for span in open_spans}))
+            is_exact = len(open_spans) > 1
+            yield OffsetFault(OffsetFaultKind.DOUBLED, last.partition, start, end, files, is_exact)
 
 
 def _joined(faults: Iterable[OffsetFault]) -> list[OffsetFault]:
     """Return faults with neighbours of the same files joined."""
     joined: list[OffsetFault] = []
     for fault in faults:
-        before = joined[-1] if joined else None
         if (
-            before is not None
-            and (before.kind, before.files) == (fault.kind, fault.files)
-            and fault.kind is OffsetFaultKind.DOUBLED
-            and fault.start <= before.end
+            joined
+            and joined[-1].end == fault.start
+            and fault == replace(joined[-1], start=fault.start, end=fault.end)
         ):
-            end = max(before.end, fault.end)
-            joined[-1] = OffsetFault(before.kind, before.partition, before.start, end, before.files)
+            joined[-1] = replace(joined[-1], end=fault.end)
         else:
             joined.append(fault)
     return joined

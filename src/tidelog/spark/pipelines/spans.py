@@ -1,8 +1,9 @@
 """Spans of consecutive offsets: the spans of a task's rows, and the counts over all tasks.
 
-A task turns rows into spans `[start, end)` without a gap, with the number of repeated rows. Rows in
-order of offset become few spans; other orders are counted correctly, too. The module uses Arrow,
-not Spark.
+A task turns rows into spans `[start, end)` without a gap. Rows in order of offset become few spans;
+other orders are counted correctly, too. Rows that repeat an offset become spans of their own, which
+overlap the first rows' spans: the repeated offsets keep their names. A span that repeats too often
+only has the number of its surplus rows, `doubled`. The module uses Arrow, not Spark.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from tidelog.core.types import TopicPartition
@@ -27,20 +29,26 @@ SPANS: Final = pa.schema(
 )
 #: Maximum number of spans that a task collects before it yields them.
 _HELD: Final = 50_000
+#: Maximum number of spans of repeated offsets of one task; further ones are only counted.
+_MOST_REPEATS: Final = 1_000
 
 Span = tuple[int, int, int, int]
+Ints = npt.NDArray[np.int64]
 
 
 def spans_of(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the spans of rows with the columns partition and offset."""
     held: list[Span] = []
+    repeats: list[Span] = []
     for batch in batches:
         partitions = batch.column("partition").to_numpy(zero_copy_only=False)
         offsets = batch.column("offset").to_numpy(zero_copy_only=False)
         for partition in np.unique(partitions):
             same = partitions == partition
             ours = offsets if same.all() else offsets[same]
-            for span in _spans(int(partition), ours):
+            spans, repeated = _spans(int(partition), ours, _MOST_REPEATS - len(repeats))
+            repeats += repeated
+            for span in spans:
                 # Usually the first span of an Arrow batch continues the last span of the previous
                 # Arrow batch.
                 if held and held[-1][0] == span[0] and held[-1][2] == span[1]:
@@ -51,25 +59,33 @@ def spans_of(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield _batch(held[:-1])
             held = held[-1:]
     if held:
-        yield _batch(held)
+        yield _batch(held + repeats)
 
 
-def _spans(partition: int, offsets: np.ndarray) -> list[Span]:
-    """Return the spans of one partition's offsets."""
+def _spans(partition: int, offsets: Ints, most: int) -> tuple[list[Span], list[Span]]:
+    """Return the spans of one partition's offsets, and at most `most` spans of repeated offsets."""
+    steps = np.diff(offsets)
+    if (steps > 0).all():
+        return _runs(partition, offsets, np.zeros_like(offsets)), []
+    distinct, counts = np.unique(offsets, return_counts=True)
+    again = counts > 1
+    repeats = _runs(partition, distinct[again], counts[again] - 2)
+    if len(repeats) > most:
+        return _runs(partition, distinct, counts - 1), []
+    return _runs(partition, distinct, np.zeros_like(counts)), repeats
+
+
+def _runs(partition: int, offsets: Ints, surplus: Ints) -> list[Span]:
+    """Return the spans of ascending offsets, with the sums of the offsets' surplus rows."""
     if offsets.size == 0:
         return []
-    steps = np.diff(offsets)
-    if (steps < 0).any():
-        offsets = np.sort(offsets)
-        steps = np.diff(offsets)
-    breaks = np.flatnonzero(steps > 1)
+    breaks = np.flatnonzero(np.diff(offsets) > 1)
     firsts = np.concatenate(([0], breaks + 1))
     lasts = np.concatenate((breaks, [offsets.size - 1]))
-    starts, ends = offsets[firsts], offsets[lasts] + 1
-    doubled = (lasts - firsts + 1) - (ends - starts)
+    doubled = np.add.reduceat(surplus, firsts)
     return [
-        (partition, int(start), int(end), int(more))
-        for start, end, more in zip(starts, ends, doubled, strict=True)
+        (partition, int(start), int(end) + 1, int(more))
+        for start, end, more in zip(offsets[firsts], offsets[lasts], doubled, strict=True)
     ]
 
 

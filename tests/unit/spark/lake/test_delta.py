@@ -431,3 +431,25 @@ def test_a_lost_answer_to_the_creation_finds_the_table(
     monkeypatch.setattr(transaction, "create_table_with_add_actions", lost)
     assert DeltaLake(location).create(ORIGIN, SCHEMA) is CommitAnswer.CONFLICT
     assert DeltaLake(location).read() == LakeState(0, ORIGIN)
+
+
+def test_a_commit_that_exists_has_not_failed(
+    location: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(path: str) -> None:
+        raise OSError(28, "No space left on device", path)
+
+    lake, state = made(location)
+    monkeypatch.setattr("tidelog.spark.lake.delta.sync_file", full)
+    assert lake.commit(state, change_of("a", 0, 10)) is CommitAnswer.COMMITTED
+    assert "is committed, but not durable yet: No space left on device" in caplog.text
+
+    real = DeltaTable.create_write_transaction
+
+    def lost(*args: object, **kwargs: object) -> None:
+        real(*args, **kwargs)  # type: ignore[arg-type]  # passed on
+        raise OSError("No space left on device: the checkpoint")
+
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", lost)
+    outcome = commit_run(lake, lake.read(), change_of("b", 10, 20), sleep=lambda wait_s: None)
+    assert (outcome.obstacle, outcome.state.following()) == (None, {0: 20})
