@@ -2,7 +2,7 @@
 
     killed_ingest.py BOOTSTRAP TOPIC TABLE
 
-Small files, so that many tasks read the topic.
+Small tasks, so that many of them read the topic.
 """
 
 from __future__ import annotations
@@ -11,16 +11,19 @@ import sys
 
 from tests.spark.killing import LOCAL_CLUSTER
 
-from tidelog.spark.pipelines.ingest import ingest
+from tidelog.spark.pipelines.ingest import topic_ingest
+from tidelog.spark.pipelines.landing import LandingOptions
 from tidelog.spark.session import start_session, stop_session
 
-ROWS_PER_FILE = 300
+OFFSETS_PER_TASK = 300
 
 
 def main(bootstrap: str, topic: str, table: str) -> None:
     spark = start_session("killed-ingest", quick=True, log_path=f"{table}.log", conf=LOCAL_CLUSTER)
     try:
-        ingest(spark, bootstrap, topic, table, rows_per_file=ROWS_PER_FILE)
+        options = LandingOptions(offsets_per_task=OFFSETS_PER_TASK)
+        with topic_ingest(spark, bootstrap, topic, table, options) as runs:
+            runs.run()
     finally:
         stop_session(spark)
 

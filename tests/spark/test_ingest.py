@@ -23,7 +23,14 @@ from tidelog.records.control import ABORT, build_end_marker
 from tidelog.spark.lake.delta import DeltaLake
 from tidelog.spark.lake.state import PartitionRun, TableError
 from tidelog.spark.option_values import OptionError
-from tidelog.spark.pipelines.ingest import ProofError, ingest, prove_table, read_landed
+from tidelog.spark.pipelines.ingest import (
+    ProofError,
+    ingest,
+    prove_table,
+    read_landed,
+    topic_ingest,
+)
+from tidelog.spark.pipelines.landing import LandingOptions
 from tidelog.spark.pipelines.sequence import prove_sequence
 from tidelog.spark.pipelines.task_rows import TaskFailedError
 from tidelog.spark.planning import DataLossError
@@ -151,14 +158,11 @@ def test_large_ranges_become_several_files(
     spark: SparkSession, filled: FakeLogs, tmp_path: Path
 ) -> None:
     seen: list[tuple[int, int]] = []
-    report = ingest(
-        spark,
-        filled.bootstrap,
-        "t",
-        str(tmp_path),
-        rows_per_file=26,
-        progress=lambda done, total: seen.append((done, total)),
+    options = LandingOptions(
+        offsets_per_task=26, progress=lambda done, total: seen.append((done, total))
     )
+    with topic_ingest(spark, filled.bootstrap, "t", str(tmp_path), options) as runs:
+        report = runs.run()
     assert [(f.partition, f.start, f.end) for f in report.files if f.partition == 0] == [
         (0, 0, 25),
         (0, 25, 50),

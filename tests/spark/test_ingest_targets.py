@@ -448,8 +448,8 @@ def test_dead_letters_are_no_files_of_the_table(
             )
     with pytest.raises(OptionError, match="dead_letter needs a transform"):
         LandingOptions(dead_letter="letters")
-    with pytest.raises(OptionError, match="rows_per_file is 0"):
-        LandingOptions(rows_per_file=0)
+    with pytest.raises(OptionError, match="target_file_bytes is 0; expected 1 or more"):
+        LandingOptions(target_file_bytes=0)
 
 
 def two_at_once(spark: SparkSession, logs: FakeLogs, to: str) -> list[int]:

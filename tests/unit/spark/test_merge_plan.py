@@ -11,7 +11,7 @@ def file(partition: int, start: int, rows: int) -> LakeFile:
 
 
 def planned(files: list[LakeFile]) -> list[list[str]]:
-    return [[each.path for each in group] for group in plan_merges(files, 100)]
+    return [[each.path for each in group] for group in plan_merges(files, 1_000)]
 
 
 def test_small_neighbours_are_merged_up_to_the_size_of_a_file() -> None:

@@ -33,6 +33,7 @@ from tidelog.cli.pipelines.running import (
 )
 from tidelog.cli.pipelines.showing import REPORT_DOCUMENT, show, write_page
 from tidelog.cli.target import BootstrapOption, OptionalDirectoryOption, choose_target
+from tidelog.core.limits import MIB
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,6 +61,9 @@ _CompactAfterOption = Annotated[
 _JsonOption = Annotated[
     str | None,
     typer.Option("--json", help="Parse values as JSON objects: 'carrier string, distance long'."),
+]
+_TargetOption = Annotated[
+    int, typer.Option("--target-file-bytes", min=1, help="Size of a full data file.")
 ]
 
 
@@ -89,6 +93,7 @@ def ingest(
         str | None,
         typer.Option("--dead-letter", help="With --json: a path for records that do not fit."),
     ] = None,
+    target_file_bytes: _TargetOption = 128 * MIB,
     storage: StorageOption = None,
     headers: Annotated[bool, typer.Option("--headers", help="Keep the records' headers.")] = False,
     compacted: Annotated[
@@ -124,6 +129,7 @@ def ingest(
                 without=() if json_columns is None else ("key", "value"),
                 dead_letter=dead_letter,
                 compacted=compacted,
+                target_file_bytes=target_file_bytes,
                 progress=show_progress,
             )
             where = (target.bootstrap, topic, table)
@@ -227,9 +233,7 @@ def _stopping() -> Iterator[threading.Event]:
 @prints(REPORT_DOCUMENT)
 def compact(
     table: TableArgument,
-    rows_per_file: Annotated[
-        int, typer.Option(min=2, help="Rows of a merged file at most.")
-    ] = 2_000_000,
+    target_file_bytes: _TargetOption = 128 * MIB,
     keep_hours: Annotated[
         int, typer.Option(min=0, help="Keep replaced files for readers and earlier versions.")
     ] = 168,
@@ -251,6 +255,10 @@ def compact(
         from tidelog.spark.pipelines.ingest_report import compaction_report
 
         report = run_compaction(
-            spark, table, rows_per_file=rows_per_file, keep_hours=keep_hours, storage_options=keys
+            spark,
+            table,
+            target_file_bytes=target_file_bytes,
+            keep_hours=keep_hours,
+            storage_options=keys,
         )
         show(compaction_report(report), output, html)

@@ -28,8 +28,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow import parquet
 
-#: Bytes of rows in one row group, before compression; a task holds one group in memory.
+#: Bytes of rows in one row group, before compression; a task holds as many in memory.
 ROW_GROUP_BYTES: Final = 64 * MIB
+#: Default size of a file: few files for a reader, and many enough for its tasks.
+TARGET_FILE_BYTES: Final = 128 * MIB
 _FOLDER: Final = re.compile(r"run-([0-9]+)-([0-9a-f]{16})")
 _STAGED: Final = re.compile(rf"({_FOLDER.pattern})/.+\.parquet")
 
@@ -62,6 +64,21 @@ class StagingFolder:
     folder: str
 
 
+@dataclass(frozen=True, slots=True)
+class FilePlan:
+    """The files that a run's tasks write: where, with which columns, and of which size."""
+
+    place: StagingFolder
+    topic: str
+    schema: pa.Schema
+    target_bytes: int = TARGET_FILE_BYTES
+
+    @property
+    def row_group_bytes(self) -> int:
+        """Bytes of rows in one row group, before compression."""
+        return min(ROW_GROUP_BYTES, self.target_bytes)
+
+
 def discard(place: StagingFolder, kept: Collection[LakeFile] = ()) -> None:
     """Delete the files of a run's folder but for `kept`: those of repeated tasks, or all."""
     names = {file.path for file in kept}
@@ -72,34 +89,41 @@ def discard(place: StagingFolder, kept: Collection[LakeFile] = ()) -> None:
 class LakeFileWriter:
     """A Parquet file with the rows of one partition, which come in order of offset."""
 
-    def __init__(self, place: StagingFolder, topic: str, partition: int, schema: pa.Schema) -> None:
-        self._place = place
-        self.path = f"{place.folder}/part-{topic}-{partition}-{uuid.uuid4().hex[:12]}.parquet"
+    def __init__(self, plan: FilePlan, partition: int) -> None:
+        self._plan = plan
+        folder = plan.place.folder
+        self.path = f"{folder}/part-{plan.topic}-{partition}-{uuid.uuid4().hex[:12]}.parquet"
         self._partition = partition
-        self._schema = schema
         self._held: list[pa.RecordBatch] = []
-        self._held_bytes = 0
+        #: Bytes of rows that no row group has yet.
+        self.held_bytes = 0
         self._sink: Any = None
         self._writer: parquet.ParquetWriter | None = None
         self._footers: list[Any] = []
+        self._written_bytes = self._group_bytes = 0
         self.rows = 0
 
+    @property
+    def is_full(self) -> bool:
+        """Whether one more row group of the last one's size would exceed the file's target."""
+        return self._written_bytes + self._group_bytes > self._plan.target_bytes
+
     def append(self, batch: pa.RecordBatch) -> None:
-        """Add rows; write a row group once there are ROW_GROUP_BYTES."""
+        """Add rows; write a row group once there are enough."""
         self._held.append(batch)
-        self._held_bytes += batch.nbytes
+        self.held_bytes += batch.nbytes
         self.rows += batch.num_rows
-        if self._held_bytes >= ROW_GROUP_BYTES:
-            self._write()
+        if self.held_bytes >= self._plan.row_group_bytes:
+            self.flush()
 
     def close(self) -> LakeFile:
         """Write the rest and the footer, durably; return the file."""
-        self._write()
+        self.flush()
         assert self._writer is not None
         self._writer.close()
         size_bytes = self._sink.tell()
         self._sink.close()
-        store = self._place.store
+        store = self._plan.place.store
         if store.is_local:
             sync_file(os.path.join(store.location, self.path))
         footer = self._footers[0]
@@ -114,29 +138,70 @@ class LakeFileWriter:
             for part in (self._writer, self._sink):
                 with contextlib.suppress(OSError):  # what cannot be written cannot be ended either
                     part.close()
-            self._place.store.delete([self.path])
+            self._plan.place.store.delete([self.path])
 
-    def _write(self) -> None:
+    def flush(self) -> None:
+        """Write the rows at hand as a row group."""
         import pyarrow as pa
         from pyarrow import parquet
 
+        schema = self._plan.schema
         if self._writer is None:
-            opened = self._place.store.open()
-            if self._place.store.is_local:
-                opened.create_dir(self._place.folder)
+            opened = self._plan.place.store.open()
+            if self._plan.place.store.is_local:
+                opened.create_dir(os.path.dirname(self.path))
             self._sink = opened.open_output_stream(self.path)
             self._writer = parquet.ParquetWriter(
                 self._sink,
-                self._schema,
+                schema,
                 compression="zstd",
                 store_schema=False,
                 # A Parquet dictionary of offsets is useless, because no offset repeats.
-                use_dictionary=[name for name in self._schema.names if name != "offset"],
+                use_dictionary=[name for name in schema.names if name != "offset"],
                 metadata_collector=self._footers,
             )
         if self._held:
-            self._writer.write_table(pa.Table.from_batches(self._held, self._schema))
-            self._held, self._held_bytes = [], 0
+            self._writer.write_table(pa.Table.from_batches(self._held, schema))
+            self._held, self.held_bytes = [], 0
+            before, self._written_bytes = self._written_bytes, self._sink.tell()
+            self._group_bytes = self._written_bytes - before
+
+
+class TaskFiles:
+    """The files that a task has open, one for each partition, and those that it has closed.
+
+    The open files together hold the rows of one row group.
+    """
+
+    def __init__(self, plan: FilePlan) -> None:
+        self._plan = plan
+        self._open: dict[int, LakeFileWriter] = {}
+        self._closed: list[LakeFile] = []
+
+    def append(self, partition: int, rows: pa.RecordBatch) -> None:
+        """Add rows of a partition, which come in order of offset."""
+        writer = self._open.get(partition)
+        if writer is None:
+            writer = self._open[partition] = LakeFileWriter(self._plan, partition)
+        schema = self._plan.schema
+        writer.append(rows.select(schema.names).cast(schema))
+        if writer.is_full:
+            self._closed.append(self._open.pop(partition).close())
+        if sum(each.held_bytes for each in self._open.values()) > self._plan.row_group_bytes:
+            max(self._open.values(), key=lambda each: each.held_bytes).flush()
+
+    def close(self) -> list[LakeFile]:
+        """Close all files, and return them in the order in which they were closed."""
+        while self._open:
+            partition = next(iter(self._open))
+            self._closed.append(self._open[partition].close())
+            del self._open[partition]
+        return self._closed
+
+    def abandon(self) -> None:
+        """Delete the files that are open."""
+        for writer in self._open.values():
+            writer.abandon()
 
 
 def partitions_of(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:

@@ -17,6 +17,8 @@ from tidelog.core.dataclass import dataclass
 from tidelog.spark.lake.places import lake_at
 from tidelog.spark.lake.runs import commit_run
 from tidelog.spark.lake.staging import (
+    TARGET_FILE_BYTES,
+    FilePlan,
     LakeFileWriter,
     StagingFolder,
     discard,
@@ -29,7 +31,7 @@ from tidelog.spark.lake.stores import LakeStore
 from tidelog.spark.lake.table import Lake
 from tidelog.spark.lake.vacuum import vacuum_staged
 from tidelog.spark.pipelines.counting import count_files
-from tidelog.spark.pipelines.landing import ROWS_PER_FILE, ProofError
+from tidelog.spark.pipelines.landing import ProofError, check_target
 from tidelog.spark.pipelines.task_rows import run_tasks
 
 if TYPE_CHECKING:
@@ -60,27 +62,24 @@ class CompactionReport:
 class _MergeJob:
     """The work of a task: neighbouring files to write as one."""
 
-    place: StagingFolder
-    topic: str
+    plan: FilePlan
     files: tuple[LakeFile, ...]
-    #: The table's columns, as an Arrow schema in Arrow's own bytes.
-    schema: bytes
 
 
-def plan_merges(files: Iterable[LakeFile], rows_per_file: int) -> list[list[LakeFile]]:
-    """Return groups of neighbouring files to merge, each with `rows_per_file` rows at most.
+def plan_merges(files: Iterable[LakeFile], target_file_bytes: int) -> list[list[LakeFile]]:
+    """Return groups of neighbouring files to merge, each of `target_file_bytes` at most.
 
-    A file with over half of `rows_per_file` rows is not merged, because that would gain little.
+    A file with over half of `target_file_bytes` is not merged, because that would gain little.
     Files of unknown offsets, which no ingest has committed, stay.
     """
     groups: list[list[LakeFile]] = []
     group: list[LakeFile] = []
     for each in sorted(files, key=lambda file: (file.partition, file.start)):
-        is_small = each.start >= 0 and 0 <= each.rows * 2 <= rows_per_file
+        is_small = each.start >= 0 and 2 * each.size_bytes <= target_file_bytes
         fits = (
             bool(group)
             and group[0].partition == each.partition
-            and sum(file.rows for file in group) + each.rows <= rows_per_file
+            and sum(file.size_bytes for file in group) + each.size_bytes <= target_file_bytes
         )
         if not (is_small and fits):
             groups.append(group)
@@ -95,17 +94,22 @@ def compact(
     spark: SparkSession,
     table: str,
     *,
-    rows_per_file: int = ROWS_PER_FILE,
+    target_file_bytes: int = TARGET_FILE_BYTES,
     keep_hours: int = KEEP_HOURS,
     storage_options: Mapping[str, str] | None = None,
 ) -> CompactionReport:
-    """Merge the small files of the Delta table at a path or URI. Raises TableError, ProofError."""
+    """Merge the small files of the Delta table at a path or URI, and delete what it needs no more.
+
+    A merged file has about `target_file_bytes` at most. Files that a merge replaced over
+    `keep_hours` ago are deleted. Raises TableError, ProofError, OptionError.
+    """
+    check_target(target_file_bytes)
     lake = lake_at(table, storage_options)
-    return compact_table(spark, lake, rows_per_file=rows_per_file, keep_hours=keep_hours)
+    return compact_table(spark, lake, target_file_bytes=target_file_bytes, keep_hours=keep_hours)
 
 
 def compact_table(
-    spark: SparkSession, table: Lake, *, rows_per_file: int, keep_hours: int
+    spark: SparkSession, table: Lake, *, target_file_bytes: int, keep_hours: int
 ) -> CompactionReport:
     """Merge the small files of a table. Raises TableError, or ProofError if a merge loses rows."""
     started = time.monotonic()
@@ -115,10 +119,10 @@ def compact_table(
         state = table.read()
         if state.origin is None:
             raise TableError(f"{table.location} holds no table: ingest a topic to it first")
-        groups = plan_merges(table.files(), rows_per_file)
+        groups = plan_merges(table.files(state.version), target_file_bytes)
         if not groups:
             break
-        merged = _merged(spark, table, state, groups)
+        merged = _merged(spark, table, state, groups, target_file_bytes)
         if merged is not None:
             version = merged
             break
@@ -139,13 +143,14 @@ def _merged(
     table: Lake,
     state: LakeState,
     groups: Sequence[Sequence[LakeFile]],
+    target_file_bytes: int,
 ) -> int | None:
     """Replace each group by one file; return the version, or None if another run was faster."""
     assert state.origin is not None
     run = new_run()
     place = StagingFolder(table.store, folder_of(run, state.version))
-    schema = table.schema(state.version).serialize().to_pybytes()
-    jobs = [_MergeJob(place, state.origin.topic, tuple(group), schema) for group in groups]
+    plan = FilePlan(place, state.origin.topic, table.schema(state.version), target_file_bytes)
+    jobs = [_MergeJob(plan, tuple(group)) for group in groups]
     removed = tuple(each for group in groups for each in group)
     try:
         added = tuple(LakeFile(**row) for row in run_tasks(spark, jobs, _merge))
@@ -163,12 +168,10 @@ def _merged(
 
 def _merge(job: _MergeJob) -> Iterator[dict[str, Any]]:
     """Write the rows of neighbouring files as one file in a task, and yield it."""
-    import pyarrow as pa
     from pyarrow import parquet
 
-    schema = pa.ipc.read_schema(pa.py_buffer(job.schema))
-    writer = LakeFileWriter(job.place, job.topic, job.files[0].partition, schema)
-    opened = job.place.store.open()
+    writer = LakeFileWriter(job.plan, job.files[0].partition)
+    opened = job.plan.place.store.open()
     try:
         for file in job.files:
             with (
@@ -176,13 +179,13 @@ def _merge(job: _MergeJob) -> Iterator[dict[str, Any]]:
                 parquet.ParquetFile(source, coerce_int96_timestamp_unit="us") as rows,
             ):
                 for batch in rows.iter_batches():
-                    writer.append(in_columns(batch, schema))
+                    writer.append(in_columns(batch, job.plan.schema))
         yield asdict(writer.close())
     except FileNotFoundError as error:
         writer.abandon()
         raise TableError(
-            f"{job.place.store.location} lacks a file of its log: {error}. `tidelog pipeline prove`"
-            " lists what is missing"
+            f"{job.plan.place.store.location} lacks a file of its log: {error}."
+            " `tidelog pipeline prove` lists what is missing"
         ) from error
     except BaseException:
         writer.abandon()

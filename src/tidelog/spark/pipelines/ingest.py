@@ -18,7 +18,14 @@ from tidelog.core.types import TopicPartition
 from tidelog.runtime.blocking import BlockingClient
 from tidelog.spark.lake.places import lake_at
 from tidelog.spark.lake.runs import commit_run, opened
-from tidelog.spark.lake.staging import StagingFolder, discard, folder_of, new_run, staged_files
+from tidelog.spark.lake.staging import (
+    TARGET_FILE_BYTES,
+    StagingFolder,
+    discard,
+    folder_of,
+    new_run,
+    staged_files,
+)
 from tidelog.spark.lake.state import (
     LakeFile,
     LakeState,
@@ -35,20 +42,19 @@ from tidelog.spark.pipelines.continuity import ContinuityProof
 from tidelog.spark.pipelines.job_progress import Progress
 from tidelog.spark.pipelines.landed import prove_table, read_landed
 from tidelog.spark.pipelines.landing import (
-    ROWS_PER_FILE,
     BadRecordsError,
     Landing,
     LandingOptions,
     ProofError,
+    RunRows,
     Transform,
-    columns_of,
     land,
+    rows_of,
 )
 from tidelog.spark.pipelines.new_offsets import NewOffsets, limited, new_ranges, origin_of
 from tidelog.spark.planning import DataLossError, OffsetRange
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 __all__ = [
@@ -98,7 +104,6 @@ class TopicIngest:
         self._topic = topic
         self._table = table
         self._options = options
-        self._schema: pa.Schema | None = None
         self._state: LakeState | None = None
 
     def run(self, most: int | None = None) -> IngestReport:
@@ -106,7 +111,7 @@ class TopicIngest:
         started = time.monotonic()
         origin, partitions = origin_of(self._client, self._topic)
         if self._state is None or self._state.origin != origin:
-            self._state = opened(self._table, origin, self._columns)
+            self._state = opened(self._table, origin, lambda: self._rows().schema)
             self._check_letters()
             self._clear_letters()
             self._state = self._table.read()
@@ -116,11 +121,12 @@ class TopicIngest:
             ranges = new.ranges if most is None else tuple(limited(new.ranges, most))
             if not ranges and not new.unseen:
                 return self._report(started, ContinuityProof(()))
-            self._table.check_columns(self._columns())
+            rows = self._rows(ranges)
+            self._table.check_columns(rows.schema)
             run = new_run()
             place = StagingFolder(self._table.store, folder_of(run, state.version))
             letters = self._letters(place.folder)
-            landing = self._landed(origin, ranges, place, letters)
+            landing = self._landed(origin, rows, place, letters)
             paths = self._letter_paths(letters, landing)
             offsets = (*landing.runs, *new.unseen)
             change = TableChange(run, offsets, landing.files, dead_letters=paths)
@@ -144,27 +150,27 @@ class TopicIngest:
 
     def compact(self, after: int) -> None:
         """Merge the table's small files if there are at least `after` of them."""
-        size = self._options.rows_per_file
+        size = self._options.target_file_bytes
         groups = plan_merges(self._table.files(), size)
         if sum(map(len, groups)) >= after:
-            compact_table(self._spark, self._table, rows_per_file=size, keep_hours=KEEP_HOURS)
+            compact_table(self._spark, self._table, target_file_bytes=size, keep_hours=KEEP_HOURS)
 
     def _landed(
         self,
         origin: Origin,
-        ranges: Sequence[OffsetRange],
+        rows: RunRows,
         place: StagingFolder,
         letters: StagingFolder | None,
     ) -> Landing:
         """Stage and prove the run's files; delete those of repeated tasks, or all on an error."""
-        if not ranges:
+        if not rows.ranges:
             return Landing(ContinuityProof(()), ())
         try:
             landing = land(
                 self._spark,
                 self._client,
                 self._bootstrap,
-                ranges,
+                rows,
                 self._options,
                 place,
                 letters,
@@ -197,10 +203,8 @@ class TopicIngest:
             self._topic, self._table.location, proof, files, version, seconds, letters
         )
 
-    def _columns(self) -> pa.Schema:
-        if self._schema is None:
-            self._schema = columns_of(self._spark, self._bootstrap, self._topic, self._options)
-        return self._schema
+    def _rows(self, ranges: Sequence[OffsetRange] = ()) -> RunRows:
+        return rows_of(self._spark, self._bootstrap, self._topic, ranges, self._options)
 
     def _letter_store(self) -> LakeStore | None:
         """Return the store of this table's dead letters, a folder of the path for them."""
@@ -245,7 +249,7 @@ def ingest(
     without: tuple[str, ...] = (),
     dead_letter: str | None = None,
     compacted: bool = False,
-    rows_per_file: int = ROWS_PER_FILE,
+    target_file_bytes: int = TARGET_FILE_BYTES,
     progress: Progress | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> IngestReport:
@@ -255,13 +259,13 @@ def ingest(
     and the columns topic, partition and offset. A record for which the transform sets the column
     `error` goes to `dead_letter`; the transform must keep the key and value of such a record. The
     table does not get the columns in `without`. `compacted` states that the topic is compacted, so
-    that offsets missing from its log are no loss. `progress` gets the numbers of done tasks and of
-    all tasks. `storage_options` are those of an object store, with delta-rs's names. Raises
-    TableError, KafkaError, DataLossError, BadRecordsError, ProofError (nothing committed), or
-    Spark's errors.
+    that offsets missing from its log are no loss. A full file has about `target_file_bytes`.
+    `progress` gets the numbers of done tasks and of all tasks. `storage_options` are those of an
+    object store, with delta-rs's names. Raises TableError, KafkaError, DataLossError,
+    BadRecordsError, ProofError (nothing committed), or Spark's errors.
     """
     options = LandingOptions(
-        include_headers, transform, without, dead_letter, compacted, rows_per_file, progress
+        include_headers, transform, without, dead_letter, compacted, target_file_bytes, progress
     )
     with topic_ingest(spark, bootstrap, topic, table, options, storage_options) as runs:
         return runs.run()

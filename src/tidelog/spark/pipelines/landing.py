@@ -16,7 +16,7 @@ from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import TidelogError
 from tidelog.core.types import TopicPartition
 from tidelog.runtime.blocking import BlockingClient
-from tidelog.spark.lake.staging import StagingFolder
+from tidelog.spark.lake.staging import TARGET_FILE_BYTES, FilePlan, StagingFolder
 from tidelog.spark.lake.state import LakeFile, PartitionRun, TableError
 from tidelog.spark.options import COLUMNS, HEADERS, OptionError, offsets_json
 from tidelog.spark.pipelines.continuity import (
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-#: Approximate maximum of rows in one file: efficient for Parquet, and small enough for one task.
-ROWS_PER_FILE: Final = 2_000_000
+#: Approximate maximum of offsets in one task: seconds of work, which a lost executor repeats.
+OFFSETS_PER_TASK: Final = 2_000_000
 _PLACE: Final = LETTER[:3]
 
 Transform = Callable[["DataFrame"], "DataFrame"]
@@ -75,13 +75,14 @@ class LandingOptions:
     dead_letter: str | None = None
     #: Whether the topic is compacted, so that offsets missing from its log are no loss.
     compacted: bool = False
-    rows_per_file: int = ROWS_PER_FILE
+    #: Approximate size of a full file.
+    target_file_bytes: int = TARGET_FILE_BYTES
     progress: Progress | None = None
+    offsets_per_task: int = OFFSETS_PER_TASK
 
     def __post_init__(self) -> None:
         """Raise OptionError for options that do not fit each other."""
-        if self.rows_per_file < 1:
-            raise OptionError(f"rows_per_file is {self.rows_per_file}; expected 1 or more")
+        check_target(self.target_file_bytes)
         if self.dead_letter is not None and self.transform is None:
             raise OptionError("dead_letter needs a transform: without one every record fits")
         for name in _PLACE[1:]:
@@ -92,6 +93,16 @@ class LandingOptions:
     def dropped(self) -> tuple[str, ...]:
         """Columns of the transform's result that the table leaves out."""
         return self.without if self.transform is None else (*self.without, ERROR_COLUMN)
+
+
+@dataclass(frozen=True, slots=True)
+class RunRows:
+    """The rows of a run and their columns in the table."""
+
+    ranges: tuple[OffsetRange, ...]
+    schema: pa.Schema
+    #: None without a transform: tasks write the records as they read them.
+    frame: DataFrame | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,19 +119,19 @@ def land(
     spark: SparkSession,
     client: BlockingClient,
     bootstrap: str,
-    ranges: Sequence[OffsetRange],
+    rows: RunRows,
     options: LandingOptions,
     place: StagingFolder,
     letters: StagingFolder | None,
 ) -> Landing:
-    """Write the rows of `ranges` to one folder, and bad records to another.
+    """Write the rows of a run to one folder, and bad records to another.
 
-    Raises ProofError, BadRecordsError, TasksFailedError, TableError (columns that are missing), or
-    PySparkException.
+    Raises ProofError, BadRecordsError, TasksFailedError, or PySparkException.
     """
+    ranges = rows.ranges
     topic = ranges[0].tp.topic
     with reported(spark, options.progress), _sentence():
-        written = _write(spark, bootstrap, ranges, options, place, letters)
+        written = _write(spark, bootstrap, rows, options, place, letters)
     if written.bad is not None:
         raise BadRecordsError(_refusal(topic, written.bad))
     spans = _spans(spark, place, written.files)
@@ -141,30 +152,23 @@ def land(
 def _write(
     spark: SparkSession,
     bootstrap: str,
-    ranges: Sequence[OffsetRange],
+    rows: RunRows,
     options: LandingOptions,
     place: StagingFolder,
     letters: StagingFolder | None,
 ) -> WrittenFiles:
-    if options.transform is None:
-        columns = [name for name in offered(options) if name not in options.dropped]
-        files = write_ranges(
-            spark,
-            bootstrap,
-            ranges,
-            place,
-            columns=columns,
-            rows_per_file=options.rows_per_file,
-        )
+    topic = rows.ranges[0].tp.topic
+    plan = FilePlan(place, topic, rows.schema, options.target_file_bytes)
+    if rows.frame is None:
+        per_task = options.offsets_per_task
+        files = write_ranges(spark, bootstrap, rows.ranges, plan, offsets_per_task=per_task)
         return WrittenFiles(tuple(files))
-    return write_frame(
-        rows_of(spark, bootstrap, ranges, options),
-        place,
-        letters,
-        topic=ranges[0].tp.topic,
-        dropped=options.dropped,
-        rows_per_file=options.rows_per_file,
-    )
+    is_judged = ERROR_COLUMN in rows.frame.columns
+    of_letters = None
+    if letters is not None:
+        schema = rows.frame.select(*LETTER).limit(0).toArrow().schema
+        of_letters = FilePlan(letters, topic, schema, options.target_file_bytes)
+    return write_frame(rows.frame, plan, of_letters, is_judged=is_judged)
 
 
 def offered(options: LandingOptions) -> tuple[str, ...]:
@@ -173,7 +177,32 @@ def offered(options: LandingOptions) -> tuple[str, ...]:
 
 
 def rows_of(
-    spark: SparkSession, bootstrap: str, ranges: Sequence[OffsetRange], options: LandingOptions
+    spark: SparkSession,
+    bootstrap: str,
+    topic: str,
+    ranges: Sequence[OffsetRange],
+    options: LandingOptions,
+) -> RunRows:
+    """Return the rows of `ranges`, none of which is read yet; without ranges, just their columns.
+
+    Raises TableError for columns that are missing, or that no table can have.
+    """
+    if options.transform is None:
+        from tidelog.spark.columns import arrow_schema
+
+        names = [name for name in offered(options) if name not in options.dropped]
+        return RunRows(tuple(ranges), arrow_schema(names))
+    taken = ranges or [OffsetRange(TopicPartition(topic, 0), 0, 0)]
+    frame = _transformed(spark, bootstrap, taken, options, options.transform)
+    return RunRows(tuple(ranges), table_schema(frame, options.dropped), frame)
+
+
+def _transformed(
+    spark: SparkSession,
+    bootstrap: str,
+    ranges: Sequence[OffsetRange],
+    options: LandingOptions,
+    transform: Transform,
 ) -> DataFrame:
     """Return the transformed records of `ranges`; raise TableError for missing columns."""
     offsets = sum(each.size for each in ranges)
@@ -187,12 +216,10 @@ def rows_of(
         .option("startingOffsets", offsets_json({each.tp: each.start for each in ranges}))
         .option("endingOffsets", offsets_json({each.tp: each.end for each in ranges}))
         .option("includeHeaders", str(options.include_headers).lower())
-        .option("minPartitions", str(max(1, -(-offsets // options.rows_per_file))))
+        .option("minPartitions", str(max(1, -(-offsets // options.offsets_per_task))))
         .load()
     )
-    if options.transform is None:
-        return frame
-    frame = options.transform(frame)
+    frame = transform(frame)
     needed = _PLACE if options.dead_letter is None else LETTER
     missing = [name for name in needed if name not in frame.columns]
     if missing:
@@ -227,16 +254,10 @@ def _check_numbers(frame: DataFrame) -> None:
             )
 
 
-def columns_of(
-    spark: SparkSession, bootstrap: str, topic: str, options: LandingOptions
-) -> pa.Schema:
-    """Return the table's columns; read no record. Raises TableError."""
-    if options.transform is None:
-        from tidelog.spark.columns import arrow_schema
-
-        return arrow_schema([name for name in offered(options) if name not in options.dropped])
-    nothing = [OffsetRange(TopicPartition(topic, 0), 0, 0)]
-    return table_schema(rows_of(spark, bootstrap, nothing, options), options.dropped)
+def check_target(target_file_bytes: int) -> None:
+    """Raise OptionError for a size that no file has."""
+    if target_file_bytes < 1:
+        raise OptionError(f"target_file_bytes is {target_file_bytes}; expected 1 or more")
 
 
 def describe_failure(proof: ContinuityProof) -> str:

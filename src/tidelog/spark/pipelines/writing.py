@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import TidelogError
-from tidelog.spark.lake.staging import LakeFileWriter, StagingFolder, partitions_of
+from tidelog.spark.lake.staging import FilePlan, TaskFiles, partitions_of
 from tidelog.spark.lake.state import LakeFile, TableError
 from tidelog.spark.lake.stores import reason_of
 from tidelog.spark.options import ReadOptions, parse_options
@@ -64,19 +64,15 @@ class WrittenFiles:
 class _RangeJob:
     options: ReadOptions
     wanted: OffsetRange
-    place: StagingFolder
+    plan: FilePlan
 
 
 @dataclass(frozen=True, slots=True)
 class _FrameJob:
     """The work of a task on the rows of a DataFrame."""
 
-    place: StagingFolder
-    letters: StagingFolder | None
-    topic: str
-    #: The table's columns, as an Arrow schema in Arrow's own bytes.
-    schema: bytes
-    rows_per_file: int
+    plan: FilePlan
+    letters: FilePlan | None
     is_judged: bool
     #: Names of the rows' columns.
     names: tuple[str, ...]
@@ -86,12 +82,11 @@ def write_ranges(
     spark: SparkSession,
     bootstrap: str,
     ranges: Sequence[OffsetRange],
-    place: StagingFolder,
+    plan: FilePlan,
     *,
-    columns: Sequence[str],
-    rows_per_file: int,
+    offsets_per_task: int,
 ) -> list[LakeFile]:
-    """Write the records of `ranges`, one file for each task with rows.
+    """Write the records of `ranges`.
 
     Raises TaskFailedError, or Spark's errors (also for executors without a package).
     """
@@ -101,62 +96,41 @@ def write_ranges(
             "kafka.client.id": "tidelog-ingest",
             "kafka.isolation.level": "read_committed",
             "assign": json.dumps({ranges[0].tp.topic: [each.tp.partition for each in ranges]}),
-            "columns": ",".join(columns),
+            "columns": ",".join(plan.schema.names),
         }
     )
     offsets = sum(each.size for each in ranges)
-    tasks = split_ranges(ranges, max(1, -(-offsets // rows_per_file)))
-    jobs = [_RangeJob(options, each, place) for each in tasks]
+    tasks = split_ranges(ranges, max(1, -(-offsets // offsets_per_task)))
+    jobs = [_RangeJob(options, each, plan) for each in tasks]
     return [LakeFile(**row) for row in run_tasks(spark, jobs, _write_range)]
 
 
 def _write_range(job: _RangeJob) -> Iterator[dict[str, Any]]:
-    """Write one file in a task and yield it, if there are rows. Raises TargetError."""
-    from tidelog.spark.columns import arrow_schema
+    """Write the records of a range in a task, and yield the files. Raises TargetError."""
     from tidelog.spark.reading import read_range
 
-    writer = LakeFileWriter(
-        job.place,
-        job.wanted.tp.topic,
-        job.wanted.tp.partition,
-        arrow_schema(job.options.columns),
-    )
+    files = TaskFiles(job.plan)
     try:
         for batch in read_range(job.options, job.wanted):
-            writer.append(batch)
-        if writer.rows:
-            yield asdict(writer.close())
+            files.append(job.wanted.tp.partition, batch)
+        yield from map(asdict, files.close())
     except OSError as error:
-        writer.abandon()
-        raise TargetError(_target_failure(job.place, error)) from error
+        files.abandon()
+        raise TargetError(_target_failure(job.plan, error)) from error
     except BaseException:
-        writer.abandon()
+        files.abandon()
         raise
 
 
 def write_frame(
-    frame: DataFrame,
-    place: StagingFolder,
-    letters: StagingFolder | None,
-    *,
-    topic: str,
-    dropped: Sequence[str],
-    rows_per_file: int,
+    frame: DataFrame, plan: FilePlan, letters: FilePlan | None, *, is_judged: bool
 ) -> WrittenFiles:
     """Write the rows of a DataFrame, which has the columns partition and offset.
 
-    Raises TaskFailedError, or Spark's errors.
+    `is_judged` is whether the column `error` marks bad records. Raises TaskFailedError, or Spark's
+    errors.
     """
-    schema = table_schema(frame, dropped)
-    job = _FrameJob(
-        place,
-        letters,
-        topic,
-        schema.serialize().to_pybytes(),
-        rows_per_file,
-        ERROR_COLUMN in frame.columns and ERROR_COLUMN in dropped,
-        tuple(frame.columns),
-    )
+    job = _FrameJob(plan, letters, is_judged, tuple(frame.columns))
     # mapInArrow finds no column whose name has a dot: tasks get numbers, and the job has the names.
     numbers = [str(number) for number in range(len(frame.columns))]
     ordered = frame.sortWithinPartitions("partition", "offset").toDF(*numbers)
@@ -213,7 +187,7 @@ def _frame_task(job: _FrameJob) -> Callable[[Iterable[pa.RecordBatch]], Iterator
             rows = task.run(batches)
         except OSError as error:
             task.abandon()
-            rows = [{"failed": _target_failure(job.place, error)}]
+            rows = [{"failed": _target_failure(job.plan, error)}]
         except TidelogError as error:
             task.abandon()
             rows = [{"failed": str(error)}]
@@ -227,49 +201,35 @@ def _frame_task(job: _FrameJob) -> Callable[[Iterable[pa.RecordBatch]], Iterator
 
 
 class _FrameTask:
-    """One task's open files, by partition, and the files that it has closed."""
+    """One task's files, those of its dead letters, and its first bad record without a letter."""
 
     def __init__(self, job: _FrameJob) -> None:
-        import pyarrow as pa
-
         self._job = job
-        self._schema = pa.ipc.read_schema(pa.py_buffer(job.schema))
-        self._open: dict[int, LakeFileWriter] = {}
-        self._letters: dict[int, LakeFileWriter] = {}
-        self._rows: list[dict[str, Any]] = []
+        self._files = TaskFiles(job.plan)
+        self._letters = None if job.letters is None else TaskFiles(job.letters)
         self._bad: tuple[int, int, str] | None = None
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
-        """Write all rows; return the closed files, and the first bad record without a letter."""
+        """Write all rows; return the files, and the first bad record without a letter."""
         for numbered in batches:
             batch = numbered.rename_columns(list(self._job.names))
             _check_place(batch)
             for partition, rows in partitions_of(batch):
                 good = self._without_bad(partition, rows) if self._job.is_judged else rows
                 if good.num_rows:
-                    self._append(partition, good)
-        for writer in self._open.values():
-            self._rows.append({"file": asdict(writer.close())})
-        for writer in self._letters.values():
-            self._rows.append({"letter": asdict(writer.close())})
+                    self._files.append(partition, good)
+        found: list[dict[str, Any]] = [{"file": asdict(each)} for each in self._files.close()]
+        if self._letters is not None:
+            found += [{"letter": asdict(each)} for each in self._letters.close()]
         if self._bad is not None:
-            self._rows.append({"bad": self._bad})
-        return self._rows
+            found.append({"bad": self._bad})
+        return found
 
     def abandon(self) -> None:
         """Delete the files that are open."""
-        for writer in (*self._open.values(), *self._letters.values()):
-            writer.abandon()
-
-    def _append(self, partition: int, rows: pa.RecordBatch) -> None:
-        writer = self._open.get(partition)
-        if writer is None:
-            writer = LakeFileWriter(self._job.place, self._job.topic, partition, self._schema)
-            self._open[partition] = writer
-        writer.append(rows.select(self._schema.names).cast(self._schema))
-        if writer.rows >= self._job.rows_per_file:
-            del self._open[partition]
-            self._rows.append({"file": asdict(writer.close())})
+        self._files.abandon()
+        if self._letters is not None:
+            self._letters.abandon()
 
     def _without_bad(self, partition: int, rows: pa.RecordBatch) -> pa.RecordBatch:
         import pyarrow.compute as pc
@@ -278,19 +238,11 @@ class _FrameTask:
         if not pc.any(is_bad).as_py():
             return rows
         bad = rows.filter(is_bad)
-        if self._job.letters is None:
-            if self._bad is None:
-                first = bad.slice(0, 1).to_pylist()[0]
-                self._bad = (partition, first["offset"], str(first[ERROR_COLUMN]))
-        else:
-            letters = bad.select(LETTER)
-            writer = self._letters.get(partition)
-            if writer is None:
-                writer = LakeFileWriter(
-                    self._job.letters, self._job.topic, partition, letters.schema
-                )
-                self._letters[partition] = writer
-            writer.append(letters)
+        if self._letters is not None:
+            self._letters.append(partition, bad)
+        elif self._bad is None:
+            first = bad.slice(0, 1).to_pylist()[0]
+            self._bad = (partition, first["offset"], str(first[ERROR_COLUMN]))
         return rows.filter(pc.invert(is_bad))
 
 
@@ -305,8 +257,8 @@ def _check_place(batch: pa.RecordBatch) -> None:
             )
 
 
-def _target_failure(place: StagingFolder, error: OSError) -> str:
+def _target_failure(plan: FilePlan, error: OSError) -> str:
     return (
-        f"{place.store.location} cannot be written by a task: {reason_of(error)}. The executors"
-        " must see a local path; an object store has a URI, such as s3://bucket/table"
+        f"{plan.place.store.location} cannot be written by a task: {reason_of(error)}. The"
+        " executors must see a local path; an object store has a URI, such as s3://bucket/table"
     )

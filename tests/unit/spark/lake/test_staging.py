@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import random
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -16,8 +18,10 @@ from tidelog.spark.lake.delta import DeltaLake
 from tidelog.spark.lake.protocol import CommitObstacle
 from tidelog.spark.lake.runs import commit_run, opened
 from tidelog.spark.lake.staging import (
+    FilePlan,
     LakeFileWriter,
     StagingFolder,
+    TaskFiles,
     as_json,
     discard,
     folder_of,
@@ -65,8 +69,12 @@ def rows(start: int, end: int) -> pa.RecordBatch:
     )
 
 
+def plan(store: LakeStore, folder: str, schema: pa.Schema = SCHEMA) -> FilePlan:
+    return FilePlan(StagingFolder(store, folder), "flights", schema)
+
+
 def staged(store: LakeStore, run: str, began: int, start: int, end: int) -> LakeFile:
-    writer = LakeFileWriter(StagingFolder(store, folder_of(run, began)), "flights", 0, SCHEMA)
+    writer = LakeFileWriter(plan(store, folder_of(run, began)), 0)
     writer.append(rows(start, end))
     return writer.close()
 
@@ -90,7 +98,7 @@ def landed(lake: DeltaLake, state: LakeState, run: str, file: LakeFile) -> LakeS
 
 def test_a_file_is_described_as_it_is(store: LakeStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(staging, "ROW_GROUP_BYTES", 1_000)
-    writer = LakeFileWriter(StagingFolder(store, folder_of(RUNS[0], 3)), "flights", 0, SCHEMA)
+    writer = LakeFileWriter(plan(store, folder_of(RUNS[0], 3)), 0)
     for start in range(10, 110, 25):
         writer.append(rows(start, start + 25))
     file = writer.close()
@@ -120,9 +128,9 @@ def test_bounds_of_times_are_rounded_away_from_the_values() -> None:
 
 
 def test_an_abandoned_file_leaves_nothing(store: LakeStore) -> None:
-    writer = LakeFileWriter(StagingFolder(store, folder_of(RUNS[0], 0)), "flights", 0, SCHEMA)
+    writer = LakeFileWriter(plan(store, folder_of(RUNS[0], 0)), 0)
     writer.append(rows(0, 10))
-    writer._write()
+    writer.flush()
     assert len(staged_files(store)) == 1
     writer.abandon()
     assert list(store.listed()) == []
@@ -229,6 +237,40 @@ def test_a_runs_folder_keeps_the_files_of_its_commit(store: LakeStore) -> None:
     assert [file.path for file in store.listed()] == [other.path]
 
 
+def noisy(start: int, end: int) -> pa.RecordBatch:
+    """Rows whose values do not compress."""
+    values = pa.array([random.Random(n).randbytes(1_000) for n in range(start, end)])
+    batch = rows(start, end)
+    return batch.set_column(3, "value", values)
+
+
+def test_files_close_near_their_target(store: LakeStore) -> None:
+    small = replace(plan(store, folder_of(RUNS[0], 0)), target_bytes=100_000)
+    files = TaskFiles(small)
+    for start in range(0, 1_000, 10):
+        files.append(0, noisy(start, start + 10))
+        files.append(1, rows(start, start + 10))
+    closed = files.close()
+    assert sorted((file.partition, file.start) for file in closed)[-1] == (1, 0), "one small file"
+    sizes = [file.size_bytes for file in closed if file.partition == 0]
+    assert all(90_000 < size < 120_000 for size in sizes[:-1]), sizes
+    assert len(sizes) == 11
+    ends = sorted((file.start, file.end) for file in closed if file.partition == 0)
+    assert [start for start, _ in ends[1:]] == [end for _, end in ends[:-1]]
+
+
+def test_open_files_together_hold_one_row_group(
+    store: LakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(staging, "ROW_GROUP_BYTES", 20_000)
+    files = TaskFiles(plan(store, folder_of(RUNS[0], 0)))
+    for start in range(0, 100, 2):
+        for partition in range(10):
+            files.append(partition, noisy(start, start + 2))
+            assert sum(each.held_bytes for each in files._open.values()) <= 20_000
+    assert [(file.partition, file.rows) for file in files.close()] == [(n, 100) for n in range(10)]
+
+
 def test_rows_in_order_of_partition_are_split_without_a_copy() -> None:
     numbers = [0, 0, 1, 3, 3, 3]
     batch = pa.RecordBatch.from_pydict({"partition": numbers, "offset": range(6)})
@@ -267,7 +309,7 @@ def test_a_uri_of_no_local_path_is_refused(place: str) -> None:
 def test_times_beyond_pythons_leave_out_their_bounds(store: LakeStore) -> None:
     """A producer that writes microseconds where Kafka wants milliseconds."""
     schema = pa.schema([("offset", pa.int64()), ("timestamp", pa.timestamp("us", "UTC"))])
-    writer = LakeFileWriter(StagingFolder(store, "run-0-x"), "flights", 0, schema)
+    writer = LakeFileWriter(plan(store, "run-0-x", schema), 0)
     times = pa.array([1_700_000_000_000_000_000], pa.int64()).cast(schema.field(1).type)
     writer.append(pa.RecordBatch.from_arrays([pa.array([7], pa.int64()), times], schema=schema))
     stats = json.loads(writer.close().stats)
@@ -285,9 +327,9 @@ def test_a_file_that_cannot_be_written_is_given_up(
     store: LakeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A full disk refuses the end of a file as well."""
-    writer = LakeFileWriter(StagingFolder(store, "run-0-x"), "flights", 0, SCHEMA)
+    writer = LakeFileWriter(plan(store, "run-0-x"), 0)
     writer.append(rows(0, 10))
-    writer._write()
+    writer.flush()
 
     def full() -> None:
         raise OSError(28, "No space left on device")
