@@ -155,13 +155,9 @@ class DeltaLake:
 
     def commit(self, state: LakeState, change: TableChange) -> CommitAnswer:
         """Commit a change on top of `state`; raise TableError if the store refuses it for good."""
-        from deltalake.exceptions import CommitFailedError, DeltaError
         from deltalake.transaction import AddAction, RemoveAction
 
         assert state.origin is not None
-        table = self._at(None)
-        if table.version() != state.version:
-            return CommitAnswer.CONFLICT
         now_ms = time.time_ns() // 1_000_000
         is_merge = not change.offsets
         actions: list[Any] = [
@@ -185,23 +181,36 @@ class DeltaLake:
             )
             for file in change.removed
         ]
-        joined = state.after(change.offsets)
-        note = CommitNote(
-            run=change.run,
-            origin=state.origin,
-            offsets=change.offsets,
-            partitions=tuple(joined[number] for number in sorted(joined)),
-            fence=max(state.fence, change.fence),
-            dead_letters=change.dead_letters,
-            is_whole=state.is_whole,
-        )
+        note = CommitNote.after(state, change)
         pairs = [(_app_id(state.origin, run.partition), run.end) for run in change.offsets]
         if change.fence:
             pairs.append((_FENCE, note.fence))
+        properties = _properties(pairs, note)
+        return self._sent(
+            state,
+            lambda table: table.create_write_transaction(
+                actions, "append", table.schema(), commit_properties=properties
+            ),
+        )
+
+    def add_columns(self, state: LakeState, columns: pa.Schema) -> CommitAnswer:
+        """Commit new columns on top of `state`; raise TableError if the store refuses them."""
+        fields = self._converted(columns).fields
+        note = CommitNote.after(state, TableChange(""))
+        return self._sent(
+            state,
+            lambda table: table.alter.add_columns(fields, commit_properties=_properties((), note)),
+        )
+
+    def _sent(self, state: LakeState, send: Callable[[DeltaTable], None]) -> CommitAnswer:
+        """Send a commit on top of `state`. Raises TableError."""
+        from deltalake.exceptions import CommitFailedError, DeltaError
+
+        table = self._at(None)
+        if table.version() != state.version:
+            return CommitAnswer.CONFLICT
         try:
-            table.create_write_transaction(
-                actions, "append", table.schema(), commit_properties=_properties(pairs, note)
-            )
+            send(table)
         except CommitFailedError as error:
             if self._at(None).version() != state.version:
                 return CommitAnswer.CONFLICT
@@ -273,18 +282,12 @@ class DeltaLake:
             found |= {path: version for path in added if path in wanted}
         return found
 
-    def check_columns(self, schema: pa.Schema) -> None:
-        """Raise TableError if rows of these columns do not fit the table's."""
-        held = types_of(self._at(None).schema())
-        given = types_of(self._converted(schema))
-        for name in [*held, *given]:
-            if held.get(name) != given.get(name):
-                has = held.get(name, "no such column")
-                gets = given.get(name, "no such column")
-                raise TableError(
-                    f"{self.location}: column {name!r} is {has} in the table and {gets} in this"
-                    " run; ingest to another table, or change the transform"
-                )
+    def types(self, schema: pa.Schema | None = None) -> dict[str, str]:
+        """Return the types of the newest version's columns, or of `schema`, as Delta writes them.
+
+        Raises TableError for a type that Delta does not have.
+        """
+        return types_of(self._at(None).schema() if schema is None else self._converted(schema))
 
     def vacuum(self, keep_hours: int) -> int:
         """Delete data files that commits removed over `keep_hours` ago; return their number.

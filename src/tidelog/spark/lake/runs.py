@@ -39,8 +39,9 @@ if TYPE_CHECKING:
 
 #: Maximum number of commits of one run or vacuum. Each refused one is another run's success.
 MOST_COMMITS: Final = 100
-_FIRST_WAIT_S: Final = 0.05
-_LONGEST_WAIT_S: Final = 5.0
+#: The shortest and the longest wait after a commit without an answer.
+FIRST_WAIT_S: Final = 0.05
+LONGEST_WAIT_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +95,14 @@ def commit_run(
     After an outcome with an obstacle, the caller may delete the change's files.
     """
     attempt = attempt_of(change.run, state, change)
-    wait_s = _FIRST_WAIT_S
+    wait_s = FIRST_WAIT_S
     for _ in range(MOST_COMMITS):
         answer = table.commit(state, change)
         if answer is CommitAnswer.COMMITTED:
             return RunOutcome(_after(state, change))
         if answer is CommitAnswer.LOST:
             sleep(wait_s * random.uniform(0.5, 1.0))
-            wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+            wait_s = min(2 * wait_s, LONGEST_WAIT_S)
         state = table.read()
         step = next_step(attempt, _view(table, state, attempt))
         if isinstance(step, LandedBefore):

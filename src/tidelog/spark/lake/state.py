@@ -137,6 +137,21 @@ class CommitNote:
     dead_letters: tuple[str, ...] = ()
     is_whole: bool = True
 
+    @classmethod
+    def after(cls, state: LakeState, change: TableChange) -> CommitNote:
+        """Return the note of a change that is committed on top of a state."""
+        assert state.origin is not None
+        joined = state.after(change.offsets)
+        return cls(
+            run=change.run,
+            origin=state.origin,
+            offsets=change.offsets,
+            partitions=tuple(joined[number] for number in sorted(joined)),
+            fence=max(state.fence, change.fence),
+            dead_letters=change.dead_letters,
+            is_whole=state.is_whole,
+        )
+
     def to_json(self) -> str:
         """Return the text that a commit stores."""
         document = {"format": FORMAT, **asdict(self)}

@@ -64,8 +64,15 @@ class Lake(Protocol):
         """Return the version that added each of these files, as far as the log has its commits."""
         ...
 
-    def check_columns(self, schema: pa.Schema) -> None:
-        """Raise TableError if rows of these columns do not fit the table's."""
+    def types(self, schema: pa.Schema | None = None) -> dict[str, str]:
+        """Return the types of the newest version's columns, or of `schema`, as the format's text.
+
+        Raise TableError for a type that the format does not have.
+        """
+        ...
+
+    def add_columns(self, state: LakeState, columns: pa.Schema) -> CommitAnswer:
+        """Commit new columns, which are null in the rows so far, on top of a state, once."""
         ...
 
     def vacuum(self, keep_hours: int) -> int:

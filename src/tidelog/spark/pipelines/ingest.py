@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from tidelog.core.dataclass import dataclass
 from tidelog.core.types import TopicPartition
 from tidelog.runtime.blocking import BlockingClient
+from tidelog.spark.lake.evolution import add_columns
 from tidelog.spark.lake.places import lake_at
 from tidelog.spark.lake.runs import commit_run, opened
 from tidelog.spark.lake.staging import (
@@ -84,6 +85,8 @@ class IngestReport:
     seconds: float
     #: Paths of the run's dead letters, in the form that readers open.
     dead_letters: tuple[str, ...] = ()
+    #: Columns that the run has added to the table.
+    new_columns: tuple[str, ...] = ()
 
 
 class TopicIngest:
@@ -109,6 +112,7 @@ class TopicIngest:
     def run(self, most: int | None = None) -> IngestReport:
         """Ingest at most `most` new offsets; raise the errors of `ingest`."""
         started = time.monotonic()
+        new_columns: tuple[str, ...] = ()
         origin, partitions = origin_of(self._client, self._topic)
         if self._state is None or self._state.origin != origin:
             self._state = opened(self._table, origin, lambda: self._rows().schema)
@@ -122,7 +126,11 @@ class TopicIngest:
             if not ranges and not new.unseen:
                 return self._report(started, ContinuityProof(()))
             rows = self._rows(ranges)
-            self._table.check_columns(rows.schema)
+            added = add_columns(self._table, rows.schema)
+            if added:
+                new_columns += added
+                self._state = self._table.read()
+                continue  # other runs may have landed offsets before the commit of the columns
             run = new_run()
             place = StagingFolder(self._table.store, folder_of(run, state.version))
             letters = self._letters(place.folder)
@@ -134,7 +142,7 @@ class TopicIngest:
             outcome = commit_run(self._table, state, change)
             self._state = outcome.state
             if outcome.obstacle is None:
-                return self._report(started, landing.proof, landing.files, paths)
+                return self._report(started, landing.proof, landing.files, paths, new_columns)
             _discard_all(place, letters)
 
     def _new_offsets(self, partitions: Sequence[TopicPartition]) -> NewOffsets:
@@ -195,12 +203,20 @@ class TopicIngest:
         proof: ContinuityProof,
         files: tuple[LakeFile, ...] = (),
         letters: tuple[str, ...] = (),
+        new_columns: tuple[str, ...] = (),
     ) -> IngestReport:
         assert self._state is not None
         version = self._state.version if proof.partitions else None
         seconds = time.monotonic() - started
         return IngestReport(
-            self._topic, self._table.location, proof, files, version, seconds, letters
+            self._topic,
+            self._table.location,
+            proof,
+            files,
+            version,
+            seconds,
+            letters,
+            new_columns,
         )
 
     def _rows(self, ranges: Sequence[OffsetRange] = ()) -> RunRows:

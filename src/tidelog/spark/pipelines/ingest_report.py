@@ -34,12 +34,14 @@ def verdict_of(reports: Sequence[IngestReport]) -> str:
     proofs = [report.proof for report in reports]
     dead = sum(proof.dead for proof in proofs)
     letters = f"{dead} dead letters, " if dead else ""
+    names = [name for report in reports for name in report.new_columns]
+    columns = f"; new columns: {', '.join(names)}" if names else ""
     return (
         f"{sum(proof.rows for proof in proofs)} records in"
         f" {sum(len(report.files) for report in reports)} files, {letters}"
         f"{sum(proof.lost for proof in proofs)} lost,"
         f" {sum(proof.doubled for proof in proofs)} doubled, in"
-        f" {sum(report.seconds for report in reports):.1f} s"
+        f" {sum(report.seconds for report in reports):.1f} s{columns}"
     )
 
 

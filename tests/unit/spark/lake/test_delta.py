@@ -259,21 +259,6 @@ def test_two_processes_at_once_land_each_offset_once(location: str) -> None:
     assert DeltaLake(location).read().following() == {0: 10}
 
 
-def test_columns_that_do_not_fit_are_named_with_both_types(location: str) -> None:
-    lake, _ = made(location)
-    lake.check_columns(SCHEMA)
-    for schema, reason in (
-        (SCHEMA.append(pa.field("n", pa.int64())), "'n' is no such column in the table and long"),
-        (SCHEMA.remove(0), "'topic' is string in the table and no such column in this run"),
-        (SCHEMA.set(0, pa.field("topic", pa.binary())), "'topic' is string in the table and bina"),
-    ):
-        with pytest.raises(TableError, match=reason):
-            lake.check_columns(schema)
-    with pytest.raises(TableError, match=r"Delta has no such column: .*Duration\(s\)$"):
-        lake.check_columns(SCHEMA.append(pa.field("n", pa.duration("s"))))
-    assert lake.schema().names == SCHEMA.names
-
-
 @pytest.mark.parametrize(
     ("settings", "feature"),
     [
