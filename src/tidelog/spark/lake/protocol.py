@@ -36,8 +36,8 @@ class CommitObstacle(Enum):
     """Why a run cannot commit its files, and starts over."""
 
     FENCED = "a vacuum has given up the run"
-    OVERTAKEN = "another run has landed these offsets"
-    REPLACED = "the files to merge are no longer part of the table"
+    OVERTAKEN = "another run has landed these offsets, or has changed the rows of an upsert"
+    REPLACED = "the files to replace are no longer part of the table"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,10 @@ class PlannedOffsets:
 
 @dataclass(frozen=True, slots=True)
 class CommitAttempt:
-    """A run's staged files: new offsets (an ingest), or merged files in place of others."""
+    """A run's staged files: new offsets (an ingest), or merged files in place of others.
+
+    An upsert has both: new offsets, and files without the rows that its own rows replace.
+    """
 
     run: str
     #: The version of the table that the run read first.
@@ -61,6 +64,9 @@ class CommitAttempt:
     offsets: tuple[PlannedOffsets, ...] = ()
     #: Paths of files that the commit removes.
     inputs: tuple[str, ...] = ()
+    #: Whether the run has compared its rows with those of the whole table. `offsets` then has all
+    #: partitions of the table, and no other offsets may land before the run's commit.
+    is_upsert: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +117,9 @@ def next_step(attempt: CommitAttempt, view: TableView) -> NextStep:
     if attempt.began < view.fence:
         return StartOver(CommitObstacle.FENCED)
     if any(view.following.get(each.partition) != each.expected for each in attempt.offsets):
+        return StartOver(CommitObstacle.OVERTAKEN)
+    compared = sum(each.expected is not None for each in attempt.offsets)
+    if attempt.is_upsert and len(view.following) != compared:
         return StartOver(CommitObstacle.OVERTAKEN)
     if any(path not in view.files for path in attempt.inputs):
         return StartOver(CommitObstacle.REPLACED)

@@ -69,18 +69,21 @@ def opened(table: Lake, origin: Origin, schema: Callable[[], pa.Schema]) -> Lake
 
 def attempt_of(run: str, state: LakeState, change: TableChange) -> CommitAttempt:
     """Return the attempt of a change that was planned with a state of the table."""
-    known = state.partitions
-    planned = (
-        PlannedOffsets(
-            each.partition,
-            known[each.partition].end if each.partition in known else None,
-            each.start,
-            each.end,
-        )
+    following = state.following()
+    planned = [
+        PlannedOffsets(each.partition, following.get(each.partition), each.start, each.end)
         for each in change.offsets
-    )
+    ]
+    is_upsert = bool(planned) and state.origin is not None and bool(state.origin.upsert_key)
+    if is_upsert:
+        new = {each.partition for each in planned}
+        planned += [
+            PlannedOffsets(number, end, end, end)
+            for number, end in following.items()
+            if number not in new
+        ]
     inputs = tuple(file.path for file in change.removed)
-    return CommitAttempt(run, state.version, tuple(planned), inputs)
+    return CommitAttempt(run, state.version, tuple(planned), inputs, is_upsert)
 
 
 def commit_run(

@@ -27,11 +27,19 @@ class TableError(TidelogError):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The topic that a table belongs to. A recreated topic has another id."""
+    """The topic that a table belongs to, and its mode. A recreated topic has another id."""
 
     topic: str
     topic_id: str
     cluster_id: str
+    #: The key's columns, with commas, of a table with the latest row of each key; empty for a table
+    #: with a row for each record.
+    upsert_key: str = ""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The key's columns of a table with the latest row of each key."""
+        return tuple(self.upsert_key.split(",")) if self.upsert_key else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,9 +198,19 @@ def check_origin(before: Origin, now: Origin, where: str) -> None:
         raise TableError(
             f"{where} holds topic {before.topic!r}, not {now.topic!r}; ingest to another table"
         )
+    if before.upsert_key != now.upsert_key:
+        raise TableError(
+            f"{where} has {_mode_of(before)}, and this run would add {_mode_of(now)}; ingest as"
+            " before, or to another table"
+        )
     if before != now:
         raise TableError(
             f"{where} was filled from a topic {now.topic!r} with id {before.topic_id} in cluster"
             f" {before.cluster_id}; this one has id {now.topic_id} in cluster {now.cluster_id}: it"
             " was recreated, or it is another cluster. Ingest to another table"
         )
+
+
+def _mode_of(origin: Origin) -> str:
+    key = origin.upsert_key
+    return f"the latest row of each key ({key})" if key else "a row for each record"

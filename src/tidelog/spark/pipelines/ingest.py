@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from tidelog.core.dataclass import dataclass
@@ -21,6 +22,7 @@ from tidelog.spark.lake.places import lake_at
 from tidelog.spark.lake.runs import commit_run, opened
 from tidelog.spark.lake.staging import (
     TARGET_FILE_BYTES,
+    FilePlan,
     StagingFolder,
     discard,
     folder_of,
@@ -53,6 +55,7 @@ from tidelog.spark.pipelines.landing import (
     rows_of,
 )
 from tidelog.spark.pipelines.new_offsets import NewOffsets, limited, new_ranges, origin_of
+from tidelog.spark.pipelines.upserts import upsert_files
 from tidelog.spark.planning import DataLossError, OffsetRange
 
 if TYPE_CHECKING:
@@ -113,7 +116,7 @@ class TopicIngest:
         """Ingest at most `most` new offsets; raise the errors of `ingest`."""
         started = time.monotonic()
         new_columns: tuple[str, ...] = ()
-        origin, partitions = origin_of(self._client, self._topic)
+        origin, partitions = self._origin()
         if self._state is None or self._state.origin != origin:
             self._state = opened(self._table, origin, lambda: self._rows().schema)
             self._check_letters()
@@ -137,7 +140,7 @@ class TopicIngest:
             landing = self._landed(origin, rows, place, letters)
             paths = self._letter_paths(letters, landing)
             offsets = (*landing.runs, *new.unseen)
-            change = TableChange(run, offsets, landing.files, dead_letters=paths)
+            change = TableChange(run, offsets, landing.files, landing.replaced, dead_letters=paths)
             # After an error a commit may still come in: a vacuum deletes the files, if it does not.
             outcome = commit_run(self._table, state, change)
             self._state = outcome.state
@@ -183,7 +186,9 @@ class TopicIngest:
                 place,
                 letters,
             )
-            check_origin(origin, origin_of(self._client, self._topic)[0], self._table.location)
+            check_origin(origin, self._origin()[0], self._table.location)
+            if self._options.upsert_by:
+                landing = self._upserted(landing, place)
             discard(place, landing.files)
             if letters is not None:
                 discard(letters, landing.letters)
@@ -191,6 +196,25 @@ class TopicIngest:
         except BaseException:  # even after a second Ctrl-C, delete the run's files
             _discard_all(place, letters)
             raise
+
+    def _upserted(self, landing: Landing, place: StagingFolder) -> Landing:
+        """Replace the staged files by those of an upsert."""
+        assert self._state is not None
+        version = self._state.version
+        files = upsert_files(
+            self._spark,
+            FilePlan(place, self._topic, self._table.schema(version)),
+            self._options.upsert_by,
+            self._table.files(version),
+            landing.files,
+            is_marked=self._options.is_marked,
+        )
+        return replace(landing, files=files.added, replaced=files.removed)
+
+    def _origin(self) -> tuple[Origin, list[TopicPartition]]:
+        """Return the table's origin, and the topic's partitions. Raises KafkaError."""
+        origin, partitions = origin_of(self._client, self._topic)
+        return replace(origin, upsert_key=",".join(self._options.upsert_by)), partitions
 
     def _letter_paths(self, letters: StagingFolder | None, landing: Landing) -> tuple[str, ...]:
         if letters is None:
@@ -268,6 +292,7 @@ def ingest(
     target_file_bytes: int = TARGET_FILE_BYTES,
     progress: Progress | None = None,
     storage_options: Mapping[str, str] | None = None,
+    upsert_by: tuple[str, ...] = (),
 ) -> IngestReport:
     """Append the new records of `topic` to the Delta table at the path or URI `table`.
 
@@ -277,11 +302,22 @@ def ingest(
     table does not get the columns in `without`. `compacted` states that the topic is compacted, so
     that offsets missing from its log are no loss. A full file has about `target_file_bytes`.
     `progress` gets the numbers of done tasks and of all tasks. `storage_options` are those of an
-    object store, with delta-rs's names. Raises TableError, KafkaError, DataLossError,
-    BadRecordsError, ProofError (nothing committed), or Spark's errors.
+    object store, with delta-rs's names.
+
+    With `upsert_by`, columns of a key such as `("key",)`, the table has the latest row of each key
+    instead of all records. A transform marks tombstones with the column `tombstone`, or keeps
+    `value`, which is null for a tombstone. Raises TableError, KafkaError, DataLossError,
+    BadRecordsError, ProofError, UpsertKeyError (nothing committed), or Spark's errors.
     """
     options = LandingOptions(
-        include_headers, transform, without, dead_letter, compacted, target_file_bytes, progress
+        include_headers,
+        transform,
+        without,
+        dead_letter,
+        compacted,
+        target_file_bytes,
+        progress,
+        upsert_by=upsert_by,
     )
     with topic_ingest(spark, bootstrap, topic, table, options, storage_options) as runs:
         return runs.run()

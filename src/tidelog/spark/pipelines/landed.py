@@ -154,6 +154,12 @@ def prove_table(
     state = lake.read()
     if state.version == NO_VERSION:
         raise TableError(f"{table} holds no table: ingest a topic to it first")
+    assert state.origin is not None
+    if state.origin.upsert_key:
+        raise TableError(
+            f"{table} has the latest row of each key ({state.origin.upsert_key}), which a replay of"
+            " the topic proves: name the brokers with --bootstrap-server, in Python prove_upserts"
+        )
     if not state.is_whole:
         raise TableError(
             f"{table}: the table's log was cleaned, and no longer has the counts of all runs. Prove"

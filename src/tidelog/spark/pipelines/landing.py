@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Final
 
 from tidelog.core.dataclass import dataclass
@@ -29,6 +29,7 @@ from tidelog.spark.pipelines.continuity import (
 )
 from tidelog.spark.pipelines.counting import count_files
 from tidelog.spark.pipelines.job_progress import Progress, reported
+from tidelog.spark.pipelines.latest_rows import TOMBSTONE_COLUMN, check_key
 from tidelog.spark.pipelines.writing import (
     ERROR_COLUMN,
     LETTER,
@@ -79,6 +80,8 @@ class LandingOptions:
     target_file_bytes: int = TARGET_FILE_BYTES
     progress: Progress | None = None
     offsets_per_task: int = OFFSETS_PER_TASK
+    #: Columns of the key of which the table has the latest row; without any it has all records.
+    upsert_by: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Raise OptionError for options that do not fit each other."""
@@ -88,11 +91,22 @@ class LandingOptions:
         for name in _PLACE[1:]:
             if name in self.without:
                 raise OptionError(f"without is {name!r}; a table keeps it, because proofs count it")
+        for name in self.upsert_by:
+            if name in self.without or "," in name:
+                raise OptionError(f"upsert_by is {name!r}, which is no column of the table")
+        if self.upsert_by and self.transform is None and "value" in self.without:
+            raise OptionError("without is 'value'; an upsert finds tombstones by it")
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether staged files have a column of tombstones, which the table does not get."""
+        return bool(self.upsert_by) and self.transform is not None
 
     @property
     def dropped(self) -> tuple[str, ...]:
         """Columns of the transform's result that the table leaves out."""
-        return self.without if self.transform is None else (*self.without, ERROR_COLUMN)
+        own = () if self.transform is None else (ERROR_COLUMN,)
+        return (*self.without, *own, *((TOMBSTONE_COLUMN,) if self.is_marked else ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +127,8 @@ class Landing:
     files: tuple[LakeFile, ...]
     letters: tuple[LakeFile, ...] = ()
     runs: tuple[PartitionRun, ...] = field(default=())
+    #: Files of the table that an upsert replaces.
+    replaced: tuple[LakeFile, ...] = ()
 
 
 def land(
@@ -157,18 +173,23 @@ def _write(
     place: StagingFolder,
     letters: StagingFolder | None,
 ) -> WrittenFiles:
+    import pyarrow as pa
+
     topic = rows.ranges[0].tp.topic
     plan = FilePlan(place, topic, rows.schema, options.target_file_bytes)
     if rows.frame is None:
         per_task = options.offsets_per_task
         files = write_ranges(spark, bootstrap, rows.ranges, plan, offsets_per_task=per_task)
         return WrittenFiles(tuple(files))
+    schema = rows.schema
+    if options.is_marked:
+        schema = schema.append(pa.field(TOMBSTONE_COLUMN, pa.bool_()))
     is_judged = ERROR_COLUMN in rows.frame.columns
     of_letters = None
     if letters is not None:
-        schema = rows.frame.select(*LETTER).limit(0).toArrow().schema
-        of_letters = FilePlan(letters, topic, schema, options.target_file_bytes)
-    return write_frame(rows.frame, plan, of_letters, is_judged=is_judged)
+        columns = rows.frame.select(*LETTER).limit(0).toArrow().schema
+        of_letters = FilePlan(letters, topic, columns, options.target_file_bytes)
+    return write_frame(rows.frame, replace(plan, schema=schema), of_letters, is_judged=is_judged)
 
 
 def offered(options: LandingOptions) -> tuple[str, ...]:
@@ -187,14 +208,17 @@ def rows_of(
 
     Raises TableError for columns that are missing, or that no table can have.
     """
+    frame = None
     if options.transform is None:
         from tidelog.spark.columns import arrow_schema
 
-        names = [name for name in offered(options) if name not in options.dropped]
-        return RunRows(tuple(ranges), arrow_schema(names))
-    taken = ranges or [OffsetRange(TopicPartition(topic, 0), 0, 0)]
-    frame = _transformed(spark, bootstrap, taken, options, options.transform)
-    return RunRows(tuple(ranges), table_schema(frame, options.dropped), frame)
+        schema = arrow_schema([name for name in offered(options) if name not in options.dropped])
+    else:
+        taken = ranges or [OffsetRange(TopicPartition(topic, 0), 0, 0)]
+        frame = _transformed(spark, bootstrap, taken, options, options.transform)
+        schema = table_schema(frame, options.dropped)
+    check_key(schema, options.upsert_by)
+    return RunRows(tuple(ranges), schema, frame)
 
 
 def _transformed(
@@ -220,6 +244,9 @@ def _transformed(
         .load()
     )
     frame = transform(frame)
+    _check_names(frame)
+    if options.upsert_by:
+        frame = with_tombstones(frame, options)
     needed = _PLACE if options.dead_letter is None else LETTER
     missing = [name for name in needed if name not in frame.columns]
     if missing:
@@ -228,9 +255,37 @@ def _transformed(
             f"the transform returns no column {missing[0]!r}: {why}. It returns"
             f" {', '.join(frame.columns)}"
         )
-    _check_names(frame)
     _check_numbers(frame)
     return frame
+
+
+def with_tombstones(frame: DataFrame, options: LandingOptions) -> DataFrame:
+    """Return rows with their tombstones marked, and with an error for those without a key.
+
+    Raises TableError for missing columns.
+    """
+    from pyspark.sql import functions as F  # noqa: N812 - how all of Spark names it
+
+    missing = [name for name in options.upsert_by if name not in frame.columns]
+    if missing:
+        raise TableError(
+            f"there is no column {missing[0]!r} for the key; there are {', '.join(frame.columns)}"
+        )
+    if TOMBSTONE_COLUMN in frame.columns:
+        is_tombstone = F.coalesce(F.col(TOMBSTONE_COLUMN).cast("boolean"), F.lit(False))
+    elif "value" in frame.columns:
+        is_tombstone = F.col("value").isNull()
+    else:
+        raise TableError(
+            f"the transform returns neither {TOMBSTONE_COLUMN!r} nor 'value': an upsert finds the"
+            " tombstones by one of them"
+        )
+    reasons = [F.col(ERROR_COLUMN)] if ERROR_COLUMN in frame.columns else []
+    for name in options.upsert_by:
+        text = f"{name} is null, and an upsert needs a key"
+        reasons.append(F.when(F.col(f"`{name}`").isNull(), F.lit(text)))
+    error = F.coalesce(*reasons).cast("string")
+    return frame.withColumn(TOMBSTONE_COLUMN, is_tombstone).withColumn(ERROR_COLUMN, error)
 
 
 def _check_names(frame: DataFrame) -> None:

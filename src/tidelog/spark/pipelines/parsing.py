@@ -5,28 +5,63 @@ The command line uses the transforms; they are also examples for users.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
 from tidelog.spark.options import OptionError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
     from tidelog.spark.pipelines.landing import Transform
 
 _RAW: Final = "_tidelog_raw"
-_OWN: Final = ("topic", "partition", "offset", "timestamp", "key", "value", "error")
+#: Columns of records that the transforms keep.
+RECORD_COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value")
+#: Names that no column of a DDL may have.
+OWN_COLUMNS: Final = (*RECORD_COLUMNS, "error")
 
 
-def json_columns(spark: SparkSession, ddl: str) -> Transform:
+def json_columns(spark: SparkSession, ddl: str, *, tombstones: bool = False) -> Transform:
     """Return a transform that parses values as JSON objects with the columns of `ddl`.
 
-    `ddl` is like `carrier string, distance long`. Raises OptionError for an invalid `ddl`, or for a
-    column name that the table already has.
+    `ddl` is like `carrier string, distance long`. With `tombstones`, a record without a value is a
+    tombstone instead of a bad record. Raises OptionError for an invalid `ddl`, or for a column name
+    that the table already has.
     """
-    from pyspark.errors import PySparkException
     from pyspark.sql import functions as F  # noqa: N812 - how all of Spark names it
     from pyspark.sql.types import StringType, StructType
+
+    fields = fields_of(ddl)
+    schema = StructType([*fields.fields]).add(_RAW, StringType())
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _RAW}
+
+    def transform(frame: DataFrame) -> DataFrame:
+        text = F.col("value").cast("string")
+        parsed = frame.withColumn("_parsed", F.from_json(text, schema, options))
+        without = None if tombstones else "the record has no value"
+        error = (
+            F.when(F.col("value").isNull(), F.lit(without))
+            .when(F.col("_parsed").isNull(), F.lit("the value is no JSON object"))
+            .when(
+                F.col(f"_parsed.{_RAW}").isNotNull(),
+                F.lit(f"the value is no JSON object with {ddl}"),
+            )
+        )
+        return parsed.select(
+            *RECORD_COLUMNS,
+            *[F.col("_parsed").getField(name).alias(name) for name in fields.names],
+            error.alias("error"),
+        )
+
+    return transform
+
+
+def fields_of(ddl: str, own: Collection[str] = OWN_COLUMNS) -> StructType:
+    """Return the columns of a DDL. Raises OptionError, also for a name of `own`."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql.types import StructType
 
     try:
         fields = StructType.fromDDL(ddl)
@@ -38,7 +73,7 @@ def json_columns(spark: SparkSession, ddl: str) -> Transform:
         raise OptionError(
             f"columns {ddl!r} are not like 'carrier string, distance long': {reason}"
         ) from error
-    taken = [name for name in fields.names if name in _OWN]
+    taken = [name for name in fields.names if name in own]
     if taken:
         raise OptionError(
             f"columns {ddl!r}: the table has a column {taken[0]!r} of its own; choose another name"
@@ -49,29 +84,4 @@ def json_columns(spark: SparkSession, ddl: str) -> Transform:
         raise OptionError(
             f"columns {ddl!r} have {twice[0]!r} twice; Spark ignores the case of names"
         )
-    schema = StructType([*fields.fields]).add(_RAW, StringType())
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _RAW}
-
-    def transform(frame: DataFrame) -> DataFrame:
-        text = F.col("value").cast("string")
-        parsed = frame.withColumn("_parsed", F.from_json(text, schema, options))
-        error = (
-            F.when(F.col("value").isNull(), F.lit("the record has no value"))
-            .when(F.col("_parsed").isNull(), F.lit("the value is no JSON object"))
-            .when(
-                F.col(f"_parsed.{_RAW}").isNotNull(),
-                F.lit(f"the value is no JSON object with {ddl}"),
-            )
-        )
-        return parsed.select(
-            "topic",
-            "partition",
-            "offset",
-            "timestamp",
-            "key",
-            "value",
-            *[F.col("_parsed").getField(name).alias(name) for name in fields.names],
-            error.alias("error"),
-        )
-
-    return transform
+    return fields

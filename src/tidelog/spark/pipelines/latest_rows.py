@@ -1,0 +1,110 @@
+"""The latest row of each key: which rows of a table and of new records leave the table.
+
+A row is known by its file and offset. Within a partition a later offset replaces an earlier one of
+the same key, and a tombstone replaces all and leaves no row. Offsets of two partitions have no
+order, so that a key must not be in two. The module uses Arrow and numpy, not Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final
+
+from tidelog.core.errors import TidelogError
+from tidelog.spark.lake.state import TableError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+
+#: The column with which a transform marks a row as a tombstone, which deletes the row's key.
+TOMBSTONE_COLUMN: Final = "tombstone"
+#: Columns of a row's place and kind, beside the columns of its key (`key_names`).
+PLACE: Final = ("file", "partition", "offset", "tombstone")
+
+
+class UpsertKeyError(TidelogError):
+    """Records whose keys do not fit an upsert; nothing was committed."""
+
+
+def check_key(schema: pa.Schema, keys: Sequence[str]) -> None:
+    """Raise TableError for a key of columns that the table lacks, or that cannot be compared."""
+    import pyarrow as pa
+
+    for name in keys:
+        if name not in schema.names:
+            raise TableError(
+                f"the key's column {name!r} is no column of the table, which has"
+                f" {', '.join(schema.names)}"
+            )
+        kind = schema.field(name).type
+        if pa.types.is_nested(kind) or pa.types.is_floating(kind):
+            raise TableError(
+                f"the key's column {name!r} is {kind}: a key is of texts, bytes, whole numbers,"
+                " decimals, dates or times"
+            )
+
+
+def key_names(count: int) -> list[str]:
+    """Return the names of a key's columns in tables of this module, which no user has chosen."""
+    return [f"k{number}" for number in range(count)]
+
+
+def superseded(rows: pa.Table) -> pa.Table:
+    """Return the places (`file`, `offset`) of the rows that leave the table.
+
+    These are the rows with a later row of the same key, and all tombstones. `rows` has the columns
+    of PLACE and at least one column of a key without nulls. Raises UpsertKeyError for a key in two
+    partitions.
+    """
+    import numpy as np
+    import pyarrow as pa
+
+    if rows.num_rows == 0:
+        return pa.table({"file": pa.array([], pa.int32()), "offset": pa.array([], pa.int64())})
+    names = [name for name in rows.column_names if name not in PLACE]
+    files, partitions, offsets, tombstones = (
+        rows.column(name).to_numpy(zero_copy_only=False) for name in PLACE
+    )
+    codes = _codes(rows.select(names))
+    order = np.lexsort((offsets, codes))[::-1]
+    sorted_codes, sorted_partitions = codes[order], partitions[order]
+    is_same = np.concatenate(([False], sorted_codes[1:] == sorted_codes[:-1]))
+    moves = np.concatenate(([False], sorted_partitions[1:] != sorted_partitions[:-1]))
+    split = np.flatnonzero(is_same & moves)
+    if len(split):
+        pair = rows.take(order[[split[0] - 1, split[0]]]).to_pylist()
+        first, second = sorted(pair, key=itemgetter("partition"))
+        raise UpsertKeyError(_two_partitions([first[name] for name in names], first, second))
+    leaving = order[is_same | tombstones[order]]
+    return pa.table({"file": files[leaving], "offset": offsets[leaving]})
+
+
+def _codes(keys: pa.Table) -> npt.NDArray[np.int64]:
+    """Return a number for each row; rows have the same number if their keys are equal."""
+    import numpy as np
+    import pyarrow.compute as pc
+
+    codes: npt.NDArray[np.int64] | None = None
+    for column in keys.columns:
+        encoded = pc.dictionary_encode(column.combine_chunks())
+        numbers = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        if codes is not None:
+            # Both factors count distinct values, so that no product reaches 2**63.
+            _, codes = np.unique(codes, return_inverse=True)
+            numbers = codes.astype(np.int64) * len(encoded.dictionary) + numbers
+        codes = numbers
+    assert codes is not None
+    return codes
+
+
+def _two_partitions(key: list[Any], first: dict[str, Any], second: dict[str, Any]) -> str:
+    shown = ", ".join(repr(value) for value in key)
+    return (
+        f"key {shown} is in partitions {first['partition']} (offset {first['offset']}) and"
+        f" {second['partition']} (offset {second['offset']}): their offsets have no order. An"
+        " upsert needs each key in one partition; partitions were added to the topic, or producers"
+        " choose them differently. Nothing was committed"
+    )

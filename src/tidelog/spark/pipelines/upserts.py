@@ -1,0 +1,342 @@
+"""Upserts: the rows of new records in place of the rows with the same keys (copy-on-write).
+
+A run has staged all new records. The rows that leave the table (`latest_rows`) are dropped from the
+table's files and from the staged ones: a file with such rows is written again without them. The
+commit removes the former files, adds the new ones and carries the offsets, so that the change lands
+once or not at all. Files whose keys no new record has stay as they are.
+
+The driver compares the keys of small runs. Spark's tasks compare those of larger ones.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Final
+
+from tidelog.core.dataclass import dataclass
+from tidelog.core.errors import TidelogError
+from tidelog.spark.lake.staging import FilePlan, LakeFileWriter, in_columns
+from tidelog.spark.lake.state import LakeFile, TableError
+from tidelog.spark.lake.stores import reason_of
+from tidelog.spark.pipelines.latest_rows import (
+    PLACE,
+    TOMBSTONE_COLUMN,
+    UpsertKeyError,
+    key_names,
+    superseded,
+)
+from tidelog.spark.pipelines.task_rows import Row, run_tasks
+from tidelog.spark.shipping import shipped
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+    from pyarrow import parquet
+    from pyspark.sql import DataFrame, SparkSession
+
+#: Maximum number of keys that the driver compares itself, and of rows that it writes itself.
+DRIVER_KEYS: Final = 1_000_000
+DRIVER_ROWS: Final = 100_000
+#: Approximate number of keys that one task compares, in memory.
+KEYS_PER_TASK: Final = 1_000_000
+_FAILED: Final = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class UpsertFiles:
+    """The files that an upsert's commit adds and removes."""
+
+    added: tuple[LakeFile, ...]
+    removed: tuple[LakeFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Upsert:
+    """The files of an upsert as its tasks need them: those of the table, then the staged ones."""
+
+    plan: FilePlan
+    keys: tuple[str, ...]
+    files: tuple[LakeFile, ...]
+    #: The number of the first staged file.
+    staged_from: int
+    #: Whether staged files have the column of tombstones, which the table has not. Without it a
+    #: staged row without a value is a tombstone.
+    is_marked: bool
+
+    @property
+    def staged(self) -> range:
+        """The numbers of the staged files."""
+        return range(self.staged_from, len(self.files))
+
+
+@dataclass(frozen=True, slots=True)
+class _Rewrite:
+    """The work of a task: one file without the rows at some offsets."""
+
+    upsert: _Upsert
+    number: int
+    offsets: npt.NDArray[np.int64]
+
+
+def upsert_files(
+    spark: SparkSession,
+    plan: FilePlan,
+    keys: Sequence[str],
+    table: Sequence[LakeFile],
+    staged: Sequence[LakeFile],
+    *,
+    is_marked: bool,
+) -> UpsertFiles:
+    """Return the change that makes the staged records the latest rows of their keys.
+
+    `table` are all files of the version that the commit builds on. `is_marked` states that the
+    staged files have the column of tombstones. Raises UpsertKeyError, TableError, or Spark's
+    errors.
+    """
+    if not staged:
+        return UpsertFiles((), ())
+    files = (*table, *staged)
+    upsert = _Upsert(plan, tuple(keys), files, len(table), is_marked)
+    if sum(file.rows for file in staged) <= DRIVER_KEYS:
+        written = _written_of_few(spark, upsert)
+    else:
+        written = _written_by_tasks(spark, upsert)
+    numbers = dict.fromkeys(row["number"] for row in written)
+    added = [LakeFile(**row["file"]) for row in written if row["file"] is not None]
+    added += [files[number] for number in upsert.staged if number not in numbers]
+    removed = tuple(files[number] for number in sorted(numbers) if number < upsert.staged_from)
+    return UpsertFiles(tuple(added), removed)
+
+
+def _written_of_few(spark: SparkSession, upsert: _Upsert) -> list[Row]:
+    """Compare keys on the driver; return the files that were written again."""
+    import pyarrow as pa
+
+    new = pa.concat_tables([_key_rows(upsert, number) for number in upsert.staged])
+    leaving = superseded(pa.concat_tables([new, *_matching(spark, upsert, new)]))
+    jobs = _rewrites(upsert, leaving)
+    jobs += _unmarked(upsert, {job.number for job in jobs})
+    if sum(upsert.files[job.number].rows for job in jobs) <= DRIVER_ROWS:
+        return [row for job in jobs for row in _rewrite(job)]
+    return run_tasks(spark, jobs, _rewrite)
+
+
+def _matching(spark: SparkSession, upsert: _Upsert, new: pa.Table) -> list[pa.Table]:
+    """Return the table's rows with the keys of new rows, and possibly some others."""
+    wanted = [new.column(name).unique() for name in key_names(len(upsert.keys))]
+    if sum(file.rows for file in upsert.files[: upsert.staged_from]) <= DRIVER_KEYS:
+        return [_key_rows(upsert, number, wanted) for number in range(upsert.staged_from)]
+    found = _key_frame(spark, upsert, upsert.staged_from, wanted).toArrow()
+    _raise_failure(found.column(_FAILED))
+    return [found.drop([_FAILED]).cast(new.schema)]
+
+
+def _written_by_tasks(spark: SparkSession, upsert: _Upsert) -> list[Row]:
+    """Compare keys and write files again in one job; only the new files come to the driver."""
+    import pyarrow as pa
+
+    tasks = -(-sum(file.rows for file in upsert.files) // KEYS_PER_TASK)
+    leaving = pa.schema([("file", pa.int32()), ("offset", pa.int64())])
+
+    def written(rows: pa.Table) -> Iterator[pa.Table]:
+        import pyarrow as pa
+
+        for job in _rewrites(upsert, rows):
+            yield from (pa.table({"row": [json.dumps(row)]}) for row in _rewrite(job))
+
+    keys = _key_frame(spark, upsert, len(upsert.files), None)
+    by_key = keys.repartition(tasks, *key_names(len(upsert.keys)))
+    places = _step(spark, by_key, leaving, lambda rows: [superseded(rows)])
+    by_file = places.repartition(tasks, "file")
+    found = _step(spark, by_file, pa.schema([("row", pa.string())]), written).toArrow()
+    _raise_failure(found.column(_FAILED))
+    files: list[Row] = [json.loads(text) for text in found.column("row").to_pylist()]
+    known = {row["number"] for row in files}
+    return [*files, *run_tasks(spark, _unmarked(upsert, known), _rewrite)]
+
+
+def _key_frame(
+    spark: SparkSession, upsert: _Upsert, files: int, wanted: Sequence[pa.Array] | None
+) -> DataFrame:
+    """Return the keys and places of the rows of the first `files` files, a task for each file."""
+    import pyarrow as pa
+
+    kinds = [upsert.plan.schema.field(name).type for name in upsert.keys]
+    keys = zip(key_names(len(kinds)), kinds, strict=True)
+    places = zip(PLACE, (pa.int32(), pa.int32(), pa.int64(), pa.bool_()), strict=True)
+
+    def rows(numbers: pa.Table) -> Iterator[pa.Table]:
+        for number in numbers.column(0).to_pylist():
+            yield _key_rows(upsert, number, wanted)
+
+    numbers = spark.range(0, files, 1, files)
+    return _step(spark, numbers, pa.schema([*keys, *places]), rows)
+
+
+def _step(
+    spark: SparkSession,
+    frame: DataFrame,
+    schema: pa.Schema,
+    work: Callable[[pa.Table], Iterable[pa.Table]],
+) -> DataFrame:
+    """Return the rows that `work` makes of the rows of each of Spark's partitions.
+
+    The rows get a column of failures. A failure of an earlier step, or of this one, is the only row
+    of its task, so that the driver raises one sentence instead of a worker's traceback.
+    """
+    import pyarrow as pa
+
+    whole = schema.append(pa.field(_FAILED, pa.string()))
+    serialized = whole.serialize().to_pybytes()
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        columns = pa.ipc.read_schema(pa.py_buffer(serialized))
+        held = list(batches)
+        if not held:
+            return
+        rows = pa.Table.from_batches(held)
+        failures: list[str] = []
+        if _FAILED in rows.column_names:
+            failures = rows.column(_FAILED).drop_null().to_pylist()
+            rows = rows.drop([_FAILED])
+        made: list[pa.Table] = []
+        if not failures:
+            try:
+                made = list(work(rows))
+            except TidelogError as error:
+                failures = [str(error)]
+        for table in made:
+            nothing = pa.nulls(table.num_rows, pa.string())
+            yield from table.append_column(_FAILED, nothing).cast(columns).to_batches()
+        for failure in failures[:1]:
+            nulls = [pa.nulls(1, field.type) for field in columns][:-1]
+            yield pa.RecordBatch.from_arrays([*nulls, pa.array([failure])], schema=columns)
+
+    return frame.mapInArrow(shipped(run), spark.createDataFrame(whole.empty_table()).schema)
+
+
+def _raise_failure(failures: pa.ChunkedArray) -> None:
+    for failure in failures.drop_null().to_pylist():
+        raise UpsertKeyError(failure)
+
+
+def _rewrites(upsert: _Upsert, leaving: pa.Table) -> list[_Rewrite]:
+    """Return the files to write again without the rows that leave."""
+    files = leaving.column("file").to_numpy()
+    offsets = leaving.column("offset").to_numpy()
+    return [
+        _Rewrite(upsert, number, offsets[files == number])
+        for number in dict.fromkeys(files.tolist())
+    ]
+
+
+def _unmarked(upsert: _Upsert, known: Collection[int]) -> list[_Rewrite]:
+    """Return the staged files to write again for their column of tombstones alone."""
+    import numpy as np
+
+    numbers = upsert.staged if upsert.is_marked else ()
+    none = np.array([], np.int64)
+    return [_Rewrite(upsert, number, none) for number in numbers if number not in known]
+
+
+def _key_rows(upsert: _Upsert, number: int, wanted: Sequence[pa.Array] | None = None) -> pa.Table:
+    """Return keys and places of a file's rows; with `wanted` only of those that may match.
+
+    Raises TableError for an unusable file, and UpsertKeyError for a new record without a key.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    file = upsert.files[number]
+    mark = None
+    with _opened(upsert, file) as opened:
+        if number in upsert.staged:
+            mark = TOMBSTONE_COLUMN if upsert.is_marked else _nullable_value(opened)
+        named = [*upsert.keys, "partition", "offset", *([mark] if mark else [])]
+        rows = opened.read(list(dict.fromkeys(named)))
+    keys = [rows.column(name) for name in upsert.keys]
+    for name, column in zip(upsert.keys, keys, strict=True):
+        for bad in rows.filter(pc.is_null(column)).slice(0, 1).to_pylist():
+            raise UpsertKeyError(
+                f"{upsert.plan.topic}-{bad['partition']} at offset {bad['offset']} has no key"
+                f" ({name} is null), and an upsert needs one. Nothing was committed"
+            )
+    if mark is None:
+        tombstones = pa.repeat(pa.scalar(False), rows.num_rows)
+    else:
+        tombstones = rows.column(mark) if upsert.is_marked else pc.is_null(rows.column(mark))
+    places = [
+        pa.repeat(pa.scalar(number, pa.int32()), rows.num_rows),
+        rows.column("partition").cast(pa.int32()),
+        rows.column("offset").cast(pa.int64()),
+        tombstones,
+    ]
+    found = pa.table([*keys, *places], names=[*key_names(len(keys)), *PLACE])
+    for place, values in enumerate(wanted or ()):
+        found = found.filter(pc.is_in(found.column(place), value_set=values))
+    return found
+
+
+def _nullable_value(opened: parquet.ParquetFile) -> str | None:
+    """Return the column of values unless the file's footer says that none is null."""
+    names = opened.schema_arrow.names
+    groups = [opened.metadata.row_group(number) for number in range(opened.num_row_groups)]
+    # Each column of records before the value is one column of Parquet.
+    parts = [group.column(names.index("value")).statistics for group in groups]
+    has_none = all(part is not None and part.null_count == 0 for part in parts)
+    return None if has_none else "value"
+
+
+def _rewrite(job: _Rewrite) -> Iterator[Row]:
+    """Write a file again without some rows; yield the file, or None if no row is left."""
+    import numpy as np
+    import pyarrow as pa
+
+    upsert, file = job.upsert, job.upsert.files[job.number]
+    writer = LakeFileWriter(upsert.plan, file.partition)
+    dropped = 0
+    try:
+        with _opened(upsert, file) as opened:
+            for batch in opened.iter_batches():
+                stays = np.isin(batch.column("offset").to_numpy(), job.offsets, invert=True)
+                dropped += len(stays) - int(stays.sum())
+                kept = batch.filter(pa.array(stays))
+                if kept.num_rows:
+                    writer.append(in_columns(kept, upsert.plan.schema))
+        if dropped != len(job.offsets):
+            raise TableError(
+                f"{upsert.plan.place.store.url(file.path)} has an offset twice;"
+                " `tidelog pipeline prove` lists what is wrong with the table"
+            )
+        yield {"number": job.number, "file": asdict(writer.close()) if writer.rows else None}
+    except BaseException:
+        writer.abandon()
+        raise
+
+
+@contextmanager
+def _opened(upsert: _Upsert, file: LakeFile) -> Iterator[parquet.ParquetFile]:
+    """Open a file for a `with` block. Raises TableError for a file that is missing or damaged."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    store = upsert.plan.place.store
+    try:
+        with (
+            store.open().open_input_file(file.path) as source,
+            parquet.ParquetFile(source, coerce_int96_timestamp_unit="us") as opened,
+        ):
+            yield opened
+    except (FileNotFoundError, pa.ArrowInvalid) as error:
+        is_missing = isinstance(error, FileNotFoundError)
+        reason = "is missing" if is_missing else f"cannot be read: {reason_of(error)}"
+        raise TableError(
+            f"{store.url(file.path)} {reason}. `tidelog pipeline prove` lists what is wrong with"
+            " the table"
+        ) from error
