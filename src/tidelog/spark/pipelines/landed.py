@@ -157,8 +157,8 @@ def prove_table(
     assert state.origin is not None
     if state.origin.upsert_key:
         raise TableError(
-            f"{table} has the latest row of each key ({state.origin.upsert_key}), which a replay of"
-            " the topic proves: name the brokers with --bootstrap-server, in Python prove_upserts"
+            f"{table} has the latest row of each key ({state.origin.upsert_key}): it lacks the rows"
+            " of most records, so that offsets prove nothing"
         )
     if not state.is_whole:
         raise TableError(
