@@ -18,6 +18,7 @@ from tidelog.records import builder
 from tidelog.records.builder import NewRecord, build_batch
 from tidelog.runtime.blocking import BlockingClient
 from tidelog.spark.options import OptionError, parse_options
+from tidelog.spark.pipelines.content_proof import prove_content
 from tidelog.spark.pipelines.ingest import (
     IngestReport,
     follow,
@@ -123,6 +124,9 @@ def test_ingest_and_producer_survive_a_leaders_death(
     produce(cluster, "stormy", RECORDS, RECORDS, "none")
     report = ingest(spark, cluster.bootstrap, "stormy", str(tmp_path))
     assert (report.proof.rows, report.proof.holds) == (RECORDS, True)
+    content = prove_content(spark, str(tmp_path), cluster.bootstrap)
+    assert content.holds
+    assert sum(each.compared for each in content.partitions) == 2 * RECORDS
     cluster.start(leader)
     assert load(spark, cluster, "stormy").select("value").distinct().count() == 2 * RECORDS
 

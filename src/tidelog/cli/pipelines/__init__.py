@@ -2,5 +2,5 @@
 
 The verbs: `ingest` (with compact), `prove`, `copy`, `audit`, `analyze`, `plan`, `simulate`. The
 modules of verbs share `running` (options, a Spark session, a bar of progress), `places` (of tables)
-and `showing` (the report).
+and `showing` (the report). `verdicts` has the results of `prove`.
 """

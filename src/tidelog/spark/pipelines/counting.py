@@ -100,18 +100,15 @@ def _count(job: _CountJob) -> Iterator[dict[str, Any]]:
 
     spans: list[tuple[int, ...]] = []
     file, columns = job.file, job.columns
-    names = [columns.partition, columns.offset, columns.topic_column]
-    wanted = {name for name in names if name is not None} - set(file.values)
     try:
         with (
             job.store.open().open_input_file(file.path) as source,
             parquet.ParquetFile(source) as opened,
         ):
             size_bytes = source.size()
-            tops = opened.schema_arrow.names
-            roots = {name if name in tops else name.partition(".")[0] for name in wanted}
+            roots = roots_of(opened.schema_arrow, columns, file.values)
             batches = opened.iter_batches(columns=sorted(roots))
-            for batch in spans_of(_offsets(rows, job) for rows in batches):
+            for batch in spans_of(offsets_of(rows, columns, file.values) for rows in batches):
                 spans += zip(*(column.to_pylist() for column in batch.columns), strict=True)
             rows = opened.metadata.num_rows
         reason = _difference(file, rows, size_bytes, spans)
@@ -124,12 +121,24 @@ def _count(job: _CountJob) -> Iterator[dict[str, Any]]:
     yield {"path": file.path, "spans": spans, "fault": reason}
 
 
-def _offsets(rows: pa.RecordBatch, job: _CountJob) -> pa.RecordBatch:
-    """Return rows as the columns partition and offset. Raises KeyError, ArrowException."""
+def roots_of(
+    schema: pa.Schema, columns: OffsetColumns, values: Mapping[str, str | None]
+) -> set[str]:
+    """Return the columns of a file that hold `columns`; `values` are the partition columns."""
+    names = {columns.partition, columns.offset, columns.topic_column} - {None, *values}
+    return {name if name in schema.names else name.partition(".")[0] for name in names if name}
+
+
+def offsets_of(
+    rows: pa.RecordBatch,
+    columns: OffsetColumns,
+    values: Mapping[str, str | None],
+    kept: Sequence[str] = (),
+) -> pa.RecordBatch:
+    """Return rows as the columns partition, offset, and `kept`. Raises KeyError, ArrowException."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    columns, values = job.columns, job.file.values
     if columns.topic is not None and columns.topic_column is not None:
         topics = _column(rows, columns.topic_column, values)
         rows = rows.filter(pc.fill_null(pc.equal(topics.cast(pa.string()), columns.topic), False))
@@ -141,7 +150,8 @@ def _offsets(rows: pa.RecordBatch, job: _CountJob) -> pa.RecordBatch:
         lowest = pc.min(numbers).as_py()
         if lowest is not None and lowest < 0:
             raise pa.ArrowInvalid(f"column {name} has {lowest}, which no record has")
-    return pa.RecordBatch.from_arrays([partitions, offsets], ["partition", "offset"])
+    more = [rows.column(name) for name in kept]
+    return pa.RecordBatch.from_arrays([partitions, offsets, *more], ["partition", "offset", *kept])
 
 
 def _column(rows: pa.RecordBatch, name: str, values: Mapping[str, str | None]) -> pa.Array:
