@@ -9,6 +9,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
 from tidelog.spark.options import OptionError
+from tidelog.spark.pipelines.latest_rows import TOMBSTONE_COLUMN
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,7 +34,7 @@ def json_columns(spark: SparkSession, ddl: str, *, tombstones: bool = False) -> 
     from pyspark.sql import functions as F  # noqa: N812 - how all of Spark names it
     from pyspark.sql.types import StringType, StructType
 
-    fields = fields_of(ddl)
+    fields = fields_of(ddl, (*OWN_COLUMNS, TOMBSTONE_COLUMN) if tombstones else OWN_COLUMNS)
     schema = StructType([*fields.fields]).add(_RAW, StringType())
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _RAW}
 
@@ -52,13 +53,14 @@ def json_columns(spark: SparkSession, ddl: str, *, tombstones: bool = False) -> 
         return parsed.select(
             *RECORD_COLUMNS,
             *[F.col("_parsed").getField(name).alias(name) for name in fields.names],
+            *([F.col("value").isNull().alias(TOMBSTONE_COLUMN)] if tombstones else []),
             error.alias("error"),
         )
 
     return transform
 
 
-def fields_of(ddl: str, own: Collection[str] = OWN_COLUMNS) -> StructType:
+def fields_of(ddl: str, own: Collection[str]) -> StructType:
     """Return the columns of a DDL. Raises OptionError, also for a name of `own`."""
     from pyspark.errors import PySparkException
     from pyspark.sql.types import StructType
