@@ -1,0 +1,276 @@
+"""The proof of a table with the latest row of each key: a replay of its topic, key by key.
+
+Spark reads the log up to the table's next offsets, takes the latest record of each key, and joins
+it with the table. The proof names keys that are missing, extra, stale or doubled, or whose columns
+differ. Compaction may since have removed the record of a row, if the log has a later record of the
+key; such a row is beyond the log's reach, and so is one below the log's start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import field, replace
+from enum import StrEnum
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING, Final
+
+from tidelog.client.fetching import EARLIEST, LATEST
+from tidelog.core.dataclass import dataclass
+from tidelog.core.types import READ_COMMITTED
+from tidelog.runtime.blocking import BlockingClient
+from tidelog.spark.lake.places import lake_at
+from tidelog.spark.lake.protocol import NO_VERSION
+from tidelog.spark.lake.state import LakeState, TableError, check_origin
+from tidelog.spark.options import HEADERS
+from tidelog.spark.pipelines.counting import FileFault, count_files
+from tidelog.spark.pipelines.landed import read_landed
+from tidelog.spark.pipelines.landing import LandingOptions, Transform, rows_of
+from tidelog.spark.pipelines.latest_rows import TOMBSTONE_COLUMN
+from tidelog.spark.pipelines.new_offsets import origin_of
+from tidelog.spark.pipelines.writing import ERROR_COLUMN
+from tidelog.spark.planning import OffsetRange
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+#: Number of faulty keys that a proof names.
+SHOWN_KEYS: Final = 100
+_HELD: Final = "held"
+_UNREACHED: Final = "unreached"
+
+
+class KeyFaultKind(StrEnum):
+    """What is wrong with a key."""
+
+    #: The log has a latest value, and the table has no row.
+    MISSING = "missing"
+    #: The row is of an earlier record, or of one that the log does not have.
+    STALE = "stale"
+    #: The table has a row, and the log has a tombstone, or no record of the key.
+    EXTRA = "extra"
+    DOUBLED = "doubled"
+    #: The row is of the latest record, and has other columns.
+    DIFFERING = "differing"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFault:
+    """A key whose row is not the latest record's; offsets are None without a row or a record."""
+
+    kind: KeyFaultKind
+    key: str
+    partition: int
+    offset: int | None
+    log_offset: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class UpsertProof:
+    """The proof of a table of latest rows at one version."""
+
+    version: int
+    #: Rows of the table, and those of them that the log cannot confirm any more.
+    rows: int = 0
+    unreached: int = 0
+    #: Number of rows or keys with each fault.
+    counts: Mapping[KeyFaultKind, int] = field(default_factory=dict)
+    #: The first faulty keys.
+    faults: tuple[KeyFault, ...] = ()
+    #: Files that readers cannot read, or that differ from the table's log.
+    files: tuple[FileFault, ...] = ()
+
+    @property
+    def holds(self) -> bool:
+        """Whether the table has the latest row of each key that the log reaches, and no other."""
+        return not self.files and not any(self.counts.values())
+
+    @property
+    def verdict(self) -> str:
+        """The verdict as a line."""
+        if self.files:
+            return f"{len(self.files)} wrong files; the topic was not replayed"
+        faults = ", ".join(f"{self.counts.get(kind, 0)} {kind}" for kind in KeyFaultKind)
+        return f"{self.rows} rows, {faults}, {self.unreached} beyond the log's reach"
+
+
+@dataclass(frozen=True, slots=True)
+class _Replay:
+    """The log of a table's topic: offsets to replay, later ones, and the first ones of all."""
+
+    ranges: tuple[OffsetRange, ...]
+    later: tuple[OffsetRange, ...]
+    starts: Mapping[int, int]
+
+
+def prove_upserts(
+    spark: SparkSession,
+    table: str,
+    bootstrap: str,
+    *,
+    transform: Transform | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> UpsertProof:
+    """Compare a table of latest rows with a replay of its topic, by the ingest's own `transform`.
+
+    Raises TableError (also for a recreated topic, or a table with a row for each record),
+    KafkaError, or Spark's errors.
+    """
+    lake = lake_at(table, storage_options)
+    state = lake.read()
+    if state.version == NO_VERSION or state.origin is None:
+        raise TableError(f"{table} holds no table: ingest a topic to it first")
+    if not state.origin.upsert_key:
+        raise TableError(f"{table} has a row for each record, whose proof needs no replay")
+    counted = count_files(spark, lake.store, lake.files(state.version))
+    if counted.faults:
+        return UpsertProof(state.version, files=counted.faults)
+    replay = _replay_of(bootstrap, state, lake.location)
+    held = read_landed(spark, table, version=state.version, storage_options=storage_options)
+    options = LandingOptions(
+        include_headers=HEADERS in held.columns,
+        transform=transform or (lambda frame: frame),
+        upsert_by=state.origin.keys,
+    )
+    joined = _joined(spark, bootstrap, state, held, replay, options)
+    found = {row["kind"]: row["count"] for row in joined.groupBy("kind").count().collect()}
+    counts = {kind: found.get(kind, 0) for kind in KeyFaultKind}
+    missing = counts[KeyFaultKind.MISSING]
+    rows = sum(found.values()) - missing - found.get("none", 0)
+    faults = _named(joined) if any(counts.values()) else ()
+    return UpsertProof(state.version, rows, found.get(_UNREACHED, 0), counts, faults)
+
+
+def _replay_of(bootstrap: str, state: LakeState, where: str) -> _Replay:
+    """Return the offsets of the topic's log. Raises TableError for another topic."""
+    assert state.origin is not None
+    with BlockingClient(bootstrap, "tidelog-prove") as client:
+        origin, partitions = origin_of(client, state.origin.topic)
+        check_origin(state.origin, replace(origin, upsert_key=state.origin.upsert_key), where)
+        starts = client.list_offsets(dict.fromkeys(partitions, EARLIEST))
+        ends = client.list_offsets(dict.fromkeys(partitions, LATEST), READ_COMMITTED)
+    following = state.following()
+    ranges, later = [], []
+    for tp in partitions:
+        start, end = starts[tp].offset, ends[tp].offset
+        reached = min(max(start, following.get(tp.partition, start)), end)
+        ranges.append(OffsetRange(tp, start, reached))
+        later.append(OffsetRange(tp, reached, end))
+    return _Replay(
+        tuple(each for each in ranges if each.size),
+        tuple(each for each in later if each.size),
+        {tp.partition: starts[tp].offset for tp in partitions},
+    )
+
+
+def _joined(
+    spark: SparkSession,
+    bootstrap: str,
+    state: LakeState,
+    held: DataFrame,
+    replay: _Replay,
+    options: LandingOptions,
+) -> DataFrame:
+    """Return each key of table and log with its `kind`, its offsets and its text."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F  # noqa: N812 - how all of Spark names it
+
+    assert state.origin is not None
+    topic, keys = state.origin.topic, options.upsert_by
+    # A column of a map cannot be compared.
+    maps = [each.name for each in held.schema if "map<" in each.dataType.simpleString()]
+    own = (*keys, "partition", "offset", *maps)
+    log, later = (
+        _records(spark, bootstrap, topic, ranges, options)
+        for ranges in (replay.ranges, replay.later)
+    )
+    others = [name for name in held.columns if name not in own and name in log.columns]
+    key_names = [f"k{number}" for number in range(len(keys))]
+    place = ("partition", "offset")
+    names = [*key_names, *place, *(f"c{number}" for number in range(len(others)))]
+    columns = [F.col(f"`{name}`") for name in (*keys, *place, *others)]
+    rows = held.select(*columns).toDF(*names)
+    rows = rows.withColumn("times", F.count("*").over(Window.partitionBy(*key_names)))
+    records = log.select(*columns, F.col(TOMBSTONE_COLUMN)).toDF(*names, "tombstone")
+    by_key = Window.partitionBy(*key_names, "partition").orderBy(F.col("offset").desc())
+    latest = records.withColumn("rank", F.row_number().over(by_key)).where("rank = 1")
+    goes_on = later.select(*columns[: len(keys)]).toDF(*key_names).distinct()
+    goes_on = goes_on.withColumn("is_later", F.lit(True))
+    table, log = _prefixed(rows, "t_"), _prefixed(latest, "e_")
+    shared = (*key_names, "partition")
+    same = [F.col(f"t_{name}") == F.col(f"e_{name}") for name in shared]
+    joined = table.join(log, same, "full_outer")
+    for name in shared:
+        joined = joined.withColumn(name, F.coalesce(f"t_{name}", f"e_{name}"))
+    joined = joined.join(goes_on, key_names, "left")
+    differs = [
+        ~F.col(f"t_c{number}").eqNullSafe(F.col(f"e_c{number}")) for number in range(len(others))
+    ]
+    text = F.concat_ws(", ", *[F.col(name).cast("string") for name in key_names])
+    return joined.select(
+        _kind(differs, replay.starts).alias("kind"),
+        text.alias("key"),
+        "partition",
+        F.col("t_offset").alias("offset"),
+        F.col("e_offset").alias("log_offset"),
+    )
+
+
+def _kind(differs: Sequence[Column], starts: Mapping[int, int]) -> Column:
+    """Return the kind of a joined row, whose columns have the prefixes of table and log."""
+    from pyspark.sql import functions as F  # noqa: N812 - how all of Spark names it
+
+    has_row, has_record = F.col("t_offset").isNotNull(), F.col("e_offset").isNotNull()
+    is_live = has_record & ~F.col("e_tombstone")
+    is_same = F.col("t_offset") == F.col("e_offset")
+    is_below = F.lit(False)
+    for partition, start in starts.items():
+        is_below |= (F.col("partition") == partition) & (F.col("t_offset") < start)
+    is_beyond = F.col("is_later").isNotNull() | is_below
+    return (
+        F.when(~has_row & ~is_live, "none")
+        .when(~has_row, str(KeyFaultKind.MISSING))
+        .when(F.col("t_times") > 1, str(KeyFaultKind.DOUBLED))
+        .when(is_live & is_same & reduce(or_, differs, F.lit(False)), str(KeyFaultKind.DIFFERING))
+        .when(is_live & is_same, _HELD)
+        .when(~has_record & is_beyond, _UNREACHED)
+        .when(is_live, str(KeyFaultKind.STALE))
+        .otherwise(str(KeyFaultKind.EXTRA))
+    )
+
+
+def _records(
+    spark: SparkSession,
+    bootstrap: str,
+    topic: str,
+    ranges: Sequence[OffsetRange],
+    options: LandingOptions,
+) -> DataFrame:
+    """Return the transformed records of ranges, without the bad ones."""
+    from pyspark.sql import functions as F  # noqa: N812 - how all of Spark names it
+
+    frame = rows_of(spark, bootstrap, topic, ranges, options).frame
+    assert frame is not None
+    return frame.where(F.col(ERROR_COLUMN).isNull())
+
+
+def _prefixed(frame: DataFrame, prefix: str) -> DataFrame:
+    return frame.toDF(*[f"{prefix}{name}" for name in frame.columns])
+
+
+def _named(joined: DataFrame) -> tuple[KeyFault, ...]:
+    """Return the first faulty keys, each once."""
+    from pyspark.sql import functions as F  # noqa: N812 - how all of Spark names it
+
+    faulty = joined.where(F.col("kind").isin([str(kind) for kind in KeyFaultKind]))
+    found = faulty.orderBy("key", "partition", "offset").limit(SHOWN_KEYS).collect()
+    return tuple(
+        KeyFault(
+            KeyFaultKind(row["kind"]),
+            row["key"],
+            row["partition"],
+            row["offset"],
+            row["log_offset"],
+        )
+        for row in found
+    )
