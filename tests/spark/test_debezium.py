@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.spark.commands import pipeline
 from tests.support.client.fake_logs import FakeLogs
 from tests.support.spark import Row, batch
 
@@ -138,6 +139,21 @@ def test_names_of_the_table_are_taken(spark: SparkSession) -> None:
     for name in ("offset", "tombstone"):
         with pytest.raises(OptionError, match=f"the table has a column '{name}' of its own"):
             debezium_columns(spark, f"id long, {name} string")
+
+
+def test_the_command_ingests_and_proves(log: FakeLogs, tmp_path: Path) -> None:
+    log.append(
+        T0, batch([record(1, "c", None, image(1, "x")), record(2, "r", None, image(2, "x"))])
+    )
+    log.append(T0, batch([record(1, "d", {"id": 1}), record(1, None)], 2))
+    table, form = str(tmp_path / "table"), ["--debezium", DDL]
+    words = ["--bootstrap-server", log.bootstrap, *form]
+    ran = pipeline("ingest", "--topic", "t", "--to", table, "--upsert", "--key", "id", *words)
+    assert ran.returncode == 0, ran.stderr
+    assert "4 records in 1 files, 0 lost, 0 doubled" in ran.stderr
+    proved = pipeline("prove", table, *words)
+    assert proved.returncode == 0, proved.stdout + proved.stderr
+    assert proved.stdout.splitlines()[-1].startswith("1 rows, 0 missing, 0 stale, 0 extra")
 
 
 def test_a_history_of_a_database_ends_as_the_database(

@@ -226,7 +226,6 @@ def test_the_command_compares_after_it_counted(
     ("words", "sentence"),
     [
         (("--deep",), "--deep needs --bootstrap-server"),
-        (("-b", "127.0.0.1:1"), "--bootstrap-server needs --deep or --partition-column"),
         (("--compare", "key"), "--compare belongs to --deep"),
     ],
 )

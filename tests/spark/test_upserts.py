@@ -10,6 +10,7 @@ import pytest
 from tests.support.client.fake_logs import FakeLogs
 from tests.support.spark import Row, batch
 
+from tidelog.client.configs import TOPIC
 from tidelog.core.types import TopicPartition
 from tidelog.spark.lake.delta import DeltaLake
 from tidelog.spark.lake.protocol import CommitAnswer
@@ -18,7 +19,7 @@ from tidelog.spark.option_values import OptionError
 from tidelog.spark.pipelines import upserts
 from tidelog.spark.pipelines.compact import compact
 from tidelog.spark.pipelines.ingest import ingest, read_landed
-from tidelog.spark.pipelines.landing import BadRecordsError
+from tidelog.spark.pipelines.landing import BadRecordsError, ProofError
 from tidelog.spark.pipelines.latest_rows import UpsertKeyError
 from tidelog.spark.pipelines.parsing import json_columns
 
@@ -180,6 +181,19 @@ def test_a_key_that_moves_to_another_partition_is_refused(
     with pytest.raises(UpsertKeyError, match="key b'a' is in partitions 0 .offset 0. and 1"):
         ingest(spark, log.bootstrap, "t", str(tmp_path), upsert_by=KEY)
     assert held(spark, tmp_path) == [("a", "1")]
+
+
+def test_gaps_of_compaction_are_no_loss_where_the_topic_is_compacted(
+    spark: SparkSession, log: FakeLogs, tmp_path: Path
+) -> None:
+    put(log, T0, ("a", "1"), ("b", "1"), ("a", "2"))
+    log.append(T0, batch([Row(b"c", b"1")], 5))
+    with pytest.raises(ProofError, match="t-0 from 0 to 6: 2 lost"):
+        ingest(spark, log.bootstrap, "t", str(tmp_path), upsert_by=KEY)
+    log.configs[(TOPIC, "t")] = {"cleanup.policy": ("compact", 1)}
+    report = ingest(spark, log.bootstrap, "t", str(tmp_path), upsert_by=KEY)
+    assert report.proof.partitions[0].compacted == 2
+    assert held(spark, tmp_path) == [("a", "2"), ("b", "1"), ("c", "1")]
 
 
 @pytest.fixture(params=["driver", "keys in tasks", "tasks"])

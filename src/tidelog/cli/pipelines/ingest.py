@@ -24,6 +24,13 @@ from tidelog.cli.output import (
     say_in_handler,
 )
 from tidelog.cli.pipelines.places import StorageOption, TableArgument, storage_options
+from tidelog.cli.pipelines.record_forms import (
+    DebeziumOption,
+    JsonOption,
+    KeyOption,
+    RecordForm,
+    UpsertOption,
+)
 from tidelog.cli.pipelines.running import (
     CoresOption,
     HtmlOption,
@@ -58,9 +65,8 @@ _CompactAfterOption = Annotated[
     int | None,
     typer.Option(min=0, help="With --follow: merge small files when there are so many; 0: never."),
 ]
-_JsonOption = Annotated[
-    str | None,
-    typer.Option("--json", help="Parse values as JSON objects: 'carrier string, distance long'."),
+_DeadLetterOption = Annotated[
+    str | None, typer.Option(help="With --json or --debezium: a path for records that do not fit.")
 ]
 _TargetOption = Annotated[
     int, typer.Option("--target-file-bytes", min=1, help="Size of a full data file.")
@@ -88,11 +94,11 @@ def ingest(
     ] = False,
     interval: _IntervalOption = None,
     compact_after: _CompactAfterOption = None,
-    json_columns: _JsonOption = None,
-    dead_letter: Annotated[
-        str | None,
-        typer.Option("--dead-letter", help="With --json: a path for records that do not fit."),
-    ] = None,
+    upsert: UpsertOption = False,
+    key: KeyOption = None,
+    json_columns: JsonOption = None,
+    debezium: DebeziumOption = None,
+    dead_letter: _DeadLetterOption = None,
     target_file_bytes: _TargetOption = 128 * MIB,
     storage: StorageOption = None,
     headers: Annotated[bool, typer.Option("--headers", help="Keep the records' headers.")] = False,
@@ -107,30 +113,31 @@ def ingest(
     """Append new records of a topic to a Delta table, with a proof about every offset.
 
     A rerun continues at the end of the last run. The command appends records to the table only with
-    a proof of completeness.
+    a proof of completeness. With --upsert a record replaces the row of its key.
     """
-    if dead_letter is not None and json_columns is None:
+    form = RecordForm.of(json_columns, debezium, key, upsert=upsert)
+    if dead_letter is not None and form.is_raw:
         raise typer.BadParameter("--dead-letter needs --json: without it every record fits")
     if not follow and (interval is not None or compact_after is not None):
         raise typer.BadParameter("--interval and --compact-after belong to --follow")
-    if headers and json_columns is not None:
+    if headers and not form.is_raw:
         raise typer.BadParameter("--headers and --json exclude each other")
     target = choose_target(bootstrap, directory)
     keys = storage_options(storage)
     with session("tidelog ingest", cores, memory) as spark:
         from tidelog.spark.pipelines.ingest_report import ingest_report
         from tidelog.spark.pipelines.landing import LandingOptions
-        from tidelog.spark.pipelines.parsing import json_columns as parser
 
         with progress(f"ingesting {topic}") as show_progress:
             options = LandingOptions(
                 include_headers=headers,
-                transform=None if json_columns is None else parser(spark, json_columns),
-                without=() if json_columns is None else ("key", "value"),
+                transform=form.transform(spark),
+                without=form.without,
                 dead_letter=dead_letter,
                 compacted=compacted,
                 target_file_bytes=target_file_bytes,
                 progress=show_progress,
+                upsert_by=form.keys,
             )
             where = (target.bootstrap, topic, table)
             if follow:

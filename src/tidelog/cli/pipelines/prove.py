@@ -13,7 +13,24 @@ from tidelog.cli.documents import prints
 from tidelog.cli.help import CommandGroup
 from tidelog.cli.output import OutputFormat, OutputOption
 from tidelog.cli.pipelines.places import StorageOption, storage_options
+from tidelog.cli.pipelines.record_forms import DebeziumOption, JsonOption, RecordForm
 from tidelog.cli.pipelines.running import CoresOption, MemoryOption, session
+
+_TopicOption = Annotated[
+    str | None, typer.Option(help="The topic of --partition-column, for --bootstrap-server.")
+]
+_TopicColumnOption = Annotated[
+    str | None, typer.Option(help="Column of the topic: rows of other topics are left out.")
+]
+_BrokersOption = Annotated[
+    str | None, typer.Option("--bootstrap-server", "-b", help="Brokers with the log: host:port.")
+]
+_DeepOption = Annotated[
+    bool, typer.Option("--deep", help="Compare rows with the log's records, as far as it reaches.")
+]
+_CompareOption = Annotated[
+    list[str] | None, typer.Option(help="A column for --deep; default: all that are as in the log.")
+]
 
 
 def add_to(app: CommandGroup) -> None:
@@ -32,7 +49,9 @@ def add_to(app: CommandGroup) -> None:
     " `missing`, `doubled`, `control`, `absent`, `lost`; with --sequence"
     " `count`, `distinct`, `sum`, `minimum`, `maximum`, `lost`, `doubled`, `foreign`. With --deep"
     " also `content`: `holds`, the compared `columns`, each partition's `ranges`, `differences`"
-    " (ranges of offsets with the `columns` that differ, none without a record, and `path`)."
+    " (ranges of offsets with the `columns` that differ, none without a record, and `path`). A"
+    " table of latest rows has `rows`, `unreached`, a count of each kind of fault, and `keys` with"
+    " `kind`, `key`, `partition`, `offset`, `log_offset` instead of offsets and ranges."
 )
 def prove(
     table: Annotated[
@@ -51,24 +70,13 @@ def prove(
         typer.Option(help="Column of the partition, in a table that another tool has landed."),
     ] = None,
     offset_column: Annotated[str | None, typer.Option(help="Column of the offset.")] = None,
-    topic: Annotated[
-        str | None, typer.Option(help="The topic of --partition-column, for --bootstrap-server.")
-    ] = None,
-    topic_column: Annotated[
-        str | None, typer.Option(help="Column of the topic: rows of other topics are left out.")
-    ] = None,
-    bootstrap: Annotated[
-        str | None,
-        typer.Option("--bootstrap-server", "-b", help="Brokers with the log: host:port."),
-    ] = None,
-    deep: Annotated[
-        bool,
-        typer.Option("--deep", help="Compare rows with the log's records, as far as it reaches."),
-    ] = False,
-    compare: Annotated[
-        list[str] | None,
-        typer.Option(help="A column for --deep; default: all that are as in the log."),
-    ] = None,
+    topic: _TopicOption = None,
+    topic_column: _TopicColumnOption = None,
+    bootstrap: _BrokersOption = None,
+    deep: _DeepOption = False,
+    compare: _CompareOption = None,
+    json_columns: JsonOption = None,
+    debezium: DebeziumOption = None,
     storage: StorageOption = None,
     cores: CoresOption = 2,
     memory: MemoryOption = "1g",
@@ -79,12 +87,13 @@ def prove(
     The last line is the verdict; the exit code is 1 if a record is lost or doubled, or if a file of
     the table is missing or differs from the table's log. Delta tables of other tools are
     proved with --partition-column and --offset-column: their log explains gaps. With --deep each
-    row must also have its record's content.
+    row must also have its record's content. A table of `ingest --upsert` is compared with a replay
+    of its topic, for which --json or --debezium are those of the ingest.
     """
     if (partition_column is None) != (offset_column is None):
         raise typer.BadParameter("--partition-column and --offset-column belong together")
     _check_options(partition_column, sequence, topic, topic_column, bootstrap)
-    _check_deep(sequence, bootstrap, compare, deep=deep, is_foreign=partition_column is not None)
+    _check_deep(sequence, bootstrap, compare, deep=deep)
     keys = storage_options(storage)
     if (sequence is None) != (produced is None):
         raise typer.BadParameter("--sequence and --produced belong together")
@@ -95,8 +104,13 @@ def prove(
         from tidelog.cli.pipelines.verdicts import Proofs
 
         proofs = Proofs(spark, table, keys, columns, bootstrap)
+        is_upsert = columns is None and sequence is None and proofs.is_upsert
+        form = RecordForm(json_columns, debezium)
+        _check_mode(bootstrap, form, is_upsert=is_upsert, has_log=deep or columns is not None)
         if sequence is not None and produced is not None:
             verdict = proofs.of_sequence(sequence, produced)
+        elif is_upsert:
+            verdict = proofs.of_latest_rows(form.transform(spark))
         else:
             verdict = proofs.of_offsets() if columns is None else proofs.of_columns()
         if deep:
@@ -130,7 +144,6 @@ def _check_deep(
     compare: list[str] | None,
     *,
     deep: bool,
-    is_foreign: bool,
 ) -> None:
     """Raise BadParameter for options that do not belong to --deep."""
     if deep and bootstrap is None:
@@ -139,5 +152,16 @@ def _check_deep(
         raise typer.BadParameter("--deep and --sequence exclude each other")
     if compare and not deep:
         raise typer.BadParameter("--compare belongs to --deep")
-    if bootstrap is not None and not deep and not is_foreign:
+
+
+def _check_mode(bootstrap: str | None, form: RecordForm, *, is_upsert: bool, has_log: bool) -> None:
+    """Raise BadParameter for options that do not fit the table's mode."""
+    if is_upsert and bootstrap is None:
+        raise typer.BadParameter(
+            "the table has the latest row of each key, which a replay of its topic proves:"
+            " --bootstrap-server names the brokers"
+        )
+    if not is_upsert and not form.is_raw:
+        raise typer.BadParameter("--json and --debezium belong to a table of ingest --upsert")
+    if not is_upsert and bootstrap is not None and not has_log:
         raise typer.BadParameter("--bootstrap-server needs --deep or --partition-column")

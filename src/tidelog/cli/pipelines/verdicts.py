@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from tidelog.spark.pipelines.content_proof import ContentFault
     from tidelog.spark.pipelines.counting import FileFault
+    from tidelog.spark.pipelines.landing import Transform
     from tidelog.spark.pipelines.offset_faults import OffsetFault
 
 #: Number of faulty ranges of offsets that are printed as lines; JSON has all.
@@ -101,6 +102,44 @@ class Proofs:
         )
         lines = _fault_lines(proof.faults, proof.ranges, {})
         return ProofVerdict(document, rows, [*lines, verdict], proof.holds)
+
+    @property
+    def is_upsert(self) -> bool:
+        """Whether an ingest made the table with the latest row of each key. Raises TableError."""
+        from tidelog.spark.lake.places import lake_at
+
+        origin = lake_at(self.table, self.keys).read().origin
+        return origin is not None and bool(origin.upsert_key)
+
+    def of_latest_rows(self, transform: Transform | None) -> ProofVerdict:
+        """Prove a table of latest rows by a replay. Raises TableError, KafkaError."""
+        from tidelog.spark.pipelines.upsert_proof import prove_upserts
+
+        assert self.bootstrap is not None
+        proof = prove_upserts(
+            self.spark,
+            self.table,
+            self.bootstrap,
+            transform=transform,
+            storage_options=self.keys,
+        )
+        keys = [
+            {
+                "kind": each.kind,
+                "key": each.key,
+                "partition": each.partition,
+                "offset": each.offset,
+                "log_offset": each.log_offset,
+            }
+            for each in proof.faults
+        ]
+        files = [{"path": each.path, "reason": each.reason} for each in proof.files]
+        document = {"table": self.table, "version": proof.version, "holds": proof.holds}
+        document |= {"rows": proof.rows, "unreached": proof.unreached}
+        document |= {str(kind): count for kind, count in proof.counts.items()}
+        document |= {"faults": files, "keys": keys}
+        lines = [f"{file.path} {file.reason}" for file in proof.files]
+        return ProofVerdict(document, keys, [*lines, proof.verdict], proof.holds)
 
     def of_columns(self) -> ProofVerdict:
         """Prove another tool's table by its columns. Raises TableError, OptionError, KafkaError."""

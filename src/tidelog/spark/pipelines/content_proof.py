@@ -14,7 +14,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from tidelog.client.configs import TOPIC, ConfigResource
 from tidelog.client.fetching import EARLIEST, LATEST
 from tidelog.core.dataclass import dataclass
 from tidelog.core.types import READ_COMMITTED, topic_id_from_text
@@ -25,7 +24,7 @@ from tidelog.spark.lake.state import LakeFile, Origin, TableError
 from tidelog.spark.option_values import OptionError
 from tidelog.spark.options import COLUMNS, HEADERS, parse_options
 from tidelog.spark.pipelines.counting import FileFault, OffsetColumns
-from tidelog.spark.pipelines.new_offsets import origin_of
+from tidelog.spark.pipelines.new_offsets import is_compacted, origin_of
 from tidelog.spark.pipelines.task_rows import run_tasks
 
 if TYPE_CHECKING:
@@ -168,9 +167,8 @@ def prove_content(
     )
     if any(each.unknown for each in proof.partitions):
         with BlockingClient(bootstrap, "tidelog-prove") as client:
-            policies = client.describe_configs(ConfigResource(TOPIC, topic), ["cleanup.policy"])
-        if any("compact" in (policy.value or "") for policy in policies):
-            return _of_compacted(proof)
+            if is_compacted(client, topic):
+                return _of_compacted(proof)
     return proof
 
 

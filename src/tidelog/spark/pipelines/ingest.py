@@ -54,7 +54,13 @@ from tidelog.spark.pipelines.landing import (
     land,
     rows_of,
 )
-from tidelog.spark.pipelines.new_offsets import NewOffsets, limited, new_ranges, origin_of
+from tidelog.spark.pipelines.new_offsets import (
+    NewOffsets,
+    is_compacted,
+    limited,
+    new_ranges,
+    origin_of,
+)
 from tidelog.spark.pipelines.upserts import upsert_files
 from tidelog.spark.planning import DataLossError, OffsetRange
 
@@ -176,13 +182,16 @@ class TopicIngest:
         """Stage and prove the run's files; delete those of repeated tasks, or all on an error."""
         if not rows.ranges:
             return Landing(ContinuityProof(()), ())
+        options = self._options
+        if options.upsert_by and not options.compacted and is_compacted(self._client, self._topic):
+            options = replace(options, compacted=True)
         try:
             landing = land(
                 self._spark,
                 self._client,
                 self._bootstrap,
                 rows,
-                self._options,
+                options,
                 place,
                 letters,
             )
@@ -305,8 +314,9 @@ def ingest(
     object store, with delta-rs's names.
 
     With `upsert_by`, columns of a key such as `("key",)`, the table has the latest row of each key
-    instead of all records. A transform marks tombstones with the column `tombstone`, or keeps
-    `value`, which is null for a tombstone. Raises TableError, KafkaError, DataLossError,
+    instead of all records. The topic's cleanup.policy then says, too, whether it is compacted. A
+    transform marks tombstones with the column `tombstone`, or keeps `value`, which is null for a
+    tombstone. Raises TableError, KafkaError, DataLossError,
     BadRecordsError, ProofError, UpsertKeyError (nothing committed), or Spark's errors.
     """
     options = LandingOptions(

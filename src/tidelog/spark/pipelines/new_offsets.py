@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from tidelog.client.configs import TOPIC, ConfigResource
 from tidelog.client.fetching import EARLIEST, LATEST
 from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import READ_COMMITTED, TopicPartition, topic_id_to_text
+from tidelog.runtime.blocking import BlockingClient
 from tidelog.spark.lake.state import Origin, PartitionRun
 from tidelog.spark.planning import DataLossError, OffsetRange, OffsetsClient
 
@@ -35,6 +37,12 @@ def origin_of(client: OffsetsClient, topic: str) -> tuple[Origin, list[TopicPart
         raise KafkaError(code, f"topic {topic!r} cannot be ingested")
     origin = Origin(topic, topic_id_to_text(found.topic_id), metadata.cluster_id or "")
     return origin, [TopicPartition(topic, number) for number in found.partitions]
+
+
+def is_compacted(client: BlockingClient, topic: str) -> bool:
+    """Return whether a topic's cleanup.policy has compaction. Raises KafkaError."""
+    policies = client.describe_configs(ConfigResource(TOPIC, topic), ["cleanup.policy"])
+    return any("compact" in (policy.value or "") for policy in policies)
 
 
 def new_ranges(

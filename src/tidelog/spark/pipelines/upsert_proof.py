@@ -2,8 +2,8 @@
 
 Spark reads the log up to the table's next offsets, takes the latest record of each key, and joins
 it with the table. The proof names keys that are missing, extra, stale or doubled, or whose columns
-differ. Compaction may since have removed the record of a row, if the log has a later record of the
-key; such a row is beyond the log's reach, and so is one below the log's start.
+differ. Compaction may have removed a row's record since, if the log has a later record of the key.
+Such a row is beyond the log's reach, and so is a row below the log's start.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class UpsertProof:
 
 
 @dataclass(frozen=True, slots=True)
-class _Replay:
+class _ReplayOffsets:
     """The log of a table's topic: offsets to replay, later ones, and the first ones of all."""
 
     ranges: tuple[OffsetRange, ...]
@@ -141,7 +141,7 @@ def prove_upserts(
     return UpsertProof(state.version, rows, found.get(_UNREACHED, 0), counts, faults)
 
 
-def _replay_of(bootstrap: str, state: LakeState, where: str) -> _Replay:
+def _replay_of(bootstrap: str, state: LakeState, where: str) -> _ReplayOffsets:
     """Return the offsets of the topic's log. Raises TableError for another topic."""
     assert state.origin is not None
     with BlockingClient(bootstrap, "tidelog-prove") as client:
@@ -156,7 +156,7 @@ def _replay_of(bootstrap: str, state: LakeState, where: str) -> _Replay:
         reached = min(max(start, following.get(tp.partition, start)), end)
         ranges.append(OffsetRange(tp, start, reached))
         later.append(OffsetRange(tp, reached, end))
-    return _Replay(
+    return _ReplayOffsets(
         tuple(each for each in ranges if each.size),
         tuple(each for each in later if each.size),
         {tp.partition: starts[tp].offset for tp in partitions},
@@ -168,7 +168,7 @@ def _joined(
     bootstrap: str,
     state: LakeState,
     held: DataFrame,
-    replay: _Replay,
+    replay: _ReplayOffsets,
     options: LandingOptions,
 ) -> DataFrame:
     """Return each key of table and log with its `kind`, its offsets and its text."""

@@ -185,8 +185,8 @@ def _step(
 ) -> DataFrame:
     """Return the rows that `work` makes of the rows of each of Spark's partitions.
 
-    The rows get a column of failures. A failure of an earlier step, or of this one, is the only row
-    of its task, so that the driver raises one sentence instead of a worker's traceback.
+    The rows get a column of failures. A failure of this or an earlier step is the only row of its
+    task: the driver then raises one sentence, and no worker's traceback.
     """
     import pyarrow as pa
 
