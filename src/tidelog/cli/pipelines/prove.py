@@ -42,9 +42,10 @@ def add_to(app: CommandGroup) -> None:
 
 @prints(
     "an object with `table`, `version`, `holds`, `faults` (`path` and `reason` of each wrong file),"
-    " `offsets` (missing and doubled ranges: `kind`, `partition`, `start`, `end`, `exact`, which is"
-    " false if only some offsets of the range are doubled, and `files` with the versions that added"
-    " them)"
+    " `offsets` (missing, doubled and stray ranges: `kind`, `partition`, `start`, `end`, `exact`,"
+    " which is false if only some offsets of the range are at fault, `landed`, the versions whose"
+    " commits landed missing offsets, and `files` with the versions that added them), `rollback` (a"
+    " sentence if another tool restored an earlier version)"
     " and `ranges` as of ingest, with `stray`, or with --partition-column each partition's `rows`,"
     " `missing`, `doubled`, `control`, `absent`, `lost`; with --sequence"
     " `count`, `distinct`, `sum`, `minimum`, `maximum`, `lost`, `doubled`, `foreign`. With --deep"

@@ -95,12 +95,14 @@ class Proofs:
         rows = [{**row_of(each), "stray": each.stray} for each in offsets.partitions]
         document = {"table": self.table, "version": proof.version, "holds": proof.holds}
         document |= {**_fault_documents(proof.faults, proof.ranges, {}), "ranges": rows}
+        document["rollback"] = proof.rollback or None
         wrong = f", {len(proof.faults)} wrong files" if proof.faults else ""
         verdict = (
             f"{offsets.rows} rows, {offsets.lost} lost, {offsets.doubled} doubled,"
             f" {offsets.stray} stray{wrong}"
         )
         lines = _fault_lines(proof.faults, proof.ranges, {})
+        lines += [proof.rollback] if proof.rollback else []
         return ProofVerdict(document, rows, [*lines, verdict], proof.holds)
 
     @property
@@ -269,6 +271,8 @@ def _fault_lines(
         ]
         place = "between" if fault.kind == "missing" else "in"
         where = f", {place} {' and '.join(named)}" if named else ""
+        if fault.versions:
+            where += f", landed in version {', '.join(map(str, fault.versions))}"
         some = "" if fault.is_exact else "some of "
         lines.append(
             f"partition {fault.partition}: {some}offsets {fault.start} to {fault.end} are"
@@ -288,6 +292,7 @@ def _fault_documents(
             "start": each.start,
             "end": each.end,
             "exact": each.is_exact,
+            "landed": list(each.versions),
             "files": [{"path": name, "version": added_in.get(name)} for name in each.files],
         }
         for each in offsets

@@ -13,7 +13,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import unquote
@@ -27,6 +27,7 @@ from tidelog.spark.lake.delta_features import (
     unsupported_features,
 )
 from tidelog.spark.lake.protocol import NO_VERSION, CommitAnswer
+from tidelog.spark.lake.rollbacks import NotedCommits, noted_commits, rollback_of
 from tidelog.spark.lake.state import (
     MARK,
     CommitNote,
@@ -39,6 +40,7 @@ from tidelog.spark.lake.state import (
     TableError,
 )
 from tidelog.spark.lake.stores import LakeStore, reason_of, sync_file
+from tidelog.spark.option_values import whole_number
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -87,7 +89,9 @@ class DeltaLake:
         return self._settled(self._read)
 
     def _read(self, table: DeltaTable) -> LakeState:
-        origin, note = self._note(table)
+        noted = self._noted(table)
+        note = None if noted.newest is None else noted.newest.note
+        origin = self._described(table) if note is None else note.origin
         if origin is None:
             raise TableError(
                 f"{self.location} is a Delta table that no ingest has made; ingest to another path,"
@@ -109,6 +113,7 @@ class DeltaLake:
             table.transaction_version(_FENCE) or 0,
             not partitions if note is None else note.is_whole,
             str(table.metadata().id),
+            rollback_of(noted, self.location),
         )
 
     def _settled(self, look: Callable[[DeltaTable], T]) -> T:
@@ -203,9 +208,11 @@ class DeltaLake:
         )
 
     def _sent(self, state: LakeState, send: Callable[[DeltaTable], None]) -> CommitAnswer:
-        """Send a commit on top of `state`. Raises TableError."""
+        """Send a commit on top of `state`. Raises TableError, also for a version rolled back."""
         from deltalake.exceptions import CommitFailedError, DeltaError
 
+        if state.rollback:
+            raise TableError(state.rollback)
         table = self._at(None)
         if table.version() != state.version:
             return CommitAnswer.CONFLICT
@@ -239,10 +246,7 @@ class DeltaLake:
             count = None if after is None else table.version() - after
             if count is not None and count <= 0:
                 return []
-            return [
-                LakeCommit(table.version() - place, commit["timestamp"], self._note_of(commit))
-                for place, commit in enumerate(table.history(count))
-            ]
+            return self._commits(table, count)
 
         return self._settled(look)
 
@@ -315,20 +319,26 @@ class DeltaLake:
                 f"{self.location}: Delta has no such column: {reason_of(error)}"
             ) from error
 
-    def _note(self, table: DeltaTable) -> tuple[Origin | None, CommitNote | None]:
+    def _noted(self, table: DeltaTable) -> NotedCommits:
+        """Return the commits with notes that count; look only at the last commits, if it can."""
+        noted = NotedCommits()
         for limit in _LOOKS:
-            for note in self._notes(table, limit):
-                return note.origin, note
-            if limit is not None and limit > table.version():
+            noted = noted_commits(self._commits(table, limit))
+            if noted.effective is not None or (limit is not None and limit > table.version()):
                 break
-        return self._described(table), None
+        return noted
 
-    def _notes(self, table: DeltaTable, limit: int | None) -> Iterator[CommitNote]:
-        """Yield the notes of the last commits, from the newest on."""
-        for commit in table.history(limit):
-            note = self._note_of(commit)
-            if note is not None:
-                yield note
+    def _commits(self, table: DeltaTable, limit: int | None) -> list[LakeCommit]:
+        """Return the last commits, from the newest on."""
+        return [
+            LakeCommit(
+                table.version() - place,
+                commit["timestamp"],
+                self._note_of(commit),
+                _restored_by(commit),
+            )
+            for place, commit in enumerate(table.history(limit))
+        ]
 
     def _note_of(self, commit: Mapping[str, Any]) -> CommitNote | None:
         text = commit.get(MARK)
@@ -434,6 +444,14 @@ def _file_of(row: Mapping[str, Any]) -> LakeFile:
             if name.startswith("partition.")
         },
     )
+
+
+def _restored_by(commit: Mapping[str, Any]) -> int | None:
+    """Return the version that a commit restored, NO_VERSION if only its time is known."""
+    if commit.get("operation") != "RESTORE":
+        return None
+    version = whole_number(str(commit.get("operationParameters", {}).get("version")))
+    return NO_VERSION if version is None else version
 
 
 def _answer_of(error: Exception, location: str) -> CommitAnswer:

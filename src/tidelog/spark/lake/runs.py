@@ -24,6 +24,7 @@ from tidelog.spark.lake.protocol import (
     TableView,
     next_step,
 )
+from tidelog.spark.lake.rollbacks import check_files
 from tidelog.spark.lake.state import (
     LakeState,
     Origin,
@@ -55,7 +56,7 @@ class RunOutcome:
 def opened(table: Lake, origin: Origin, schema: Callable[[], pa.Schema]) -> LakeState:
     """Return the state of a topic's table, which is created if it does not exist.
 
-    Raises TableError, also for a table of another topic.
+    Raises TableError, also for a table of another topic, or with other rows than its notes say.
     """
     state = table.read()
     if state.version == NO_VERSION:
@@ -64,6 +65,9 @@ def opened(table: Lake, origin: Origin, schema: Callable[[], pa.Schema]) -> Lake
     if state.origin is None:
         raise TableError(f"{table.location} could not be created; run it again")
     check_origin(state.origin, origin, table.location)
+    if state.rollback:
+        raise TableError(state.rollback)
+    check_files(state, table.files(state.version), table.location)
     return state
 
 

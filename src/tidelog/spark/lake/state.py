@@ -119,6 +119,8 @@ class LakeState:
     is_whole: bool = True
     #: The table's own id, which its format gives it.
     table_id: str = field(default="", compare=False)
+    #: Why the offsets are no longer those of the table's rows, as a sentence; no commit may follow.
+    rollback: str = ""
 
     def following(self) -> dict[int, int]:
         """Return the next offset of each partition."""
@@ -190,6 +192,8 @@ class LakeCommit:
     version: int
     time_ms: int
     note: CommitNote | None
+    #: The version that the commit restored, below 0 if unknown; None for other commits.
+    restored: int | None = None
 
 
 def check_origin(before: Origin, now: Origin, where: str) -> None:

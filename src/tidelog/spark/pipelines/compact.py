@@ -117,6 +117,8 @@ def compact_table(
     version = None
     for _ in range(_ATTEMPTS):
         state = table.read()
+        if state.rollback:
+            raise TableError(state.rollback)
         if state.origin is None:
             raise TableError(f"{table.location} holds no table: ingest a topic to it first")
         groups = plan_merges(table.files(state.version), target_file_bytes)

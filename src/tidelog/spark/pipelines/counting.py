@@ -114,6 +114,8 @@ def _count(job: _CountJob) -> Iterator[dict[str, Any]]:
         reason = _difference(file, rows, size_bytes, spans)
     except FileNotFoundError:
         reason = "is missing"
+        if file.start >= 0 and file.partition >= 0:
+            reason += f", with offsets {file.start} to {file.end} of partition {file.partition}"
     except KeyError as error:
         reason = f"has no column {error}"
     except (pa.ArrowException, OSError) as error:

@@ -7,7 +7,7 @@ no file of a run without a commit, even if a listing of the directory shows it.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -18,8 +18,9 @@ from tidelog.spark.lake.commits import dead_letters, version_at, version_with
 from tidelog.spark.lake.delta_features import needs_delta
 from tidelog.spark.lake.places import lake_at
 from tidelog.spark.lake.protocol import NO_VERSION
-from tidelog.spark.lake.state import LakeFile, LakeState, PartitionRun, TableError
+from tidelog.spark.lake.state import LakeCommit, LakeFile, LakeState, PartitionRun, TableError
 from tidelog.spark.lake.stores import LakeStore
+from tidelog.spark.lake.table import Lake
 from tidelog.spark.option_values import OptionError, whole_number
 from tidelog.spark.pipelines.continuity import (
     ContinuityProof,
@@ -29,7 +30,12 @@ from tidelog.spark.pipelines.continuity import (
     no_rows,
 )
 from tidelog.spark.pipelines.counting import FileFault, count_files
-from tidelog.spark.pipelines.offset_faults import OffsetFault, OffsetFaultKind, offset_faults
+from tidelog.spark.pipelines.offset_faults import (
+    FileSpan,
+    OffsetFault,
+    OffsetFaultKind,
+    offset_faults,
+)
 from tidelog.spark.planning import OffsetRange
 from tidelog.spark.shipping import shipped
 
@@ -47,13 +53,15 @@ class TableProof:
     offsets: ContinuityProof
     #: Files that readers cannot read, or that differ from the table's log.
     faults: tuple[FileFault, ...] = ()
-    #: Doubled offsets, and offsets without a row in partitions that have lost records.
+    #: Doubled and stray offsets, and offsets without a row in partitions that have lost records.
     ranges: tuple[OffsetFault, ...] = ()
+    #: Why the table's notes are not true, as a sentence, if a version was rolled back.
+    rollback: str = ""
 
     @property
     def holds(self) -> bool:
         """Whether each offset is in the table once, and each file is as the table's log says."""
-        return self.offsets.holds and not self.faults
+        return self.offsets.holds and not self.faults and not self.rollback
 
 
 def read_landed(
@@ -83,6 +91,7 @@ def read_landed(
     lake.check_files_are_rows(version)
     schema, store = lake.schema(version), lake.store
     files = [_path_of(file, lake.location) for file in lake.files(version)]
+    _check_present(lake, version, files)
     empty = spark.createDataFrame(schema.empty_table())
     if not files:
         return empty
@@ -90,6 +99,27 @@ def read_landed(
     if store.is_local and not any(sign in store.location for sign in "[]{}*?\\"):
         return spark.read.schema(empty.schema).parquet(*[store.url(path) for path in files])
     return _read_in_tasks(spark, store, schema, empty.schema, files)
+
+
+def _check_present(lake: Lake, version: int | None, files: Sequence[str]) -> None:
+    """Raise TableError for a file that is gone.
+
+    Files of the newest version in an object store are not looked up one by one.
+    """
+    from pyarrow import fs
+
+    store, sought = lake.store, list(files)
+    if not store.is_local:
+        newest = {file.path for file in lake.files()} if version is not None else {*files}
+        sought = [path for path in files if path not in newest]
+    for info in store.open().get_file_info(sought) if sought else ():
+        if info.type == fs.FileType.NotFound:
+            which = "the newest version" if version is None else f"version {version}"
+            raise TableError(
+                f"{lake.location} has lost {info.path}, a file of {which}: a vacuum deleted it, or"
+                " it was removed by hand. Read a version of which no file is gone, or see `tidelog"
+                " pipeline prove`"
+            )
 
 
 def _path_of(file: LakeFile, location: str) -> str:
@@ -167,7 +197,27 @@ def prove_table(
             " --bootstrap-server HOST:PORT; dead letters then count as lost"
         )
     proof = proof_of(spark, lake.store, state, lake.files(state.version))
-    return replace(proof, faults=(*proof.faults, *_lost_letters(lake.store, dead_letters(lake))))
+    commits = lake.commits()
+    return replace(
+        proof,
+        faults=(*proof.faults, *_lost_letters(lake.store, dead_letters(lake))),
+        ranges=tuple(_with_versions(fault, commits) for fault in proof.ranges),
+        rollback=state.rollback,
+    )
+
+
+def _with_versions(fault: OffsetFault, commits: Iterable[LakeCommit]) -> OffsetFault:
+    """Return a fault with the versions whose commits landed its missing offsets."""
+    if fault.kind is not OffsetFaultKind.MISSING:
+        return fault
+    versions = [
+        commit.version
+        for commit in commits
+        if commit.note is not None
+        for run in commit.note.offsets
+        if run.partition == fault.partition and run.start < fault.end and fault.start < run.end
+    ]
+    return replace(fault, versions=tuple(sorted(versions)))
 
 
 def _lost_letters(store: LakeStore, paths: Iterable[str]) -> Iterator[FileFault]:
@@ -198,18 +248,39 @@ def proof_of(
     ranges = [
         fault for fault in offset_faults(counted.by_file) if fault.kind is OffsetFaultKind.DOUBLED
     ]
-    ranges += [
-        OffsetFault(OffsetFaultKind.MISSING, proof.wanted.tp.partition, gap.start, gap.end, ())
-        for proof in proofs
-        if proof.lost
-        for gap in gaps_within(counts[proof.wanted.tp], proof.wanted)
-    ]
+    for proof in proofs:
+        gaps = gaps_within(counts[proof.wanted.tp], proof.wanted) if proof.lost else []
+        is_exact = proof.lost == sum(gap.end - gap.start for gap in gaps)
+        ranges += [
+            OffsetFault(
+                OffsetFaultKind.MISSING,
+                proof.wanted.tp.partition,
+                gap.start,
+                gap.end,
+                (),
+                is_exact,
+            )
+            for gap in gaps
+        ]
+    ranges += _stray({each.tp.partition: each for each in wanted}, counted.by_file)
     for tp, found in counts.items():
         if tp not in runs:
             nothing = OffsetRange(tp, found.first, found.first)
             proofs.append(PartitionProof(nothing, found.rows, 0, 0, 0, 0, stray=found.rows))
     offsets = ContinuityProof(tuple(proofs))
     return TableProof(state.version, offsets, counted.faults, tuple(ranges))
+
+
+def _stray(wanted: Mapping[int, OffsetRange], spans: Iterable[FileSpan]) -> Iterator[OffsetFault]:
+    """Yield the offsets of files that lie outside the ranges that the commits have landed."""
+    for span in spans:
+        known = wanted.get(span.partition)
+        start, end = (span.start, span.start) if known is None else (known.start, known.end)
+        below = (span.start, min(span.end, start))
+        above = (max(span.start, end), span.end)
+        for first, last in (below, above):
+            if first < last:
+                yield OffsetFault(OffsetFaultKind.STRAY, span.partition, first, last, (span.file,))
 
 
 def _partition_proof(

@@ -21,6 +21,8 @@ class OffsetFaultKind(StrEnum):
 
     MISSING = "missing"
     DOUBLED = "doubled"
+    #: Offsets that no commit has landed.
+    STRAY = "stray"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ class FileSpan:
 
 @dataclass(frozen=True, slots=True)
 class OffsetFault:
-    """Offsets `[start, end)` that no file has, or that several rows have.
+    """Offsets `[start, end)` that no file has, that several rows have, or that are stray.
 
     `files` are the files on both sides of missing offsets, or the files with the rows.
     """
@@ -51,6 +53,8 @@ class OffsetFault:
     files: tuple[str, ...]
     #: Whether all offsets of the range are at fault; False for some, which are too many to name.
     is_exact: bool = True
+    #: Versions whose commits landed missing offsets.
+    versions: tuple[int, ...] = ()
 
 
 def offset_faults(spans: Iterable[FileSpan]) -> list[OffsetFault]:

@@ -327,7 +327,7 @@ def test_a_state_belongs_to_one_version(location: str, monkeypatch: pytest.Monke
     """`DeltaTable.history` shows a commit that came after the table was opened."""
     lake, state = made(location)
     other = DeltaLake(location)
-    real = DeltaLake._note
+    real = DeltaLake._noted
     came: list[bool] = []
 
     def note(self: DeltaLake, table: DeltaTable) -> object:
@@ -336,7 +336,7 @@ def test_a_state_belongs_to_one_version(location: str, monkeypatch: pytest.Monke
             commit_run(other, state, change_of("a", 0, 10))
         return real(self, table)
 
-    monkeypatch.setattr(DeltaLake, "_note", note)
+    monkeypatch.setattr(DeltaLake, "_noted", note)
     found = lake.read()
     assert (found.version, found.following()) == (1, {0: 10})
 

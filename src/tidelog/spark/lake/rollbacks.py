@@ -1,0 +1,89 @@
+"""Versions that were rolled back: notes of commits that no longer say what a table has.
+
+A RESTORE of another tool is a commit that brings back the files of an earlier version. The notes
+of the commits between stay in the table's log, and say that offsets have landed whose rows are
+gone. A commit file from a backup, put back over a newer one, has the opposite effect: the table has
+rows of which no note knows. In both cases an ingest must not go on from the notes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from tidelog.core.dataclass import dataclass
+from tidelog.spark.lake.state import LakeCommit, LakeFile, LakeState, TableError
+
+#: Number of partitions that a sentence names.
+_NAMED: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class NotedCommits:
+    """The newest commit with a note, and the one whose note says what the table has."""
+
+    newest: LakeCommit | None = None
+    effective: LakeCommit | None = None
+    #: The version to which the table was restored, below 0 if unknown; None without a restore.
+    restored: int | None = None
+
+    @property
+    def is_rolled_back(self) -> bool:
+        """Whether the table was restored to a version without the newest commit's rows."""
+        is_newest = self.effective is not None and self.effective is self.newest
+        return self.restored is not None and not is_newest
+
+
+def noted_commits(commits: Iterable[LakeCommit]) -> NotedCommits:
+    """Return the commits with notes that count, from the commits of a log, the newest first."""
+    newest: LakeCommit | None = None
+    restored: int | None = None
+    for commit in commits:
+        if restored is not None and commit.version > restored:
+            newest = newest or (commit if commit.note is not None else None)
+        elif commit.restored is not None:
+            restored = commit.restored
+        elif commit.note is not None:
+            return NotedCommits(newest or commit, commit, restored)
+    return NotedCommits(newest, None, restored)
+
+
+def rollback_of(commits: NotedCommits, location: str) -> str:
+    """Return why the newest note is no longer true, as a sentence; empty if it is true."""
+    if not commits.is_rolled_back:
+        return ""
+    if commits.newest is None or commits.newest.note is None:
+        return (
+            f"{location} was restored to an earlier version, and its log no longer has the commits"
+            " of ingests; ingest to another table"
+        )
+    effective = commits.effective.note if commits.effective is not None else None
+    ends = {} if effective is None else {run.partition: run.end for run in effective.partitions}
+    gone = [
+        f"partition {run.partition} from {ends.get(run.partition, run.start)} to {run.end}"
+        for run in commits.newest.note.partitions
+        if ends.get(run.partition, run.start) < run.end
+    ]
+    more = f" and of {len(gone) - _NAMED} more partitions" if len(gone) > _NAMED else ""
+    offsets = f": offsets of {', '.join(gone[:_NAMED])}{more} are gone" if gone else ""
+    known = commits.restored is not None and commits.restored >= 0
+    target = f"version {commits.restored}" if known else "an earlier version"
+    version = commits.newest.version
+    return (
+        f"{location} was restored to {target} after an ingest had committed version {version}"
+        f"{offsets}. Restore it to version {version}, or ingest to another table"
+    )
+
+
+def check_files(state: LakeState, files: Iterable[LakeFile], location: str) -> None:
+    """Raise TableError if files have offsets beyond those of the notes: they would land twice."""
+    following = state.following()
+    for file in files:
+        end = following.get(file.partition, 0)
+        if file.partition >= 0 and file.end > end:
+            raise TableError(
+                f"{location} has rows of partition {file.partition} up to offset {file.end}, but"
+                f" the newest commit of an ingest ends at {end}: an older commit was put back over"
+                " a newer one, or another tool wrote rows, which would land twice. Put the table's"
+                " log right, or ingest to another table; `tidelog pipeline prove` names the rows"
+            )
