@@ -41,7 +41,7 @@ def test_every_package_of_the_wheel_is_typed() -> None:
 
 def test_what_users_choose_are_extras_and_what_builds_and_tests_are_groups() -> None:
     extras, groups = PROJECT["optional-dependencies"], SETTINGS["dependency-groups"]
-    assert sorted(extras) == ["schemas", "spark", "testing", "zookeeper"]
+    assert sorted(extras) == ["iceberg", "schemas", "spark", "testing", "zookeeper"]
     assert sorted(groups) == ["build", "demo", "test"]
     assert names(extras["zookeeper"]) == ["kazoo"]
     assert names(SETTINGS["build-system"]["requires"])[0] in names(groups["build"])
@@ -71,3 +71,9 @@ def test_an_extension_that_does_not_compile_is_named(
     assert hatch_build.compiled(source, ROOT, tmp_path) is None
     assert "TIDELOG_NO_EXTENSION is set" in capsys.readouterr().out
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["requirements.lock", "requirements-test.lock"])
+def test_locks_name_no_path_of_a_machine(name: str) -> None:
+    sources = re.findall(r"-[rc] (\S+)", (ROOT / name).read_text(encoding="utf-8"))
+    assert [path for path in sources if path.startswith("/")] == []

@@ -53,7 +53,7 @@ _TableOption = Annotated[
     str,
     typer.Option(
         "--to",
-        help="Directory of the Delta table, or its URI in an object store: s3://, gs:// or az://.",
+        help="Directory or URI (s3://, gs://, az://) of a Delta table, or iceberg:NAMESPACE.NAME.",
         show_default=False,
     ),
 ]

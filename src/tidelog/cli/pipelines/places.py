@@ -9,13 +9,15 @@ from typing import Annotated
 
 import typer
 
-TableArgument = Annotated[str, typer.Argument(help="Directory of the Delta table, or its URI.")]
+TableArgument = Annotated[
+    str, typer.Argument(help="Directory or URI of a Delta table, or iceberg:NAMESPACE.NAME.")
+]
 StorageOption = Annotated[
     list[str] | None,
     typer.Option(
         "--storage-option",
         metavar="KEY=VALUE",
-        help="Option of the object store, such as AWS_ENDPOINT_URL=...; default: the environment.",
+        help="Option of the object store (AWS_REGION=...) or of Iceberg's catalog (warehouse=...).",
     ),
 ]
 

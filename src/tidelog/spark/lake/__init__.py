@@ -1,10 +1,10 @@
-"""Lake tables: a topic as a Delta table, with offsets and rows in one commit.
+"""Lake tables: a topic as a Delta or Iceberg table, with offsets and rows in one commit.
 
 `protocol` decides what a run does after each answer of a table's store. `state` has the values:
-offsets, files, changes. `table` is the interface of tables, and `delta` implements it, with
-`delta_features`; `places` chooses it by the place that a user writes, and `commits` reads the
-table's log through the interface. `runs` commits a run, unless `rollbacks` shows that the table's
-notes are not true. `evolution` adds the run's new columns, `staging` writes and names the run's
-files, `stores` keeps them, and `vacuum` deletes the files of dead runs. The pipelines of
-`tidelog.spark.pipelines` write and read the files.
+offsets, files, changes. `table` is the interface of tables. `delta` implements it, with
+`delta_features`; `iceberg` implements it, with `iceberg_library` and `field_ids`. `places` chooses
+one by the place that a user writes, and `commits` reads the table's log through the interface.
+`runs` commits a run, unless `rollbacks` shows that the table's notes are not true. `evolution` adds
+the run's new columns, `staging` writes and names the run's files, `stores` keeps them, and `vacuum`
+deletes the files of dead runs. The pipelines of `tidelog.spark.pipelines` write and read the files.
 """

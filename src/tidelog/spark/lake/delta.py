@@ -264,6 +264,10 @@ class DeltaLake:
 
         return pa.schema(self._at(version).schema().to_arrow())
 
+    def field_ids(self) -> Mapping[str, int]:
+        """Return no ids: Delta's readers find columns by name."""
+        return {}
+
     def check_files_are_rows(self, version: int | None = None) -> None:
         """Raise TableError if a version's rows are not those of its files."""
         table = self._at(version)
@@ -300,13 +304,15 @@ class DeltaLake:
         """
         from deltalake.exceptions import DeltaError
 
+        table = self._at(None)
         try:
-            deleted = self._at(None).vacuum(
-                keep_hours, dry_run=False, enforce_retention_duration=False, full=False
-            )
+            # The library names files that an earlier vacuum has deleted as well.
+            removed = table.vacuum(keep_hours, enforce_retention_duration=False)
+            there = self.store.existing(removed)
+            table.vacuum(keep_hours, dry_run=False, enforce_retention_duration=False)
         except (DeltaError, OSError) as error:
             raise TableError(f"{self.location} cannot be vacuumed: {reason_of(error)}") from error
-        return len(deleted)
+        return len(there)
 
     def _converted(self, schema: pa.Schema) -> Schema:
         """Return Arrow's columns as Delta's. Raises TableError."""

@@ -6,12 +6,22 @@ The place alone says which format the table has.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from tidelog.spark.lake.delta import DeltaLake
+from tidelog.spark.lake.iceberg import IcebergLake
 from tidelog.spark.lake.stores import location_of
 from tidelog.spark.lake.table import Lake
 
+#: The beginning of a place of an Iceberg table.
+ICEBERG: Final = "iceberg:"
+
 
 def lake_at(place: str, options: Mapping[str, str] | None) -> Lake:
-    """Return the Delta table at a path or URI (`location_of`). Raises TableError."""
+    """Return the Iceberg table of `iceberg:NAMESPACE.TABLE`, or the Delta table of a path or URI.
+
+    Raises TableError (`location_of`).
+    """
+    if place.startswith(ICEBERG):
+        return IcebergLake(place.removeprefix(ICEBERG), options)
     return DeltaLake(location_of(place), options)

@@ -14,12 +14,14 @@ import json
 import os
 import re
 import uuid
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.core.dataclass import dataclass
 from tidelog.core.limits import MIB
+from tidelog.spark.lake.field_ids import with_field_ids
 from tidelog.spark.lake.protocol import StagedFile
 from tidelog.spark.lake.state import LakeFile
 from tidelog.spark.lake.stores import LakeStore, sync_file
@@ -62,6 +64,8 @@ class StagingFolder:
 
     store: LakeStore
     folder: str
+    #: Ids of the table's columns by their paths, for a format whose files carry them.
+    field_ids: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +149,7 @@ class LakeFileWriter:
         import pyarrow as pa
         from pyarrow import parquet
 
-        schema = self._plan.schema
+        schema = with_field_ids(self._plan.schema, self._plan.place.field_ids)
         if self._writer is None:
             opened = self._plan.place.store.open()
             if self._plan.place.store.is_local:

@@ -103,6 +103,13 @@ class LakeStore:
                 modified_ms = 0 if info.mtime_ns is None else info.mtime_ns // 1_000_000
                 yield ListedFile(info.path, info.size, modified_ms)
 
+    def existing(self, paths: Iterable[str]) -> list[str]:
+        """Return those of the files that exist."""
+        from pyarrow import fs
+
+        found = self.open().get_file_info(list(paths))
+        return [info.path for info in found if info.type == fs.FileType.File]
+
     def delete(self, paths: Iterable[str]) -> int:
         """Delete files, and their folders that became empty; return the number of files."""
         opened = self.open()

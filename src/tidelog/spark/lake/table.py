@@ -6,7 +6,7 @@ after any answer but a success.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from tidelog.spark.lake.protocol import CommitAnswer
@@ -54,6 +54,10 @@ class Lake(Protocol):
 
     def schema(self, version: int | None = None) -> pa.Schema:
         """Return the columns of a version, of the newest by default."""
+        ...
+
+    def field_ids(self) -> Mapping[str, int]:
+        """Return the ids of columns that files carry, by the columns' paths."""
         ...
 
     def check_files_are_rows(self, version: int | None = None) -> None:

@@ -121,6 +121,7 @@ def compact_table(
             raise TableError(state.rollback)
         if state.origin is None:
             raise TableError(f"{table.location} holds no table: ingest a topic to it first")
+        table.check_files_are_rows(state.version)
         groups = plan_merges(table.files(state.version), target_file_bytes)
         if not groups:
             break
@@ -150,7 +151,7 @@ def _merged(
     """Replace each group by one file; return the version, or None if another run was faster."""
     assert state.origin is not None
     run = new_run()
-    place = StagingFolder(table.store, folder_of(run, state.version))
+    place = StagingFolder(table.store, folder_of(run, state.version), table.field_ids())
     plan = FilePlan(place, state.origin.topic, table.schema(state.version), target_file_bytes)
     jobs = [_MergeJob(plan, tuple(group)) for group in groups]
     removed = tuple(each for group in groups for each in group)

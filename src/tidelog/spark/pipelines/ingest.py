@@ -141,7 +141,9 @@ class TopicIngest:
                 self._state = self._table.read()
                 continue  # other runs may have landed offsets before the commit of the columns
             run = new_run()
-            place = StagingFolder(self._table.store, folder_of(run, state.version))
+            place = StagingFolder(
+                self._table.store, folder_of(run, state.version), self._table.field_ids()
+            )
             letters = self._letters(place.folder)
             landing = self._landed(origin, rows, place, letters)
             paths = self._letter_paths(letters, landing)

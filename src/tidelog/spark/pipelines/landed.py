@@ -196,6 +196,7 @@ def prove_table(
             " it by its columns: --partition-column partition --offset-column offset --topic TOPIC"
             " --bootstrap-server HOST:PORT; dead letters then count as lost"
         )
+    lake.check_files_are_rows(state.version)
     proof = proof_of(spark, lake.store, state, lake.files(state.version))
     commits = lake.commits()
     return replace(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 from dataclasses import asdict
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from deltalake import DeltaTable, transaction, write_deltalake
 
 from tidelog.spark.lake.commits import first_known, landed_runs
 from tidelog.spark.lake.delta import DeltaLake
-from tidelog.spark.lake.protocol import NO_VERSION, CommitAnswer, CommitObstacle
+from tidelog.spark.lake.protocol import CommitAnswer
 from tidelog.spark.lake.runs import commit_run, opened
 from tidelog.spark.lake.state import (
     LakeFile,
@@ -56,11 +55,6 @@ def made(location: str) -> tuple[DeltaLake, LakeState]:
     return lake, opened(lake, ORIGIN, lambda: SCHEMA)
 
 
-def test_a_place_without_a_table_has_no_version(location: str) -> None:
-    assert DeltaLake(location).read() == LakeState()
-    assert DeltaLake(location).read().version == NO_VERSION
-
-
 def test_a_new_table_has_its_topic_and_nothing_else(location: str) -> None:
     _, state = made(location)
     assert state == LakeState(0, ORIGIN)
@@ -84,100 +78,6 @@ def test_offsets_and_files_are_one_commit(location: str) -> None:
     )
     assert DeltaTable(location).transaction_version("tidelog-flights-id-0") == 15
     assert lake.files(0) == []
-
-
-def test_runs_of_a_partition_are_joined_and_others_stay(location: str) -> None:
-    lake, state = made(location)
-    for number, change in enumerate(
-        [change_of("a", 0, 10), change_of("b", 0, 3, partition=1), change_of("c", 10, 12)]
-    ):
-        outcome = commit_run(lake, state, change)
-        assert outcome.obstacle is None
-        state = outcome.state
-        assert state.version == number + 1
-    assert state == lake.read()
-    assert state.partitions == {0: PartitionRun(0, 0, 12, 12), 1: PartitionRun(1, 0, 3, 3)}
-    assert landed_runs(lake, 0) == ["c", "b", "a"]
-    assert landed_runs(lake, 2) == ["c"]
-
-
-def test_a_version_takes_one_commit(location: str) -> None:
-    lake, state = made(location)
-    other = DeltaLake(location)
-    same = other.read()
-    assert lake.commit(state, change_of("a", 0, 10)) is CommitAnswer.COMMITTED
-    assert other.commit(same, change_of("b", 0, 10)) is CommitAnswer.CONFLICT
-    assert [file.path for file in other.files()] == ["run-0-a/flights-0.parquet"]
-
-
-def test_a_run_that_was_overtaken_starts_over(location: str) -> None:
-    lake, state = made(location)
-    other, same = made(location)
-    assert commit_run(lake, state, change_of("a", 0, 10)).obstacle is None
-    outcome = commit_run(other, same, change_of("b", 0, 10))
-    assert outcome.obstacle is CommitObstacle.OVERTAKEN
-    assert outcome.state.following() == {0: 10}
-
-
-def test_a_commit_of_another_writer_between_costs_a_look(location: str) -> None:
-    lake, state = made(location)
-    other, same = made(location)
-    assert commit_run(other, same, TableChange("x", fence=0)).obstacle is None
-    outcome = commit_run(lake, state, change_of("a", 0, 10))
-    assert (outcome.obstacle, outcome.state.version) == (None, 2)
-    assert DeltaLake(location).read().following() == {0: 10}
-
-
-def test_a_fence_ends_the_runs_that_began_below_it(location: str) -> None:
-    lake, state = made(location)
-    other, same = made(location)
-    assert commit_run(other, same, TableChange("v", fence=1)).obstacle is None
-    outcome = commit_run(lake, state, change_of("a", 0, 10))
-    assert outcome.obstacle is CommitObstacle.FENCED
-    assert commit_run(lake, outcome.state, change_of("b", 0, 10)).obstacle is None
-    assert lake.read().fence == 1
-
-
-def test_merged_files_take_the_place_of_others_once(location: str) -> None:
-    lake, state = made(location)
-    state = commit_run(lake, state, change_of("a", 0, 10)).state
-    state = commit_run(lake, state, change_of("b", 10, 20)).state
-    before = tuple(lake.files())
-    merged = [TableChange(run, (), (file_of(run, 0, 0, 20),), before) for run in ("m", "n")]
-    assert commit_run(lake, state, merged[0]).obstacle is None
-    assert commit_run(DeltaLake(location), state, merged[1]).obstacle is CommitObstacle.REPLACED
-    assert [file.path for file in lake.files()] == ["run-0-m/flights-0.parquet"]
-    assert lake.read().following() == {0: 20}
-
-
-class Deaf(DeltaLake):
-    """A table whose answers are lost, before or after the commit."""
-
-    def __init__(self, location: str, *, arrives: bool) -> None:
-        super().__init__(location)
-        self.arrives = arrives
-        self.lost = 0
-
-    def commit(self, state: LakeState, change: TableChange) -> CommitAnswer:
-        """Commit, and lose the answer of the first two commits."""
-        if self.lost == 2:
-            return super().commit(state, change)
-        self.lost += 1
-        if self.arrives:
-            super().commit(state, change)
-        return CommitAnswer.LOST
-
-
-@pytest.mark.parametrize("arrives", [False, True])
-def test_a_lost_answer_is_sought_in_the_table(location: str, arrives: bool) -> None:
-    _, state = made(location)
-    waits: list[float] = []
-    lake = Deaf(location, arrives=arrives)
-    outcome = commit_run(lake, state, change_of("a", 0, 10), sleep=waits.append)
-    assert outcome.obstacle is None
-    assert lake.read().following() == {0: 10}
-    assert len(lake.files()) == 1
-    assert len(waits) == (1 if arrives else 2)
 
 
 def test_offsets_outlive_the_metadata_of_commits(location: str) -> None:
@@ -211,16 +111,6 @@ def test_a_cleaned_log_knows_where_its_commits_begin(location: str) -> None:
     assert again.read().following() == {0: 40}
 
 
-def test_a_table_of_another_topic_is_refused(location: str) -> None:
-    made(location)
-    other = Origin("trains", "trains-id", "cluster-id")
-    with pytest.raises(TableError, match="holds topic 'flights', not 'trains'"):
-        opened(DeltaLake(location), other, lambda: SCHEMA)
-    again = Origin("flights", "new-id", "cluster-id")
-    with pytest.raises(TableError, match="was recreated, or it is another cluster"):
-        opened(DeltaLake(location), again, lambda: SCHEMA)
-
-
 def test_a_table_that_no_ingest_made_is_refused(location: str) -> None:
     write_deltalake(location, pa.table({"offset": [1]}))
     with pytest.raises(TableError, match="a Delta table that no ingest has made"):
@@ -234,29 +124,6 @@ def test_a_later_versions_table_is_refused(location: str) -> None:
     path.write_text(path.read_text().replace(r"\"format\":1", r"\"format\":2"))
     with pytest.raises(TableError, match="later version of tidelog"):
         DeltaLake(location).read()
-
-
-def _race(location: str, run: str, start: multiprocessing.synchronize.Barrier) -> None:
-    lake = DeltaLake(location)
-    state = lake.read()
-    start.wait()
-    outcome = commit_run(lake, state, change_of(run, 0, 10))
-    assert outcome.state.following() == {0: 10}
-
-
-def test_two_processes_at_once_land_each_offset_once(location: str) -> None:
-    """A process that has started the library cannot fork: it spawns."""
-    made(location)
-    spawning = multiprocessing.get_context("spawn")
-    start = spawning.Barrier(2)
-    racing = [spawning.Process(target=_race, args=(location, run, start)) for run in "ab"]
-    for each in racing:
-        each.start()
-    for each in racing:
-        each.join(60)
-        assert each.exitcode == 0
-    assert len(DeltaLake(location).files()) == 1
-    assert DeltaLake(location).read().following() == {0: 10}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,69 @@
+"""Iceberg's field ids in Arrow columns: readers then find a column that was renamed.
+
+Iceberg names columns inside of others by paths: `headers.element.key`. Parquet writers of Arrow
+take an id from the metadata of a field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_KEY: Final = b"PARQUET:field_id"
+
+
+def with_field_ids(schema: pa.Schema, ids: Mapping[str, int]) -> pa.Schema:
+    """Return the columns with their ids; `ids` has the id of each path, or is empty."""
+    import pyarrow as pa
+
+    return pa.schema([_with_id(field, field.name, ids) for field in schema]) if ids else schema
+
+
+def _with_id(field: pa.Field, path: str, ids: Mapping[str, int]) -> pa.Field:
+    typed = field.with_type(_with_inner_ids(field.type, path, ids))
+    return typed.with_metadata({_KEY: str(ids[path]).encode()})
+
+
+def _with_inner_ids(kind: pa.DataType, path: str, ids: Mapping[str, int]) -> pa.DataType:
+    """Return a type with the ids of the fields inside of it."""
+    import pyarrow as pa
+
+    if pa.types.is_struct(kind):
+        return pa.struct([_with_id(field, f"{path}.{field.name}", ids) for field in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(_with_id(kind.value_field, f"{path}.element", ids))
+    if pa.types.is_map(kind):
+        key = _with_id(kind.key_field, f"{path}.key", ids)
+        return pa.map_(key, _with_id(kind.item_field, f"{path}.value", ids))
+    return kind
+
+
+def plain_types(schema: pa.Schema) -> pa.Schema:
+    """Return columns as Iceberg has them, without ids, in Arrow types with 32-bit lengths.
+
+    Two schemas with equal columns are equal in this form.
+    """
+    import pyarrow as pa
+
+    return pa.schema([pa.field(field.name, _plain_type(field.type)) for field in schema])
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    import pyarrow as pa
+
+    if pa.types.is_large_string(kind):
+        return pa.string()
+    if pa.types.is_large_binary(kind):
+        return pa.binary()
+    if pa.types.is_int8(kind) or pa.types.is_int16(kind):
+        return pa.int32()
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(field.name, _plain_type(field.type)) for field in kind])
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(pa.field("element", _plain_type(kind.value_type)))
+    if pa.types.is_map(kind):
+        return pa.map_(_plain_type(kind.key_type), _plain_type(kind.item_type))
+    return kind

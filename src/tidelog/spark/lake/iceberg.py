@@ -1,0 +1,504 @@
+"""Iceberg tables through pyiceberg: a state to read, and commits on a known head of the branch.
+
+A version is Iceberg's last sequence number: each commit of a snapshot raises it, and a rollback
+does not lower it. The note of a commit is in the summary of its snapshot, so that a rollback takes
+offsets and rows back together. A second copy is in the table's properties, for the case that
+another tool expires all snapshots with notes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
+
+from tidelog.spark.lake.field_ids import plain_types
+from tidelog.spark.lake.protocol import NO_VERSION, CommitAnswer
+from tidelog.spark.lake.state import (
+    MARK,
+    CommitNote,
+    LakeCommit,
+    LakeFile,
+    LakeState,
+    Origin,
+    TableChange,
+    TableError,
+)
+from tidelog.spark.lake.stores import LakeStore, location_of, reason_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.manifest import DataFile, ManifestEntry
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+    from pyiceberg.types import IcebergType
+
+_ORIGIN: Final = f"{MARK}.origin"
+#: The property with the last note, and the property with the sequence number of its snapshot.
+_NOTE: Final = f"{MARK}.note"
+_NOTE_VERSION: Final = f"{MARK}.note-version"
+_RETRIES: Final = "commit.retry.num-retries"
+_PROPERTIES: Final = {
+    "format-version": "2",
+    # pyiceberg would commit again on top of another's commit: two runs would land the same offsets.
+    _RETRIES: "0",
+    "commit.manifest-merge.enabled": "true",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "100",
+}
+#: Ids in the texts of types.
+_IDS: Final = re.compile(r"-?[0-9]+: ")
+#: Parts of messages about requests that no retry will help.
+_REFUSED: Final = (
+    "Permission denied",
+    "Read-only file system",
+    "readonly database",
+    "No space left",
+    "disk is full",
+    "AccessDenied",
+    "ACCESS_DENIED",
+)
+
+
+class IcebergLake:
+    """An Iceberg table of a catalog."""
+
+    def __init__(self, identifier: str, options: Mapping[str, str] | None = None) -> None:
+        self.location = f"iceberg:{identifier}"
+        self._identifier = tuple(identifier.split("."))
+        if len(self._identifier) < 2 or not all(self._identifier):
+            raise TableError(f"{self.location} is not like iceberg:NAMESPACE.TABLE")
+        self._options = dict(options or {})
+        self._catalog: Catalog | None = None
+        self._table: Table | None = None
+
+    @property
+    def store(self) -> LakeStore:
+        """The store of the table's files. Raises TableError."""
+        from tidelog.spark.lake.iceberg_library import store_options
+
+        table = self._at_head()
+        return LakeStore(location_of(table.location()), store_options(table.io.properties))
+
+    def read(self) -> LakeState:
+        """Look at the newest version. Raises TableError."""
+        table = self._open()
+        if table is None:
+            return LakeState()
+        text = table.properties.get(_ORIGIN)
+        if text is None:
+            raise TableError(
+                f"{self.location} is an Iceberg table that no ingest has made; ingest to another"
+                " table, or prove it with --partition-column and --offset-column"
+            )
+        origin = Origin(**json.loads(text))
+        note = self._last_note(table)
+        partitions = () if note is None else note.partitions
+        return LakeState(
+            _version(table),
+            origin,
+            {run.partition: run for run in partitions},
+            0 if note is None else note.fence,
+            True if note is None else note.is_whole,
+            str(table.metadata.table_uuid),
+        )
+
+    def create(self, origin: Origin, schema: pa.Schema) -> CommitAnswer:
+        """Create an empty table of these columns. Raises TableError."""
+        from pyiceberg.exceptions import TableAlreadyExistsError
+
+        catalog = self._known_catalog()
+        converted = self._converted(schema)
+        properties = {**_PROPERTIES, _ORIGIN: json.dumps(asdict(origin))}
+        with self._asking("be created"):
+            try:
+                catalog.create_namespace_if_not_exists(self._identifier[:-1])
+                catalog.create_table(self._identifier, converted, properties=properties)
+            except TableAlreadyExistsError:
+                return CommitAnswer.CONFLICT
+            except Exception:
+                if self._open() is not None:  # this run's, whose answer was lost
+                    return CommitAnswer.CONFLICT
+                raise
+        return CommitAnswer.COMMITTED
+
+    def commit(self, state: LakeState, change: TableChange) -> CommitAnswer:
+        """Commit a change on top of `state`; raise TableError if the catalog refuses it."""
+        note = CommitNote.after(state, change)
+        return self._sent(state, lambda table: self._commit(table, note, change))
+
+    def _sent(self, state: LakeState, send: Callable[[Table], None]) -> CommitAnswer:
+        """Send a commit on top of `state`. Raises TableError."""
+        from pyiceberg.exceptions import CommitFailedException, ValidationException
+
+        from tidelog.spark.lake.iceberg_library import CATALOG_ERRORS
+
+        table = self._at_head()
+        if _version(table) != state.version:
+            return CommitAnswer.CONFLICT
+        try:
+            if table.properties.get(_RETRIES) != "0":
+                table.transaction().set_properties({_RETRIES: "0"}).commit_transaction()
+                table = self._at_head()
+            send(table)
+        except (CommitFailedException, ValidationException):
+            return CommitAnswer.CONFLICT
+        except FileNotFoundError as error:
+            raise TableError(f"{self.location} lacks a file to commit: {error}") from error
+        except CATALOG_ERRORS as error:
+            return self._answer_of(error)
+        return CommitAnswer.COMMITTED
+
+    def _commit(self, table: Table, note: CommitNote, change: TableChange) -> None:
+        from pyiceberg.io.pyarrow import parquet_file_to_data_file
+        from pyiceberg.table.snapshots import Operation
+
+        from tidelog.spark.lake.iceberg_library import ReplacedFiles
+
+        transaction = table.transaction()
+        transaction.set_properties(
+            {
+                _NOTE: note.to_json(),
+                _NOTE_VERSION: str(table.metadata.next_sequence_number()),
+            }
+        )
+        noted = {MARK: note.to_json()}
+        update = transaction.update_snapshot(snapshot_properties=noted)
+        producer: Any = update.overwrite() if change.removed else update.merge_append()
+        if change.removed and not change.offsets:
+            producer = ReplacedFiles(
+                Operation.OVERWRITE, transaction, table.io, snapshot_properties=noted
+            )
+        root = table.location()
+        for file in change.added:
+            producer.append_data_file(
+                parquet_file_to_data_file(
+                    table.io, transaction.table_metadata, f"{root}/{file.path}"
+                )
+            )
+        removed = {f"{root}/{file.path}" for file in change.removed}
+        if removed:
+            for entry in _entries(table, table.current_snapshot()):
+                if entry.data_file.file_path in removed:
+                    producer.delete_data_file(entry.data_file)
+                    removed.remove(entry.data_file.file_path)
+        if removed:
+            raise TableError(f"{self.location} has no file {min(removed)} to replace")
+        producer.commit()
+        transaction.commit_transaction()
+
+    def newest(self) -> int:
+        """Return the newest version; NO_VERSION without a table. Raises TableError."""
+        table = self._open()
+        return NO_VERSION if table is None else _version(table)
+
+    def commits(self, after: int | None = None) -> list[LakeCommit]:
+        """Return the commits after a version, or all that the table still has, newest first."""
+        table = self._at_head()
+        found = []
+        for snapshot in _ancestors(table):
+            version = snapshot.sequence_number or 0
+            if after is not None and version <= after:
+                break
+            note = self._note_of(snapshot)
+            found.append(LakeCommit(version, snapshot.timestamp_ms, note))
+        return found
+
+    def files(self, version: int | None = None) -> list[LakeFile]:
+        """Return the data files of a version, of the newest by default. Raises TableError."""
+        table = self._at_head()
+        snapshot = self._snapshot(table, version)
+        with self._asking("be read"):
+            return [self._file_of(table, entry.data_file) for entry in _entries(table, snapshot)]
+
+    def schema(self, version: int | None = None) -> pa.Schema:
+        """Return the columns of a version, of the newest by default. Raises TableError."""
+        table = self._at_head()
+        return plain_types(self._iceberg_schema(table, version).as_arrow())
+
+    def field_ids(self) -> Mapping[str, int]:
+        """Return the id of each column, which files carry."""
+        from pyiceberg.schema import index_by_name
+
+        return dict(index_by_name(self._at_head().schema()))
+
+    def check_files_are_rows(self, version: int | None = None) -> None:
+        """Raise TableError if a version's rows are not those of its files, read by column name."""
+        table = self._at_head()
+        snapshot = self._snapshot(table, version)
+        for feature in _hidden_rows(table, snapshot):
+            raise TableError(f"{self.location} has {feature}: read it with Iceberg's own reader")
+
+    def added_in(self, paths: Collection[str]) -> dict[str, int]:
+        """Return the version that added each of these files, as far as its snapshot is known."""
+        table = self._at_head()
+        added: dict[str, int] = {}
+        for entry in _entries(table, table.current_snapshot()):
+            path = self._path_of(table, entry.data_file)
+            snapshot = table.metadata.snapshot_by_id(entry.snapshot_id or 0)
+            if path in paths and snapshot is not None:
+                added[path] = snapshot.sequence_number or 0
+        return added
+
+    def types(self, schema: pa.Schema | None = None) -> dict[str, str]:
+        """Return the types of the newest version's columns, or of `schema`, as Iceberg writes them.
+
+        Raises TableError for a type that Iceberg does not have.
+        """
+        found = self._at_head().schema() if schema is None else self._converted(schema)
+        return {field.name: _type_text(field.field_type) for field in found.fields}
+
+    def add_columns(self, state: LakeState, columns: pa.Schema) -> CommitAnswer:
+        """Commit new columns, if the schema is the newest; no version but the schema changes.
+
+        Raises TableError.
+        """
+
+        def send(table: Table) -> None:
+            with table.update_schema() as update:
+                update.union_by_name(columns)
+
+        return self._sent(state, send)
+
+    def vacuum(self, keep_hours: int) -> int:
+        """Expire snapshots that were replaced over `keep_hours` ago; return the deleted data files.
+
+        Files of which no snapshot is left are deleted after the commit that expires them: data
+        files, manifests, lists of manifests. Raises TableError.
+        """
+        from pyiceberg.exceptions import CommitFailedException
+
+        table = self._at_head()
+        oldest_ms = time.time_ns() // 1_000_000 - keep_hours * 3_600_000
+        chain = list(_ancestors(table))
+        kept = {ref.snapshot_id for ref in table.metadata.refs.values()}
+        doomed = [
+            before
+            for later, before in pairwise(chain)
+            if later.timestamp_ms <= oldest_ms and before.snapshot_id not in kept
+        ]
+        if not doomed:
+            return 0
+        with self._asking("be vacuumed"):
+            old = _reachable(table, doomed)
+            try:
+                ids = [snapshot.snapshot_id for snapshot in doomed]
+                table.maintenance.expire_snapshots().by_ids(ids).commit()
+            except CommitFailedException:
+                return 0  # another commit came first: the next vacuum takes them
+            left = _reachable(self._at_head(), self._at_head().snapshots())
+            for path in sorted(old.keys() - left.keys()):
+                table.io.delete(path)
+            return sum(old[path] for path in old.keys() - left.keys())
+
+    def _converted(self, schema: pa.Schema) -> Schema:
+        """Return Arrow's columns as Iceberg's, without ids. Raises TableError."""
+        from pyiceberg.io.pyarrow import (
+            UnsupportedPyArrowTypeException,
+            _pyarrow_to_schema_without_ids,
+        )
+
+        try:
+            return _pyarrow_to_schema_without_ids(schema)
+        except UnsupportedPyArrowTypeException as error:
+            raise TableError(f"{self.location}: Iceberg has no such column: {error}") from error
+
+    def _snapshot(self, table: Table, version: int | None) -> Snapshot | None:
+        """Return the snapshot of a version, or of a snapshot's id. Raises TableError."""
+        newest = _version(table)
+        if version is None or version == newest:
+            return table.current_snapshot()
+        if version == 0:
+            return None
+        found = table.metadata.snapshot_by_id(version)
+        matches = (each for each in table.snapshots() if each.sequence_number == version)
+        found = found or next(matches, None)
+        if found is None:
+            raise TableError(
+                f"{self.location} has no version {version}: it was expired, or is yet to come (the"
+                f" newest is {newest})"
+            )
+        return found
+
+    def _iceberg_schema(self, table: Table, version: int | None) -> Schema:
+        if version is None or version == _version(table):
+            return table.schema()
+        snapshot = self._snapshot(table, version)
+        number = None if snapshot is None else snapshot.schema_id
+        return table.schema() if number is None else table.schemas()[number]
+
+    def _last_note(self, table: Table) -> CommitNote | None:
+        """Return the note of the newest snapshot that has one, or the table's copy of the last."""
+        head = table.current_snapshot()
+        for snapshot in _ancestors(table):
+            note = self._note_of(snapshot)
+            if note is not None:
+                return note
+        text = table.properties.get(_NOTE)
+        if text is None:
+            return None
+        if head is None or (head.sequence_number or 0) < int(table.properties[_NOTE_VERSION]):
+            raise TableError(
+                f"{self.location} was rolled back to a snapshot from before the last ingest, and no"
+                " snapshot has its offsets any more; ingest to another table"
+            )
+        return CommitNote.from_json(text, self.location)
+
+    def _note_of(self, snapshot: Snapshot) -> CommitNote | None:
+        text = None if snapshot.summary is None else snapshot.summary[MARK]
+        return None if text is None else CommitNote.from_json(text, self.location)
+
+    def _file_of(self, table: Table, file: DataFile) -> LakeFile:
+        """Return a file of the table; bounds that its manifest lacks are -1."""
+        lowest, highest = (_bound(table.schema(), "offset", each) for each in _bounds(file))
+        partition, last = (_bound(table.schema(), "partition", each) for each in _bounds(file))
+        return LakeFile(
+            path=self._path_of(table, file),
+            partition=-1 if partition is None or partition != last else partition,
+            start=-1 if lowest is None else lowest,
+            end=-1 if highest is None else highest + 1,
+            rows=file.record_count,
+            size_bytes=file.file_size_in_bytes,
+        )
+
+    def _path_of(self, table: Table, file: DataFile) -> str:
+        """Return a file's path below the table's location. Raises TableError for another place."""
+        root, path = location_of(table.location()), location_of(file.file_path)
+        if not path.startswith(f"{root}/"):
+            raise TableError(f"{self.location} has a file outside of {root}: {path}")
+        return path.removeprefix(f"{root}/")
+
+    def _answer_of(self, error: Exception) -> CommitAnswer:
+        from requests import RequestException
+
+        from tidelog.spark.lake.iceberg_library import REFUSALS
+
+        text = reason_of(error)
+        is_refused = isinstance(error, REFUSALS) and not isinstance(error, RequestException)
+        if is_refused or any(word in text for word in _REFUSED):
+            raise TableError(f"{self.location} cannot be written: {text}") from error
+        return CommitAnswer.LOST
+
+    def _known_catalog(self) -> Catalog:
+        if self._catalog is None:
+            try:
+                from tidelog.spark.lake.iceberg_library import open_catalog
+            except ImportError as error:
+                raise TableError(
+                    f"{self.location} needs pyiceberg: pip install 'tidelog[spark,iceberg]'"
+                ) from error
+            self._catalog = open_catalog(self._options, self.location)
+        return self._catalog
+
+    def _open(self) -> Table | None:
+        """Return the table at its newest version; None without a table. Raises TableError."""
+        from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+
+        with self._asking("be read"):
+            try:
+                if self._table is None:
+                    self._table = self._known_catalog().load_table(self._identifier)
+                else:
+                    self._table = self._table.refresh()
+            except (NoSuchTableError, NoSuchNamespaceError):
+                self._table = None
+            return self._table
+
+    def _at_head(self) -> Table:
+        table = self._open()
+        if table is None:
+            raise TableError(f"{self.location} does not exist in its catalog")
+        return table
+
+    @contextmanager
+    def _asking(self, what: str) -> Iterator[None]:
+        """Convert the errors of a catalog or a store to one sentence."""
+        from tidelog.spark.lake.iceberg_library import CATALOG_ERRORS
+
+        try:
+            yield
+        except CATALOG_ERRORS as error:
+            raise TableError(f"{self.location} cannot {what}: {reason_of(error)}") from error
+
+
+def _type_text(kind: IcebergType) -> str:
+    """Return a type's text; ids and which columns are required differ between equal columns."""
+    return _IDS.sub("", str(kind)).replace("required ", "optional ")
+
+
+def _version(table: Table) -> int:
+    """Return the newest version of a table. Raises TableError for Iceberg's first format."""
+    from pyiceberg.table.metadata import TableMetadataV1
+
+    if isinstance(table.metadata, TableMetadataV1):
+        name = ".".join(table.name())
+        raise TableError(f"iceberg:{name} has format version 1; upgrade it to 2 with another tool")
+    return table.metadata.last_sequence_number
+
+
+def _ancestors(table: Table) -> Iterator[Snapshot]:
+    """Yield the snapshots of the table's history, from the newest on."""
+    from pyiceberg.table.snapshots import ancestors_of
+
+    yield from ancestors_of(table.current_snapshot(), table.metadata)
+
+
+def _entries(table: Table, snapshot: Snapshot | None) -> Iterator[ManifestEntry]:
+    """Yield the data files of a snapshot, with the snapshots that added them."""
+    from pyiceberg.manifest import ManifestContent
+
+    for manifest in [] if snapshot is None else snapshot.manifests(table.io):
+        if manifest.content == ManifestContent.DATA:
+            yield from manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+
+
+def _hidden_rows(table: Table, snapshot: Snapshot | None) -> Iterator[str]:
+    """Yield the features by which a snapshot's rows differ from those of its files."""
+    from pyiceberg.manifest import ManifestContent
+
+    manifests = [] if snapshot is None else snapshot.manifests(table.io)
+    if any(manifest.content != ManifestContent.DATA for manifest in manifests):
+        yield "delete files"
+    names: dict[int, str] = {}
+    for schema in table.schemas().values():
+        for field in schema.fields:
+            if names.setdefault(field.field_id, field.name) != field.name:
+                yield f"a renamed column {names[field.field_id]!r}"
+                return
+
+
+def _bounds(file: DataFile) -> tuple[Mapping[int, bytes], Mapping[int, bytes]]:
+    return file.lower_bounds or {}, file.upper_bounds or {}
+
+
+def _bound(schema: Schema, column: str, bounds: Mapping[int, bytes]) -> int | None:
+    """Return a bound of an integer column, if the file has it."""
+    from pyiceberg.conversions import from_bytes
+    from pyiceberg.types import IntegerType, LongType
+
+    field = next((field for field in schema.fields if field.name == column), None)
+    if field is None or not isinstance(field.field_type, IntegerType | LongType):
+        return None
+    found = bounds.get(field.field_id)
+    return None if found is None else int(from_bytes(field.field_type, found))
+
+
+def _reachable(table: Table, snapshots: list[Snapshot]) -> dict[str, bool]:
+    """Return the files that snapshots refer to, and whether each is a data file."""
+    found: dict[str, bool] = {}
+    for snapshot in snapshots:
+        found[snapshot.manifest_list] = False
+        for manifest in snapshot.manifests(table.io):
+            if manifest.manifest_path in found:
+                continue
+            found[manifest.manifest_path] = False
+            for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
+                found[entry.data_file.file_path] = True
+    return found

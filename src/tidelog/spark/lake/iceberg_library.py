@@ -1,0 +1,177 @@
+"""What tables of Iceberg need beside pyiceberg: catalogs by place, durable files, merges.
+
+A user writes `iceberg:NAMESPACE.TABLE`. The catalog comes from options with pyiceberg's names, or
+from pyiceberg's own configuration. A `warehouse` alone gets an embedded catalog, a SQLite file in
+that directory. pyiceberg leaves the durability of local files to the kernel, so that after a power
+failure a catalog could refer to metadata that is gone. Files are synced here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from pyiceberg.catalog import load_catalog
+from pyiceberg.exceptions import (
+    BadRequestError,
+    ForbiddenError,
+    NoSuchNamespaceError,
+    OAuthError,
+    RESTError,
+    UnauthorizedError,
+)
+from pyiceberg.io import OutputFile, OutputStream
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.table.snapshots import Operation, Summary
+from pyiceberg.table.update.snapshot import _OverwriteFiles
+from requests import RequestException
+from sqlalchemy.exc import SQLAlchemyError
+
+from tidelog.spark.lake.state import TableError
+from tidelog.spark.lake.stores import reason_of, sync_file
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+
+#: The file of an embedded catalog, in its warehouse.
+CATALOG_FILE: Final = "catalog.db"
+#: What a catalog or a store may raise about a request that it does not fulfil.
+CATALOG_ERRORS: Final = (OSError, SQLAlchemyError, RESTError, RequestException, ValueError)
+#: Errors that no retry will help, but for a RequestException, which may be a ValueError as well.
+REFUSALS: Final = (
+    ValueError,
+    BadRequestError,
+    UnauthorizedError,
+    ForbiddenError,
+    OAuthError,
+    NoSuchNamespaceError,
+    PermissionError,
+)
+_FILE_IO: Final = f"{__name__}.DurableFileIO"
+#: pyiceberg's names of options, and those of `LakeStore`.
+_STORE_OPTIONS: Final = {
+    "s3.endpoint": "AWS_ENDPOINT_URL",
+    "s3.access-key-id": "AWS_ACCESS_KEY_ID",
+    "s3.secret-access-key": "AWS_SECRET_ACCESS_KEY",
+    "s3.session-token": "AWS_SESSION_TOKEN",
+    "s3.region": "AWS_REGION",
+    "client.access-key-id": "AWS_ACCESS_KEY_ID",
+    "client.secret-access-key": "AWS_SECRET_ACCESS_KEY",
+    "client.session-token": "AWS_SESSION_TOKEN",
+    "client.region": "AWS_REGION",
+    "adls.account-name": "AZURE_STORAGE_ACCOUNT_NAME",
+    "adls.account-key": "AZURE_STORAGE_ACCOUNT_KEY",
+    "adls.sas-token": "AZURE_STORAGE_SAS_TOKEN",
+    "adls.tenant-id": "AZURE_STORAGE_TENANT_ID",
+    "adls.client-id": "AZURE_STORAGE_CLIENT_ID",
+    "adls.client-secret": "AZURE_STORAGE_CLIENT_SECRET",
+}
+
+
+def open_catalog(options: Mapping[str, str], where: str) -> Catalog:
+    """Return the catalog that options or pyiceberg's configuration name. Raises TableError.
+
+    `catalog` is the catalog's name in the configuration, by default pyiceberg's own default.
+    """
+    properties: dict[str, Any] = {"py-io-impl": _FILE_IO, **options}
+    name = properties.pop("catalog", None)
+    warehouse = properties.get("warehouse")
+    if warehouse is not None and "uri" not in properties and "type" not in properties:
+        properties |= _embedded(warehouse, where)
+    try:
+        return load_catalog(name, **properties)
+    except CATALOG_ERRORS as error:
+        raise TableError(
+            f"{where} has no catalog: {reason_of(error)}. Give one, such as warehouse=DIRECTORY, or"
+            " uri=https://HOST and warehouse=NAME, or catalog=NAME of pyiceberg's configuration"
+        ) from error
+
+
+def _embedded(warehouse: str, where: str) -> dict[str, str]:
+    """Return the properties of a SQLite catalog in a local directory. Raises TableError."""
+    path = warehouse.removeprefix("file://")
+    if "://" in path:
+        raise TableError(
+            f"{where}: the warehouse {warehouse} needs a catalog, whose commits are atomic: give"
+            " uri=..., of a REST catalog or of a database (sqlite:////DIRECTORY/catalog.db)"
+        )
+    path = os.path.abspath(path)
+    try:
+        os.makedirs(path, exist_ok=True)
+    except OSError as error:
+        raise TableError(f"{where}: {path} cannot be created: {reason_of(error)}") from error
+    return {"type": "sql", "uri": f"sqlite:///{path}/{CATALOG_FILE}", "warehouse": path}
+
+
+def store_options(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the options of `LakeStore` for the properties of a table's files."""
+    options = {
+        ours: str(properties[theirs])
+        for theirs, ours in reversed(_STORE_OPTIONS.items())
+        if theirs in properties
+    }
+    options |= {name: value for name, value in properties.items() if name.isupper()}
+    if str(properties.get("s3.endpoint", "")).startswith("http://"):
+        options["AWS_ALLOW_HTTP"] = "true"
+    return options
+
+
+class DurableFileIO(PyArrowFileIO):
+    """pyiceberg's files by Arrow; a local file is durable once it is closed."""
+
+    def new_output(self, location: str) -> OutputFile:  # type: ignore[override]  # as the base has it
+        """Return a file to write."""
+        output = super().new_output(location)
+        is_local = "://" not in location.removeprefix("file://")
+        return _DurableOutput(output, location.removeprefix("file://")) if is_local else output
+
+
+class _DurableOutput(OutputFile):
+    def __init__(self, output: OutputFile, path: str) -> None:
+        super().__init__(output.location)
+        self._output = output
+        self._path = path
+
+    def __len__(self) -> int:
+        return len(self._output)
+
+    def exists(self) -> bool:
+        return self._output.exists()
+
+    def to_input_file(self) -> Any:
+        return self._output.to_input_file()
+
+    def create(self, overwrite: bool = False) -> OutputStream:
+        return _DurableStream(self._output.create(overwrite), self._path)
+
+
+class _DurableStream:
+    def __init__(self, stream: Any, path: str) -> None:
+        self._stream = stream
+        self._path = path
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, written: bytes) -> int:
+        return int(self._stream.write(written))
+
+    def close(self) -> None:
+        if not self._stream.closed:
+            self._stream.close()
+            sync_file(self._path)
+
+    def __enter__(self) -> _DurableStream:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+class ReplacedFiles(_OverwriteFiles):
+    """A commit that writes rows to other files; incremental readers skip it."""
+
+    def _summary(self, snapshot_properties: dict[str, str]) -> Summary:  # type: ignore[override]
+        summary = super()._summary(snapshot_properties)
+        return Summary(Operation.REPLACE, **summary.additional_properties)

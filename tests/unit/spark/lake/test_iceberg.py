@@ -1,0 +1,318 @@
+"""Iceberg tables of ingests: rollbacks, expired snapshots, foreign changes, catalogs."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.catalog import load_catalog
+from pyiceberg.table import Table
+from tests.unit.spark.lake.test_lake_contract import (
+    ORIGIN,
+    SCHEMA,
+    change_of,
+    closed_catalogs,
+    staged,
+)
+
+from tidelog.spark.lake import iceberg_library
+from tidelog.spark.lake.commits import landed_runs
+from tidelog.spark.lake.iceberg import IcebergLake
+from tidelog.spark.lake.iceberg_library import CATALOG_FILE, store_options
+from tidelog.spark.lake.places import lake_at
+from tidelog.spark.lake.protocol import CommitAnswer
+from tidelog.spark.lake.runs import commit_run, opened
+from tidelog.spark.lake.state import LakeState, TableChange, TableError
+
+__all__ = ["closed_catalogs"]
+NAME = "landed.flights"
+
+
+def lake_in(directory: Path) -> IcebergLake:
+    return IcebergLake(NAME, {"warehouse": str(directory)})
+
+
+def made(directory: Path) -> tuple[IcebergLake, LakeState]:
+    lake = lake_in(directory)
+    return lake, opened(lake, ORIGIN, lambda: SCHEMA)
+
+
+@pytest.fixture
+def foreign(tmp_path: Path) -> Iterator[Table]:
+    """The table as another tool opens it, with three commits: [0, 10), [10, 20), [20, 30)."""
+    lake, state = made(tmp_path)
+    for start in (0, 10, 20):
+        change = change_of(lake, f"run-{start}", start, start + 10)
+        state = commit_run(lake, state, change).state
+    uri = f"sqlite:///{tmp_path}/{CATALOG_FILE}"
+    with load_catalog(None, type="sql", uri=uri, warehouse=str(tmp_path)) as catalog:
+        yield catalog.load_table(NAME)
+
+
+def rows_of(table: Table) -> int:
+    return int(table.refresh().scan().count())
+
+
+def test_readers_find_columns_by_the_ids_in_the_files(tmp_path: Path, foreign: Table) -> None:
+    lake = lake_in(tmp_path)
+    path = lake.store.url(lake.files()[0].path)
+    [value, partition, offset, headers] = pq.read_schema(path)
+    ids = [field.metadata[b"PARQUET:field_id"] for field in (value, partition, offset, headers)]
+    assert ids == [b"1", b"2", b"3", b"4"]
+    with foreign.update_schema() as update:
+        update.rename_column("value", "payload")
+    rows = foreign.refresh().scan().to_arrow()
+    assert rows.column("payload").to_pylist() == [b"v"] * 30
+    assert rows.column("headers").to_pylist()[0] == [{"key": "k", "value": None}]
+    with pytest.raises(TableError, match="has a renamed column 'value': read it with Iceberg's"):
+        lake.check_files_are_rows()
+
+
+def test_a_rollback_takes_offsets_and_rows_back_together(tmp_path: Path, foreign: Table) -> None:
+    before = foreign.history()[1].snapshot_id
+    foreign.manage_snapshots().rollback_to_snapshot(before).commit()
+    lake = lake_in(tmp_path)
+    state = lake.read()
+    assert (state.following(), state.version) == ({0: 20}, 3)
+    assert landed_runs(lake, 0) == ["run-10", "run-0"]
+    outcome = commit_run(lake, state, change_of(lake, "again", 20, 30))
+    assert (outcome.obstacle, outcome.state.version) == (None, 4)
+    assert rows_of(foreign) == 30
+
+
+def test_offsets_outlive_expired_snapshots(tmp_path: Path, foreign: Table) -> None:
+    """Another tool rewrites the files and expires all snapshots that have notes."""
+    foreign.overwrite(foreign.scan().to_arrow())
+    ids = [each.snapshot_id for each in foreign.snapshots() if each != foreign.current_snapshot()]
+    foreign.maintenance.expire_snapshots().by_ids(ids).commit()
+    lake = lake_in(tmp_path)
+    state = lake.read()
+    assert state.following() == {0: 30}
+    assert commit_run(lake, state, change_of(lake, "later", 30, 40)).obstacle is None
+    assert rows_of(foreign) == 40
+
+
+def test_a_rollback_behind_the_last_note_is_refused(tmp_path: Path, foreign: Table) -> None:
+    empty = foreign.catalog.create_table("landed.other", SCHEMA)
+    empty.append(pa.table({"offset": [1]}, schema=pa.schema([("offset", pa.int64())])))
+    foreign.delete()
+    snapshots = foreign.refresh().snapshots()
+    lake = lake_in(tmp_path)
+    assert lake.read().following() == {0: 30}, "an empty snapshot is a commit like others"
+    properties = {"tidelog.note-version": str(len(snapshots) + 7)}
+    foreign.transaction().set_properties(properties).commit_transaction()
+    head = foreign.refresh().current_snapshot()
+    ids = [each.snapshot_id for each in snapshots if each != head]
+    foreign.maintenance.expire_snapshots().by_ids(ids).commit()
+    with pytest.raises(TableError, match="was rolled back to a snapshot from before the last"):
+        lake.read()
+
+
+def test_delete_files_are_not_read_as_rows(tmp_path: Path, foreign: Table) -> None:
+    lake = lake_in(tmp_path)
+    lake.check_files_are_rows()
+    _add_position_deletes(foreign)
+    with pytest.raises(TableError, match="has delete files: read it with Iceberg's own reader"):
+        lake.check_files_are_rows()
+    state = lake.read()
+    assert commit_run(lake, state, change_of(lake, "later", 30, 40)).obstacle is None
+
+
+def _add_position_deletes(table: Table) -> None:
+    """Commit a file of position deletes, as engines with merge-on-read do."""
+    from pyiceberg.manifest import (
+        DataFile,
+        DataFileContent,
+        FileFormat,
+        ManifestContent,
+        ManifestWriterV2,
+    )
+    from pyiceberg.table.update.snapshot import _FastAppendFiles
+
+    class DeleteWriter(ManifestWriterV2):
+        def content(self) -> ManifestContent:
+            return ManifestContent.DELETES
+
+        @property
+        def _meta(self) -> dict[str, str]:
+            return {**super()._meta, "content": "deletes"}
+
+    class Deletes(_FastAppendFiles):
+        def new_manifest_writer(self, spec: object) -> DeleteWriter:
+            return DeleteWriter(
+                self._transaction.table_metadata.spec(),
+                self.schema(),
+                self.new_manifest_output(),
+                self._snapshot_id,
+                self._compression,
+            )
+
+    target = next(iter(table.scan().plan_files())).file.file_path
+    path = f"{table.location()}/deletes.parquet"
+    pq.write_table(pa.table({"file_path": [target], "pos": [0]}), path)
+    file = DataFile.from_args(
+        content=DataFileContent.POSITION_DELETES,
+        file_path=path,
+        file_format=FileFormat.PARQUET,
+        partition={},
+        record_count=1,
+        file_size_in_bytes=os.path.getsize(path),
+        spec_id=0,
+    )
+    transaction = table.transaction()
+    producer = Deletes(
+        operation=table.current_snapshot().summary.operation,  # type: ignore[union-attr]  # it has one
+        transaction=transaction,
+        io=table.io,
+    )
+    producer.append_data_file(file)
+    producer.commit()
+    transaction.commit_transaction()
+
+
+def test_commits_are_tried_once_whatever_others_set(tmp_path: Path, foreign: Table) -> None:
+    foreign.transaction().remove_properties("commit.retry.num-retries").commit_transaction()
+    lake, other = lake_in(tmp_path), lake_in(tmp_path)
+    state, same = lake.read(), other.read()
+    assert lake.commit(state, change_of(lake, "a", 30, 40)) is CommitAnswer.COMMITTED
+    assert foreign.refresh().properties["commit.retry.num-retries"] == "0"
+    assert other.commit(same, change_of(lake, "b", 30, 40)) is CommitAnswer.CONFLICT
+    assert rows_of(foreign) == 40
+
+
+def test_foreign_commits_between_ours_are_no_obstacle(tmp_path: Path, foreign: Table) -> None:
+    lake = lake_in(tmp_path)
+    state = lake.read()
+    foreign.delete("offset = 3")
+    outcome = commit_run(lake, state, change_of(lake, "later", 30, 40))
+    assert (outcome.obstacle, outcome.state.version) == (None, 5)
+    assert rows_of(foreign) == 39
+
+
+def test_a_merge_is_no_new_data_to_incremental_readers(tmp_path: Path, foreign: Table) -> None:
+    lake = lake_in(tmp_path)
+    change = TableChange("m", (), (staged(lake, "m", 0, 30),), tuple(lake.files()))
+    assert commit_run(lake, lake.read(), change).obstacle is None
+    summaries = [snapshot.summary for snapshot in foreign.refresh().snapshots()]
+    assert [str(each and each.operation) for each in summaries] == [
+        "Operation.APPEND",
+        "Operation.APPEND",
+        "Operation.APPEND",
+        "Operation.REPLACE",
+    ]
+    assert summaries[-1] is not None and summaries[-1]["total-records"] == "30"
+    assert rows_of(foreign) == 30
+
+
+def test_a_vacuum_deletes_files_that_no_snapshot_refers_to(tmp_path: Path, foreign: Table) -> None:
+    lake = lake_in(tmp_path)
+    state = lake.read()
+    before = tuple(lake.files())
+    tag = foreign.history()[0].snapshot_id
+    foreign.manage_snapshots().create_tag(tag, "kept").commit()
+    commit_run(lake, state, TableChange("m", (), (staged(lake, "m", 0, 30),), before))
+    assert lake.vacuum(keep_hours=0) == 2, "the file of the tagged snapshot stays"
+    left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.parquet")}
+    assert len(left) == 2
+    assert rows_of(foreign) == 30
+    assert foreign.scan(snapshot_id=tag).count() == 10
+    manifests = {Path(each).name for each in _metadata_files(foreign.refresh())}
+    on_disk = {path.name for path in tmp_path.rglob("*.avro")}
+    assert on_disk == manifests
+
+
+def _metadata_files(table: Table) -> list[str]:
+    lists = [snapshot.manifest_list for snapshot in table.snapshots()]
+    inside = [
+        manifest.manifest_path
+        for snapshot in table.snapshots()
+        for manifest in snapshot.manifests(table.io)
+    ]
+    return [*lists, *inside]
+
+
+def test_a_table_that_no_ingest_made_is_refused(tmp_path: Path) -> None:
+    made(tmp_path)
+    uri = f"sqlite:///{tmp_path}/{CATALOG_FILE}"
+    with load_catalog(None, type="sql", uri=uri, warehouse=str(tmp_path)) as catalog:
+        catalog.create_table("landed.other", SCHEMA)
+        catalog.create_table("landed.old", SCHEMA, properties={"format-version": "1"})
+    with pytest.raises(TableError, match="an Iceberg table that no ingest has made"):
+        IcebergLake("landed.other", {"warehouse": str(tmp_path)}).read()
+    with pytest.raises(TableError, match="has format version 1; upgrade it to 2"):
+        IcebergLake("landed.old", {"warehouse": str(tmp_path)}).newest()
+
+
+@pytest.mark.parametrize("name", ["flights", ".flights", "landed.", ""])
+def test_a_name_without_a_namespace_is_refused(name: str) -> None:
+    with pytest.raises(TableError, match=f"iceberg:{name} is not like iceberg:NAMESPACE.TABLE"):
+        lake_at(f"iceberg:{name}", None)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({}, "has no catalog: .* Give one, such as warehouse=DIRECTORY"),
+        ({"type": "unheard"}, "has no catalog: 'unheard' is not a valid CatalogType"),
+        ({"warehouse": "s3://lake/w"}, "needs a catalog, whose commits are atomic"),
+        ({"warehouse": "/proc/lake"}, "/proc/lake cannot be created: No such file"),
+        ({"uri": "http://127.0.0.1:9"}, "has no catalog: .*Connection refused"),
+        ({"type": "sql", "uri": "sqlite:////proc/x.db"}, "unable to open database file"),
+    ],
+)
+def test_a_catalog_that_is_not_there_is_named(
+    options: dict[str, str], reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYICEBERG_HOME", "/nonexistent")
+    with pytest.raises(TableError, match=reason):
+        IcebergLake(NAME, options).read()
+
+
+def test_a_catalog_that_cannot_be_written_ends_a_commit(tmp_path: Path) -> None:
+    lake, state = made(tmp_path)
+    change = change_of(lake, "a", 0, 10)
+    connection = sqlite3.connect(tmp_path / CATALOG_FILE)
+    connection.execute(
+        "CREATE TRIGGER full BEFORE UPDATE ON iceberg_tables"
+        " BEGIN SELECT RAISE(ABORT, 'database or disk is full'); END"
+    )
+    connection.close()
+    with pytest.raises(TableError, match="cannot be written: .*disk is full"):
+        lake.commit(state, change)
+    assert lake_in(tmp_path).read().following() == {}
+
+
+def test_metadata_is_durable_before_the_catalog_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr(iceberg_library, "sync_file", synced.append)
+    lake, state = made(tmp_path)
+    commit_run(lake, state, change_of(lake, "a", 0, 10))
+    table = lake._at_head()
+    wanted = [table.metadata_location, *_metadata_files(table)]
+    assert [path for path in wanted if path.removeprefix("file://") not in synced] == []
+
+
+def test_options_of_files_have_the_names_of_their_stores() -> None:
+    options = store_options(
+        {
+            "s3.endpoint": "http://127.0.0.1:5000",
+            "s3.access-key-id": "id",
+            "client.region": "eu-central-1",
+            "AWS_PROFILE": "lake",
+            "uri": "sqlite://",
+        }
+    )
+    assert options == {
+        "AWS_ENDPOINT_URL": "http://127.0.0.1:5000",
+        "AWS_ACCESS_KEY_ID": "id",
+        "AWS_REGION": "eu-central-1",
+        "AWS_ALLOW_HTTP": "true",
+        "AWS_PROFILE": "lake",
+    }
