@@ -22,6 +22,7 @@ from tidelog.spark.lake.commits import first_known
 from tidelog.spark.lake.delta_features import (
     check_folder,
     hidden_rows,
+    log_reason,
     needs_delta,
     types_of,
     unsupported_features,
@@ -113,8 +114,25 @@ class DeltaLake:
             table.transaction_version(_FENCE) or 0,
             not partitions if note is None else note.is_whole,
             str(table.metadata().id),
-            rollback_of(noted, self.location),
+            rollback_of(noted, self.location) or self._contradiction(table, origin, note),
         )
+
+    def _contradiction(self, table: DeltaTable, origin: Origin, note: CommitNote | None) -> str:
+        """Return a sentence if the newest note and the transactions of its commit disagree.
+
+        A commit writes both. A commit file that is cut, or mixed with another one, has lost rows.
+        """
+        expires = "delta.setTransactionRetentionDuration" in table.metadata().configuration
+        for run in () if note is None else note.partitions:
+            end = table.transaction_version(_app_id(origin, run.partition))
+            if end != run.end and not (end is None and expires):
+                return (
+                    f"{self.location}: the newest commit says that partition {run.partition} has"
+                    f" landed up to offset {run.end}, its transactions say {end}: a commit was"
+                    " damaged, or put back from a backup. Put the table's log right, or ingest to"
+                    " another table; `tidelog pipeline prove` names the rows"
+                )
+        return ""
 
     def _settled(self, look: Callable[[DeltaTable], T]) -> T:
         """Return what a look at the newest version shows, while no other commit comes in.
@@ -129,7 +147,7 @@ class DeltaLake:
             try:
                 found = look(table)
             except (DeltaError, OSError) as error:
-                raise TableError(f"{self.location} cannot be read: {reason_of(error)}") from error
+                raise TableError(f"{self.location} cannot be read: {log_reason(error)}") from error
             if self._at(None).version() == version:
                 return found
         raise TableError(f"{self.location} changes faster than it can be read; run it again")
@@ -391,7 +409,7 @@ class DeltaLake:
         except TableNotFoundError:
             return None
         except (DeltaError, OSError) as error:
-            raise TableError(f"{self.location} cannot be read: {reason_of(error)}") from error
+            raise TableError(f"{self.location} cannot be read: {log_reason(error)}") from error
         return self._table
 
     def _at(self, version: int | None) -> DeltaTable:

@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Final
 
 from tidelog.spark.lake.state import TableError
+from tidelog.spark.lake.stores import reason_of
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable, Schema
+
+#: The library's message about versions that lie around missing ones.
+_GAP: Final = re.compile(r"found gap: .*?version: (\d+),.*?version: (\d+),", re.DOTALL)
 
 
 def needs_delta(location: str, feature: str) -> str:
@@ -52,6 +57,17 @@ def unsupported_features(table: DeltaTable) -> list[str]:
         if any(rule in column.metadata for rule in rules)
     ]
     return found
+
+
+def log_reason(error: Exception) -> str:
+    """Return why the library cannot read a table's log; name the versions that the log lacks."""
+    text = reason_of(error)
+    gap = _GAP.search(text)
+    if gap is None:
+        return text
+    first, last = int(gap[1]) + 1, int(gap[2]) - 1
+    which = f"version {first}" if first == last else f"versions {first} to {last}"
+    return f"its log has lost {which}; put the commits back from a copy of the log"
 
 
 def check_folder(location: str) -> None:

@@ -111,6 +111,19 @@ def test_an_older_commit_in_place_of_the_newest_is_refused(location: str) -> Non
         reopened(location)
 
 
+def test_a_commit_that_is_cut_or_lost_is_refused(location: str) -> None:
+    log = Path(location, "_delta_log", f"{3:020}.json")
+    whole = log.read_text()
+    log.write_text(whole.splitlines()[0] + "\n")
+    with pytest.raises(TableError, match="has landed up to offset 30, its transactions say 20"):
+        reopened(location)
+    log.write_text(whole)
+    assert reopened(location).following() == {0: 30}
+    (log.parent / f"{2:020}.json").unlink()
+    with pytest.raises(TableError, match="cannot be read: its log has lost version 2; put the"):
+        reopened(location)
+
+
 def commit(version: int, restored: int | None = None, *, is_noted: bool = True) -> LakeCommit:
     note = CommitNote("run", ORIGIN, (), ()) if is_noted and restored is None else None
     return LakeCommit(version, 0, note, restored)
