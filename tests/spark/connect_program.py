@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidelog.spark.jvm import find_jvm
-from tidelog.spark.pipelines.ingest import ingest
+from tidelog.spark.pipelines.ingest import ingest, read_landed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -68,7 +68,8 @@ class Program:
             str(self._scratch / "table"),
             progress=lambda done, total: seen.append(done),
         )
-        return [report.proof.holds, report.proof.rows]
+        landed = read_landed(self._spark, str(self._scratch / "table"))
+        return [report.proof.holds, report.proof.rows, landed.count()]
 
     def _streamed(self) -> DataFrame:
         reader = self._spark.readStream.format("tidelog").options(**self._source)

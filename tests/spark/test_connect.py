@@ -58,7 +58,7 @@ def test_everything_works_through_a_connect_server(logs: FakeLogs, tmp_path: Pat
     assert "option nope is not known to format tidelog" in found["wrong_option"]["error"]
     assert (found["write"], found["write_stream"]) == (None, None)
     assert found["stream"] == rows(0)
-    assert found["ingest"] == [True, 2 * _RECORDS]
+    assert found["ingest"] == [True, 2 * _RECORDS, 2 * _RECORDS]
     stored = [record for number in range(3) for record in leaders.records("written", number)]
     leaders.close()
     expected = [f"v{number}" for number in range(connect_program.ROWS)]

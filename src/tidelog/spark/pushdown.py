@@ -133,7 +133,7 @@ class _Taker:
             return False
         if column == "offset" and type(each.value) is int:
             return self._takes_offset(each)
-        if column == "timestamp" and isinstance(each.value, datetime.datetime):
+        if column == "timestamp":
             self._learn_time(each)
         return False
 
@@ -160,9 +160,9 @@ class _Taker:
     def _learn_time(self, each: Any) -> None:
         if not isinstance(each, (*_EQUAL, GreaterThan, GreaterThanOrEqual)):
             return
-        if each.value.tzinfo is None:
-            return  # A type without time zone cannot be compared with records' timestamps.
-        microseconds = (each.value - _EPOCH) // _MICROSECOND
+        microseconds = _microseconds(each.value)
+        if microseconds is None:
+            return
         # Records have milliseconds, so the bound is rounded up to the first millisecond that passes
         # the filter.
         first = (
@@ -170,6 +170,16 @@ class _Taker:
         )
         if first > 0:
             self.from_ms = first if self.from_ms is None else max(self.from_ms, first)
+
+
+def _microseconds(value: object) -> int | None:
+    """Return the time of a filter: Spark gives a datetime, Sail microseconds since 1970.
+
+    A datetime without time zone cannot be compared with records' timestamps: None.
+    """
+    if isinstance(value, datetime.datetime):
+        return None if value.tzinfo is None else (value - _EPOCH) // _MICROSECOND
+    return value if type(value) is int else None
 
 
 def _least(bound: int | None, value: int) -> int:

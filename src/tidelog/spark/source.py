@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     )
     from pyspark.sql.types import StructType
 
+    from tidelog.spark.plan_schema import PlanSchema
     from tidelog.spark.pushdown import Narrowing
 FORMAT = "tidelog"
 _PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
@@ -57,24 +58,24 @@ class TidelogReader(Shipped, DataSourceReader):
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
+        #: The result of the query's filters, which only a FilteringReader gets.
+        self._narrowing: Narrowing | None = None
 
     def partitions(self) -> list[InputPartition]:
         """Return the tasks; query the cluster for partitions and offsets."""
-        return self._planned(None)
+        with sentence_first():
+            return self._planned()
 
-    def _planned(self, narrowing: Narrowing | None) -> list[InputPartition]:
+    def _planned(self) -> list[InputPartition]:
         from tidelog.runtime.blocking import BlockingClient
         from tidelog.spark.planning import plan_ranges
         from tidelog.spark.splitting import split_ranges
 
         options = self._options
-        with (
-            sentence_first(),
-            BlockingClient(options.bootstrap, options.client_id, options.timeout_ms) as client,
-        ):
+        with BlockingClient(options.bootstrap, options.client_id, options.timeout_ms) as client:
             ranges = plan_ranges(client, options)
-            if narrowing is not None:
-                ranges = narrowing.apply(ranges, client, options.isolation_level)
+            if self._narrowing is not None:
+                ranges = self._narrowing.apply(ranges, client, options.isolation_level)
         return [
             RangePartition(each.tp.topic, each.tp.partition, each.start, each.end, each.topic_id)
             for each in split_ranges(
@@ -103,20 +104,12 @@ class TidelogReader(Shipped, DataSourceReader):
 class FilteringReader(TidelogReader):
     """A reader that plans only the ranges that pass the filters of the query."""
 
-    def __init__(self, options: ReadOptions) -> None:
-        super().__init__(options)
-        self._narrowing: Narrowing | None = None
-
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Take the filters that planning can apply; return the filters that Spark has to apply."""
         from tidelog.spark.pushdown import take_filters
 
         self._narrowing, left = take_filters(filters)
         return left
-
-    def partitions(self) -> list[InputPartition]:
-        """Return the tasks that may have rows which pass the filters."""
-        return self._planned(self._narrowing)
 
 
 class TidelogDataSource(Shipped, DataSource):
@@ -127,13 +120,13 @@ class TidelogDataSource(Shipped, DataSource):
         """Return the format's name."""
         return FORMAT
 
-    def schema(self) -> str:
-        """Return the DDL of the columns. Raises OptionError for unusable options.
+    def schema(self) -> StructType:
+        """Return the schema of the columns. Raises OptionError for unusable options.
 
         Spark calls this method for batches and streams alike, so options that are valid for a batch
         or for a stream are accepted.
         """
-        from tidelog.spark.columns import spark_ddl
+        from tidelog.spark.plan_schema import SourceSchema
 
         with sentence_first():
             try:
@@ -143,23 +136,23 @@ class TidelogDataSource(Shipped, DataSource):
                     parsed = self._parsed(is_stream=True)
                 except OptionError:
                     raise error from None
-        return spark_ddl(parsed.columns)
+        return SourceSchema(parsed.columns)
 
-    def reader(self, schema: StructType) -> DataSourceReader:
+    def reader(self, schema: PlanSchema) -> DataSourceReader:
         """Return a reader. Raises OptionError for unusable options, or for another schema."""
         with sentence_first():
             options = self._parsed(is_stream=False)
             _check_schema(schema, options)
         for remark in options.remarks:
             _log.warning("%s", remark)
-        takes_filters = options.pushdown and _is_asked_with_filters()
+        takes_filters = options.pushdown and _is_asked_with_filters(schema)
         if options.segments:
             from tidelog.spark.segments.segment_reader import FilteringSegmentReader, SegmentReader
 
             return (FilteringSegmentReader if takes_filters else SegmentReader)(options)
         return (FilteringReader if takes_filters else TidelogReader)(options)
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+    def streamReader(self, schema: PlanSchema) -> DataSourceStreamReader:
         """Return the reader of a stream; for unusable options, its first call raises the error.
 
         Spark's runner would hide an error of this method behind the runner's own error.
@@ -173,7 +166,7 @@ class TidelogDataSource(Shipped, DataSource):
         except OptionError as error:
             return RejectedStreamReader(error)
 
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+    def writer(self, schema: PlanSchema, overwrite: bool) -> DataSourceArrowWriter:
         """Return the writer of a batch. Raises OptionError, SinkError."""
         from tidelog.spark.sink.writers import TidelogWriter
 
@@ -192,15 +185,17 @@ class TidelogDataSource(Shipped, DataSource):
         return parse_options(given, is_stream=is_stream)
 
 
-def _check_schema(schema: StructType, options: ReadOptions) -> None:
+def _check_schema(schema: PlanSchema, options: ReadOptions) -> None:
     """Raise OptionError if the user gave `load` another schema than the options yield.
 
     Spark lets the user's schema pass, and would fail at the first row. Nullability is ignored.
     """
-    from tidelog.spark.columns import spark_ddl
+    from tidelog.spark.plan_schema import SourceSchema, types_of
 
-    expected = spark_ddl(options.columns)
-    given = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema.fields)
+    expected, given = (
+        ", ".join(f"{name} {kind}" for name, kind in types_of(each).items())
+        for each in (SourceSchema(options.columns), schema)
+    )
     if given != expected:
         raise OptionError(
             f"the schema given is {given or 'empty'}; with these options the columns are"
@@ -208,11 +203,15 @@ def _check_schema(schema: StructType, options: ReadOptions) -> None:
         )
 
 
-def _is_asked_with_filters() -> bool:
-    """Return whether Spark plans with pushdown in this process.
+def _is_asked_with_filters(schema: PlanSchema) -> bool:
+    """Return whether Sail plans the query, or Spark with pushdown in this process.
 
     Spark has a separate worker module for pushdown, and uses that module if Spark's configuration
     allows pushdown. Spark's worker module without pushdown rejects a reader that takes filters.
     """
+    from tidelog.spark.plan_schema import is_arrow
+
+    if is_arrow(schema):
+        return True
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     return _PUSHDOWN_WORKER in sys.modules or (spec is not None and spec.name == _PUSHDOWN_WORKER)

@@ -3,15 +3,15 @@
 Readers and writers of a data source run in Spark's workers. Spark sends an exception of a worker
 with the traceback first, which names files of tidelog and not the option that the user should
 change. `sentence_first` suppresses the traceback of tidelog's own errors. Exceptions that are not
-tidelog's own keep their traceback, because they are defects.
+tidelog's own keep their traceback, because they are defects. Sail has no workers: its server calls
+readers and writers itself, and appends the traceback that an exception has.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
-from collections.abc import Iterator
+from types import TracebackType
 from typing import Final
 
 from tidelog.core.errors import TidelogError
@@ -20,19 +20,29 @@ from tidelog.core.errors import TidelogError
 _NO_TRACEBACK: Final = "SPARK_HIDE_TRACEBACK"
 
 
-@contextlib.contextmanager
-def sentence_first() -> Iterator[None]:
+class sentence_first:  # noqa: N801 - a context manager
     """Make the driver show the sentence of a tidelog error instead of a worker's traceback.
 
     A tidelog error ends the worker, so the changed environment of the worker affects no other
     source.
     """
-    try:
-        yield
-    except TidelogError:
+
+    def __enter__(self) -> None:
+        """Do nothing: only errors matter."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Suppress the traceback of a tidelog error; the error itself goes on."""
+        if not isinstance(error, TidelogError):
+            return
         if _is_worker():
             os.environ[_NO_TRACEBACK] = "1"
-        raise
+        elif "pysail" in sys.modules:
+            error.__traceback__ = None
 
 
 def _is_worker() -> bool:

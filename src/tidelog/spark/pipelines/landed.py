@@ -81,6 +81,8 @@ def read_landed(
     TableError, also for a table with features that this reader lacks (deletion vectors, column
     mapping, partition columns), and OptionError.
     """
+    from tidelog.spark.plan_schema import frame_schema
+
     lake = lake_at(table, storage_options)
     if [version, timestamp, offset].count(None) < 2:
         raise OptionError("version, timestamp and offset exclude each other")
@@ -92,13 +94,13 @@ def read_landed(
     schema, store = lake.schema(version), lake.store
     files = [_path_of(file, lake.location) for file in lake.files(version)]
     _check_present(lake, version, files)
-    empty = spark.createDataFrame(schema.empty_table())
+    columns = frame_schema(schema)
     if not files:
-        return empty
+        return spark.createDataFrame([], columns)
     # Spark takes some characters of a path for a pattern.
     if store.is_local and not any(sign in store.location for sign in "[]{}*?\\"):
-        return spark.read.schema(empty.schema).parquet(*[store.url(path) for path in files])
-    return _read_in_tasks(spark, store, schema, empty.schema, files)
+        return spark.read.schema(columns).parquet(*[store.url(path) for path in files])
+    return _read_in_tasks(spark, store, schema, columns, files)
 
 
 def _check_present(lake: Lake, version: int | None, files: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import TidelogError
@@ -369,11 +369,9 @@ def _refusal(topic: str, bad: BadRecord) -> str:
 @contextmanager
 def _sentence() -> Iterator[None]:
     """Convert a failed Java job, such as a worker's death, to one sentence."""
-    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
-
     try:
         yield
-    except Py4JJavaError as error:
+    except _java_errors() as error:
         cause, reason = error.java_exception, ""
         while cause is not None:
             if cause.getClass().getName().startswith("org.apache.spark") or not reason:
@@ -382,3 +380,12 @@ def _sentence() -> Iterator[None]:
         raise TasksFailedError(
             f"Spark's tasks failed: {reason}. Nothing was committed; run it again"
         ) from error
+
+
+def _java_errors() -> tuple[Any, ...]:
+    """Return the class of Java's errors; none if PySpark came as the package pyspark-client."""
+    try:
+        from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+    except ModuleNotFoundError:
+        return ()
+    return (Py4JJavaError,)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.spark.options import OptionError
 from tidelog.spark.pipelines.latest_rows import TOMBSTONE_COLUMN
+from tidelog.spark.schemas.json_column import parsed_json
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,15 +33,12 @@ def json_columns(spark: SparkSession, ddl: str, *, tombstones: bool = False) -> 
     that the table already has.
     """
     from pyspark.sql import functions as F  # noqa: N812 - how all of Spark names it
-    from pyspark.sql.types import StringType, StructType
 
     fields = fields_of(ddl, (*OWN_COLUMNS, TOMBSTONE_COLUMN) if tombstones else OWN_COLUMNS)
-    schema = StructType([*fields.fields]).add(_RAW, StringType())
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _RAW}
 
     def transform(frame: DataFrame) -> DataFrame:
         text = F.col("value").cast("string")
-        parsed = frame.withColumn("_parsed", F.from_json(text, schema, options))
+        parsed = frame.withColumn("_parsed", parsed_json(text, fields, _RAW))
         without = None if tombstones else "the record has no value"
         error = (
             F.when(F.col("value").isNull(), F.lit(without))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.core.errors import TidelogError
@@ -36,9 +37,10 @@ def run_tasks(
     if not specs:
         return []
     frame = spark.range(0, len(specs), 1, len(specs)).mapInArrow(
-        shipped(_task(list(specs), work)), "row string"
+        shipped(_task(list(specs), work)), "number long, row string"
     )
-    rows = [json.loads(row["row"]) for row in frame.collect()]
+    # Spark keeps the order of tasks; Sail returns rows as tasks end.
+    rows = [json.loads(row["row"]) for row in sorted(frame.collect(), key=itemgetter("number"))]
     for row in rows:
         if _FAILED in row:
             raise TaskFailedError(row[_FAILED])
@@ -59,7 +61,10 @@ def _task(
                 except TidelogError as error:
                     rows.append({_FAILED: str(error)})
                 texts = [json.dumps(row) for row in rows]
-                yield pa.RecordBatch.from_arrays([pa.array(texts, pa.string())], ["row"])
+                yield pa.RecordBatch.from_arrays(
+                    [pa.array([number] * len(texts), pa.int64()), pa.array(texts, pa.string())],
+                    ["number", "row"],
+                )
 
     return run
 

@@ -218,7 +218,9 @@ def _step(
             nulls = [pa.nulls(1, field.type) for field in columns][:-1]
             yield pa.RecordBatch.from_arrays([*nulls, pa.array([failure])], schema=columns)
 
-    return frame.mapInArrow(shipped(run), spark.createDataFrame(whole.empty_table()).schema)
+    from tidelog.spark.plan_schema import frame_schema
+
+    return frame.mapInArrow(shipped(run), frame_schema(whole))
 
 
 def _raise_failure(failures: pa.ChunkedArray) -> None:

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 #: A field in which Spark's parser stores the text of a bad record.
 _CORRUPT: Final = "__tidelog_corrupt_record"
 _SHOWN_CHARACTERS: Final = 100
+_SILENT_PARSER: Final = (
+    "from_json of this engine does not report bad records (Sail), which would become rows of nulls:"
+    " parse the values with Spark, or with from_json itself if all records are JSON of the schema"
+)
 
 
 def json_column(column: Column | str, schema: str | StructType, mode: str = "permissive") -> Column:
@@ -26,7 +30,7 @@ def json_column(column: Column | str, schema: str | StructType, mode: str = "per
     `schema` is a DDL such as `carrier string, delay int`, or a StructType.
     """
     from pyspark.sql import functions as F  # noqa: N812 - how all of Spark names the module
-    from pyspark.sql.types import StringType, StructType
+    from pyspark.sql.types import StructType
 
     strict = is_strict(mode)
     fields = StructType.fromDDL(schema) if isinstance(schema, str) else schema
@@ -36,9 +40,7 @@ def json_column(column: Column | str, schema: str | StructType, mode: str = "per
             " 'carrier string, delay int'"
         )
     text = (F.col(column) if isinstance(column, str) else column).cast("string")
-    read = StructType([*fields.fields]).add(_CORRUPT, StringType())
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
-    parsed = F.from_json(text, read, options)
+    parsed = parsed_json(text, fields, _CORRUPT)
     # Spark returns null, without a corrupt text, for a blank record.
     is_bad = text.isNotNull() & (parsed.isNull() | parsed[_CORRUPT].isNotNull())
     error = F.when(
@@ -53,3 +55,19 @@ def json_column(column: Column | str, schema: str | StructType, mode: str = "per
     if strict:
         return F.when(is_bad, F.raise_error(error).cast(fields)).otherwise(record)
     return F.struct(record.alias("record"), error.alias("error"))
+
+
+def parsed_json(text: Column, fields: StructType, corrupt: str) -> Column:
+    """Return structs of `fields`, and of a field `corrupt` that has the text of a bad record.
+
+    Sail's parser takes a bad record for one whose fields are null. So the query fails if a record
+    that is bad in any case is not reported; Spark decides this once, when it plans the query.
+    """
+    from pyspark.sql import functions as F  # noqa: N812 - how all of Spark names the module
+    from pyspark.sql.types import StringType, StructType
+
+    schema = StructType([*fields.fields]).add(corrupt, StringType())
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": corrupt}
+    is_silent = F.from_json(F.lit("["), schema, options)[corrupt].isNull()
+    failure = F.raise_error(F.lit(_SILENT_PARSER)).cast("string")
+    return F.from_json(F.when(is_silent, failure).otherwise(text), schema, options)

@@ -35,16 +35,16 @@ class SegmentReader(Shipped, DataSourceReader):
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
+        #: The result of the query's filters, which only a FilteringSegmentReader gets.
+        self._narrowing: Narrowing | None = None
 
     def partitions(self) -> list[InputPartition]:
         """List the directories and return the tasks."""
-        return self._planned(None)
-
-    def _planned(self, narrowing: Narrowing | None) -> list[InputPartition]:
         from tidelog.spark.segments.segment_reading import plan_segments
 
         with sentence_first():
-            return [SegmentPartition(task) for task in plan_segments(self._options, narrowing)]
+            planned = plan_segments(self._options, self._narrowing)
+            return [SegmentPartition(task) for task in planned]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one task as Arrow batches."""
@@ -59,17 +59,9 @@ class SegmentReader(Shipped, DataSourceReader):
 class FilteringSegmentReader(SegmentReader):
     """A reader that plans only the ranges that pass the filters of the query."""
 
-    def __init__(self, options: ReadOptions) -> None:
-        super().__init__(options)
-        self._narrowing: Narrowing | None = None
-
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
         """Take the filters that planning can apply; return the filters that Spark has to apply."""
         from tidelog.spark.pushdown import take_filters
 
         self._narrowing, left = take_filters(filters)
         return left
-
-    def partitions(self) -> list[InputPartition]:
-        """Return the tasks that may have rows which pass the filters."""
-        return self._planned(self._narrowing)

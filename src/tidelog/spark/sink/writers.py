@@ -21,15 +21,16 @@ from pyspark.sql.datasource import (
 )
 
 from tidelog.core.dataclass import dataclass
+from tidelog.spark.plan_schema import PlanSchema, is_arrow, types_of
 from tidelog.spark.shipping import Shipped
 from tidelog.spark.sink.batch_marks import NO_BATCH, AttemptMark
 from tidelog.spark.sink.row_columns import SinkError, check_columns
-from tidelog.spark.sink.settings import parse_sink_options
+from tidelog.spark.sink.settings import SinkSettings, parse_sink_options
+from tidelog.spark.worker_errors import sentence_first
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark import TaskContext
-    from pyspark.sql.types import StructType
 
 _QUERY_ID = "sql.streaming.queryId"
 _BATCH_ID = "streaming.sql.batchId"
@@ -42,7 +43,6 @@ _log = logging.getLogger("tidelog.spark")
 class TaskWritten(WriterCommitMessage):
     """The result of one task's write."""
 
-    task: int
     records: int
     bytes: int
 
@@ -50,10 +50,11 @@ class TaskWritten(WriterCommitMessage):
 class _Writing:
     """State of the writers for batches and for streams: the settings, and the ids of this write."""
 
-    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+    def __init__(self, options: Mapping[str, str], schema: PlanSchema) -> None:
         self._settings = parse_sink_options(options)
-        types = {each.name: each.dataType.simpleString() for each in schema.fields}
-        check_columns(types, self._settings)
+        check_columns(types_of(schema), self._settings)
+        if is_arrow(schema):
+            _check_for_sail(options, self._settings)
         self._run = uuid.uuid4().hex[:_RUN_CHARACTERS]
         self._write_id = self._settings.write_id or str(uuid.uuid4())
 
@@ -62,18 +63,15 @@ class _Writing:
         from pyspark import TaskContext
 
         from tidelog.spark.sink.write_task import WriteTask
-        from tidelog.spark.worker_errors import sentence_first
 
-        context = TaskContext.get()
-        assert context is not None, "Spark calls this in a task"
-        with sentence_first():
-            task = WriteTask(self._settings, self._mark(context, is_stream))
-            records = task.write(iterator)
-        return TaskWritten(context.partitionId(), records, task.acknowledged_bytes)
+        task = WriteTask(self._settings, self._mark(TaskContext.get(), is_stream))
+        records = task.write(iterator)
+        return TaskWritten(records, task.acknowledged_bytes)
 
-    def _mark(self, context: TaskContext, is_stream: bool) -> AttemptMark | None:
+    def _mark(self, context: TaskContext | None, is_stream: bool) -> AttemptMark | None:
         if not self._settings.batch_headers:
             return None
+        assert context is not None, "Spark calls this in a task"
         write_id, batch = self._write_id, NO_BATCH
         if is_stream:
             query, number = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_BATCH_ID)
@@ -91,7 +89,7 @@ class _Writing:
 class TidelogWriter(Shipped, DataSourceArrowWriter):
     """The writer of `df.write`."""
 
-    def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
+    def __init__(self, options: Mapping[str, str], schema: PlanSchema, overwrite: bool) -> None:
         """Check options and schema before any row is written. Raises OptionError, SinkError."""
         if overwrite:
             raise SinkError("mode overwrite cannot be used: a log is only appended to; use append")
@@ -99,7 +97,8 @@ class TidelogWriter(Shipped, DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of one task."""
-        return self._writing.write_rows(iterator, is_stream=False)
+        with sentence_first():
+            return self._writing.write_rows(iterator, is_stream=False)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Log which rows of the failed write stay in the topics."""
@@ -109,7 +108,7 @@ class TidelogWriter(Shipped, DataSourceArrowWriter):
 class TidelogStreamWriter(Shipped, DataSourceStreamArrowWriter):
     """The writer of one micro-batch."""
 
-    def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
+    def __init__(self, options: Mapping[str, str], schema: PlanSchema, overwrite: bool) -> None:
         """Check options and schema before any row is written. Raises OptionError, SinkError."""
         if overwrite:
             raise SinkError("output mode complete cannot be used: a log is only appended to")
@@ -117,11 +116,26 @@ class TidelogStreamWriter(Shipped, DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of one task of a micro-batch."""
-        return self._writing.write_rows(iterator, is_stream=True)
+        with sentence_first():
+            return self._writing.write_rows(iterator, is_stream=True)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Log which rows of the failed micro-batch stay in the topics."""
         _log_abort(f"batch {batchId}", messages)
+
+
+def _check_for_sail(options: Mapping[str, str], settings: SinkSettings) -> None:
+    """Raise SinkError for headers that Sail lacks the numbers for, and for its streams."""
+    if settings.batch_headers:
+        raise SinkError(
+            "option tidelog.batch.headers needs the numbers of tasks and of their attempts, which"
+            " Sail does not give to tasks: leave the option out, or write with Spark"
+        )
+    if any(name.lower() == "checkpointlocation" for name in options):
+        raise SinkError(
+            "option checkpointLocation: Sail would run this stream as one batch and keep no"
+            " checkpoint; run streams with Spark, or write a batch without this option"
+        )
 
 
 def _log_abort(what: str, messages: Sequence[WriterCommitMessage | None]) -> None:
