@@ -166,6 +166,23 @@ def test_where_the_log_was_cleaned_the_transactions_say_what_landed(location: st
     assert not DeltaLake(location).read().is_whole, "no later commit has the counts of before"
 
 
+def test_a_first_commit_during_a_look_is_seen_by_the_next_look(
+    location: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake, state = made(location)
+    described = DeltaLake._described
+    answers: list[CommitAnswer] = []
+
+    def commits_meanwhile(reader: DeltaLake, table: DeltaTable) -> Origin | None:
+        if not answers:
+            answers.append(lake.commit(state, change_of("a", 0, 10)))
+        return described(reader, table)
+
+    monkeypatch.setattr(DeltaLake, "_described", commits_meanwhile)
+    assert DeltaLake(location).read().following() == {0: 10}
+    assert answers == [CommitAnswer.COMMITTED]
+
+
 def test_a_new_table_whose_log_was_cleaned_is_whole(location: str) -> None:
     made(location)
     clean_log(location)
