@@ -23,6 +23,7 @@ from tests.support.models import (
     log_model,
     reassignment_model,
     reassignment_states,
+    upsert_model,
 )
 from tests.support.models.explorer import Model, TooManyStatesError, explore
 from tests.support.models.variants import LOG_VARIANTS, in_force
@@ -77,6 +78,7 @@ MODELS: Final[tuple[Callable[[], Model], ...]] = (
         bounce_model.Bounds(1, 2, losses=1, stops=0), tells_lives=False
     ),
     lambda: lake_model.LakeModel(lake_model.Bounds(2, 2, compactions=1)),
+    lambda: upsert_model.UpsertModel(upsert_model.UpsertBounds(3, 1, compactions=1)),
     *(partial(directory_model.DirectoryModel, bounds) for bounds in DIRECTORIES),
     *(partial(reassignment_model.ReassignmentModel, bounds) for bounds in REASSIGNMENTS),
 )

@@ -1,6 +1,7 @@
-"""An ingest that kills itself: `dying_ingest.py BOOTSTRAP TOPIC TABLE STEP LOG`.
+"""An ingest that kills itself: `dying_ingest.py BOOTSTRAP TOPIC TABLE STEP LOG [KEY]`.
 
-STEP is one of STEPS: SIGKILL comes before or after a call. Spark logs to LOG.
+STEP is one of STEPS or of UPSERT_STEPS: SIGKILL comes before or after a call. Spark logs to LOG.
+With KEY, a column, the ingest is an upsert.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, Final
 
 from tidelog.spark.lake.delta import DeltaLake
 from tidelog.spark.pipelines import ingest as ingest_module
-from tidelog.spark.pipelines import landing
+from tidelog.spark.pipelines import landing, upserts
 from tidelog.spark.session import start_session
 
 #: The calls of a run that change something, or prove it.
@@ -25,6 +26,16 @@ _CALLS: Final[dict[str, tuple[Any, str]]] = {
     "commit": (DeltaLake, "commit"),
 }
 STEPS: Final = tuple(f"{when} {name}" for name in _CALLS for when in ("before", "after"))
+#: The calls that an upsert makes besides.
+_UPSERT_CALLS: Final[dict[str, tuple[Any, str]]] = {
+    "comparing": (upserts, "superseded"),
+    "rewriting": (upserts, "_rewrite"),
+    "upsert": (ingest_module, "upsert_files"),
+}
+UPSERT_STEPS: Final = (
+    *STEPS,
+    *(f"{when} {name}" for name in _UPSERT_CALLS for when in ("before", "after")),
+)
 
 
 def deadly(call: Callable[..., Any], when: str) -> Callable[..., Any]:
@@ -38,12 +49,12 @@ def deadly(call: Callable[..., Any], when: str) -> Callable[..., Any]:
     return called
 
 
-def main(bootstrap: str, topic: str, table: str, step: str, log_path: str) -> None:
+def main(bootstrap: str, topic: str, table: str, step: str, log_path: str, key: str = "") -> None:
     when, _, name = step.partition(" ")
-    owner, attribute = _CALLS[name]
+    owner, attribute = {**_CALLS, **_UPSERT_CALLS}[name]
     setattr(owner, attribute, deadly(getattr(owner, attribute), when))
     spark = start_session("dying ingest", quick=True, log_path=log_path)
-    ingest_module.ingest(spark, bootstrap, topic, table)
+    ingest_module.ingest(spark, bootstrap, topic, table, upsert_by=(key,) if key else ())
 
 
 if __name__ == "__main__":

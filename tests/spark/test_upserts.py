@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyiceberg.catalog import load_catalog
 from tests.support.client.fake_logs import FakeLogs
 from tests.support.spark import Row, batch
 
 from tidelog.client.configs import TOPIC
 from tidelog.core.types import TopicPartition
 from tidelog.spark.lake.delta import DeltaLake
+from tidelog.spark.lake.iceberg_library import CATALOG_FILE
 from tidelog.spark.lake.protocol import CommitAnswer
 from tidelog.spark.lake.state import LakeState, TableChange, TableError
 from tidelog.spark.option_values import OptionError
@@ -22,6 +24,7 @@ from tidelog.spark.pipelines.ingest import ingest, read_landed
 from tidelog.spark.pipelines.landing import BadRecordsError, ProofError
 from tidelog.spark.pipelines.latest_rows import UpsertKeyError
 from tidelog.spark.pipelines.parsing import json_columns
+from tidelog.spark.pipelines.upsert_proof import prove_upserts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -69,6 +72,27 @@ def test_changes_of_a_batch_and_of_later_ones(
     older = {tmp_path / file.path for file in DeltaLake(str(tmp_path)).files(1)}
     assert set(tmp_path.rglob("*.parquet")) == named | older, "no staged file is left"
     assert read_landed(spark, str(tmp_path), version=1).count() == 3
+
+
+def test_an_iceberg_table_and_its_own_reader(
+    spark: SparkSession, log: FakeLogs, tmp_path: Path
+) -> None:
+    table, options = "iceberg:landed.t", {"warehouse": str(tmp_path)}
+    put(log, T0, ("a", "1"), ("b", "1"), ("a", "2"))
+    put(log, T1, ("x", "1"))
+    ingest(spark, log.bootstrap, "t", table, upsert_by=KEY, storage_options=options)
+    put(log, T0, ("b", None), ("a", "3"), ("c", "1"))
+    ingest(spark, log.bootstrap, "t", table, upsert_by=KEY, storage_options=options)
+    uri = f"sqlite:///{tmp_path / CATALOG_FILE}"
+    with load_catalog(None, type="sql", uri=uri, warehouse=str(tmp_path)) as catalog:
+        rows = catalog.load_table("landed.t").scan().to_arrow().select(["key", "value"])
+    found = sorted(tuple(row.values()) for row in rows.to_pylist())
+    assert found == [(b"a", b"3"), (b"c", b"1"), (b"x", b"1")]
+    compact(spark, table, storage_options=options)
+    proof = prove_upserts(spark, table, log.bootstrap, storage_options=options)
+    assert (proof.holds, proof.rows) == (True, 3)
+    with pytest.raises(TableError, match="has the latest row of each key"):
+        ingest(spark, log.bootstrap, "t", table, storage_options=options)
 
 
 def test_modes_and_keys_do_not_mix(spark: SparkSession, log: FakeLogs, tmp_path: Path) -> None:
