@@ -81,7 +81,7 @@ def test_a_file_in_two_commits_is_named_with_both_versions(
     [fault] = proof.offsets
     assert (fault.kind, fault.start, fault.end) == (OffsetFaultKind.DOUBLED, 0, 10)
     assert copy in fault.files
-    assert sorted(proof.added_in[name] for name in fault.files) == [0, 2]
+    assert sorted(proof.added_in[name] for name in fault.files) == [(0,), (2,)]
     assert proof.partitions[0].doubled == 10
 
 
@@ -146,6 +146,22 @@ def test_a_topic_without_a_row_is_an_error(spark: SparkSession, tmp_path: Path) 
     wrong = OffsetColumns("kafka_partition", "kafka_offset", "kafka_topic", "tt")
     with pytest.raises(TableError, match="has no row of topic 'tt'"):
         prove_columns(spark, str(tmp_path), wrong)
+
+
+def test_a_lost_file_is_named_with_its_offsets(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path / "flat", rows(0, *range(10)), rows(1, *range(5)))
+    write(tmp_path / "split", rows(0, *range(10)), partition_by=["kafka_partition"])
+    for place in ("flat", "split"):
+        table = DeltaTable(str(tmp_path / place))
+        for path in pa.table(table.get_add_actions())["path"].to_pylist():
+            (tmp_path / place / path).unlink()
+    reasons = [file.reason for file in prove_columns(spark, str(tmp_path / "flat"), COLUMNS).files]
+    assert sorted(reasons) == [
+        "is missing, with offsets 0 to 10 of partition 0",
+        "is missing, with offsets 0 to 5 of partition 1",
+    ]
+    [fault] = prove_columns(spark, str(tmp_path / "split"), COLUMNS).files
+    assert fault.reason == "is missing, with offsets 0 to 10 of partition 0"
 
 
 def test_columns_of_structs_partition_columns_and_other_topics(

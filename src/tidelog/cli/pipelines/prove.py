@@ -44,8 +44,8 @@ def add_to(app: CommandGroup) -> None:
     "an object with `table`, `version`, `holds`, `faults` (`path` and `reason` of each wrong file),"
     " `offsets` (missing, doubled and stray ranges: `kind`, `partition`, `start`, `end`, `exact`,"
     " which is false if only some offsets of the range are at fault, `landed`, the versions whose"
-    " commits landed missing offsets, and `files` with the versions that added them), `rollback` (a"
-    " sentence if another tool restored an earlier version)"
+    " commits landed missing offsets, and `files` with the versions that added them, or the ids of"
+    " Iceberg's snapshots), `rollback` (a sentence if another tool restored an earlier version)"
     " and `ranges` as of ingest, with `stray`, or with --partition-column each partition's `rows`,"
     " `missing`, `doubled`, `control`, `absent`, `lost`; with --sequence"
     " `count`, `distinct`, `sum`, `minimum`, `maximum`, `lost`, `doubled`, `foreign`. With --deep"
@@ -86,7 +86,7 @@ def prove(
     """Count a table's records again: compare offsets with commits, or check a numbered column.
 
     The last line is the verdict; the exit code is 1 if a record is lost or doubled, or if a file of
-    the table is missing or differs from the table's log. Delta tables of other tools are
+    the table is missing or differs from the table's log. Tables of other tools are
     proved with --partition-column and --offset-column: their log explains gaps. With --deep each
     row must also have its record's content. A table of `ingest --upsert` is compared with a replay
     of its topic, for which --json or --debezium are those of the ingest.

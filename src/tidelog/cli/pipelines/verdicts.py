@@ -185,7 +185,7 @@ class Proofs:
             f"{sum(each.rows for each in proof.partitions)} rows, {lost} lost{unread},"
             f" {sum(each.doubled for each in proof.partitions)} doubled"
         )
-        lines = _fault_lines(proof.files, proof.offsets, proof.added_in)
+        lines = _fault_lines(proof.files, proof.offsets, proof.added_in, proof.commit_noun)
         return ProofVerdict(document, rows, [*lines, verdict], proof.holds)
 
     def of_content(self, compare: Sequence[str]) -> ProofVerdict:
@@ -260,13 +260,16 @@ def _shown(lines: Sequence[str]) -> list[str]:
 
 
 def _fault_lines(
-    files: Iterable[FileFault], offsets: Iterable[OffsetFault], added_in: Mapping[str, int]
+    files: Iterable[FileFault],
+    offsets: Iterable[OffsetFault],
+    added_in: Mapping[str, Sequence[int]],
+    noun: str = "version",
 ) -> list[str]:
     """Return wrong files and ranges of offsets, with the versions that added the files."""
     lines = []
     for fault in offsets:
         named = [
-            f"{name} (version {added_in[name]})" if name in added_in else name
+            f"{name} ({noun} {', '.join(map(str, added_in[name]))})" if name in added_in else name
             for name in fault.files
         ]
         place = "between" if fault.kind == "missing" else "in"
@@ -282,7 +285,9 @@ def _fault_lines(
 
 
 def _fault_documents(
-    files: Iterable[FileFault], offsets: Iterable[OffsetFault], added_in: Mapping[str, int]
+    files: Iterable[FileFault],
+    offsets: Iterable[OffsetFault],
+    added_in: Mapping[str, Sequence[int]],
 ) -> dict[str, Any]:
     """Return the same as part of a document."""
     ranges = [
@@ -293,7 +298,9 @@ def _fault_documents(
             "end": each.end,
             "exact": each.is_exact,
             "landed": list(each.versions),
-            "files": [{"path": name, "version": added_in.get(name)} for name in each.files],
+            "files": [
+                {"path": name, "versions": list(added_in.get(name, ()))} for name in each.files
+            ],
         }
         for each in offsets
     ]

@@ -31,6 +31,7 @@ from tidelog.spark.lake.protocol import NO_VERSION, CommitAnswer
 from tidelog.spark.lake.rollbacks import NotedCommits, noted_commits, rollback_of
 from tidelog.spark.lake.state import (
     MARK,
+    OFFSET_COLUMNS,
     CommitNote,
     LakeCommit,
     LakeFile,
@@ -72,6 +73,8 @@ _NO_MORE: Final = 100
 
 class DeltaLake:
     """A Delta table at a path or URI."""
+
+    commit_noun = "version"
 
     def __init__(self, location: str, options: Mapping[str, str] | None = None) -> None:
         self.location = location
@@ -268,13 +271,15 @@ class DeltaLake:
 
         return self._settled(look)
 
-    def files(self, version: int | None = None) -> list[LakeFile]:
+    def files(
+        self, version: int | None = None, bounded: tuple[str, str] = OFFSET_COLUMNS
+    ) -> list[LakeFile]:
         """Return the data files of a version, of the newest by default. Raises TableError."""
         import pyarrow as pa
 
         table = self._at(version)
         rows = pa.table(table.get_add_actions(flatten=True)).to_pylist()
-        return [_file_of(row) for row in rows]
+        return [_file_of(row, bounded) for row in rows]
 
     def schema(self, version: int | None = None) -> pa.Schema:
         """Return the columns of a version, of the newest by default. Raises TableError."""
@@ -292,10 +297,10 @@ class DeltaLake:
         for feature in hidden_rows(table):
             raise TableError(needs_delta(self.location, feature))
 
-    def added_in(self, paths: Collection[str]) -> dict[str, int]:
-        """Return the version that added each of these files, as far as the log has its commits."""
+    def added_in(self, paths: Collection[str]) -> dict[str, tuple[int, ...]]:
+        """Return the last version that added each of these files, if the log has its commit."""
         opened = self.store.open()
-        wanted, found = set(paths), dict[str, int]()
+        wanted, found = set(paths), dict[str, tuple[int, ...]]()
         for version in range(self.newest(), first_known(self) - 1, -1):
             if not wanted - set(found):
                 break
@@ -305,7 +310,7 @@ class DeltaLake:
             except FileNotFoundError:
                 continue
             added = (unquote(action["add"]["path"]) for action in actions if "add" in action)
-            found |= {path: version for path in added if path in wanted}
+            found |= {path: (version,) for path in added if path in wanted - set(found)}
         return found
 
     def types(self, schema: pa.Schema | None = None) -> dict[str, str]:
@@ -447,13 +452,13 @@ def _app_id(origin: Origin, partition: int) -> str:
     return f"tidelog-{origin.topic_id}-{partition}"
 
 
-def _file_of(row: Mapping[str, Any]) -> LakeFile:
+def _file_of(row: Mapping[str, Any], bounded: tuple[str, str]) -> LakeFile:
     """Return a file of the table's log; bounds of a foreign file may be unknown (-1)."""
     lowest, highest, partition = (
         row.get(name) if isinstance(row.get(name), int) else None
-        for name in ("min.offset", "max.offset", "min.partition")
+        for name in (f"min.{bounded[1]}", f"max.{bounded[1]}", f"min.{bounded[0]}")
     )
-    if partition != row.get("max.partition"):
+    if partition != row.get(f"max.{bounded[0]}"):
         partition = None  # another tool has merged files of several partitions
     return LakeFile(
         path=unquote(row["path"]),

@@ -21,6 +21,7 @@ from tidelog.spark.lake.field_ids import plain_types
 from tidelog.spark.lake.protocol import NO_VERSION, CommitAnswer
 from tidelog.spark.lake.state import (
     MARK,
+    OFFSET_COLUMNS,
     CommitNote,
     LakeCommit,
     LakeFile,
@@ -69,6 +70,8 @@ _REFUSED: Final = (
 
 class IcebergLake:
     """An Iceberg table of a catalog."""
+
+    commit_noun = "snapshot"
 
     def __init__(self, identifier: str, options: Mapping[str, str] | None = None) -> None:
         self.location = f"iceberg:{identifier}"
@@ -211,12 +214,17 @@ class IcebergLake:
             found.append(LakeCommit(version, snapshot.timestamp_ms, note))
         return found
 
-    def files(self, version: int | None = None) -> list[LakeFile]:
+    def files(
+        self, version: int | None = None, bounded: tuple[str, str] = OFFSET_COLUMNS
+    ) -> list[LakeFile]:
         """Return the data files of a version, of the newest by default. Raises TableError."""
         table = self._at_head()
         snapshot = self._snapshot(table, version)
         with self._asking("be read"):
-            return [self._file_of(table, entry.data_file) for entry in _entries(table, snapshot)]
+            return [
+                self._file_of(table, entry.data_file, bounded)
+                for entry in _entries(table, snapshot)
+            ]
 
     def schema(self, version: int | None = None) -> pa.Schema:
         """Return the columns of a version, of the newest by default. Raises TableError."""
@@ -236,15 +244,17 @@ class IcebergLake:
         for feature in _hidden_rows(table, snapshot):
             raise TableError(f"{self.location} has {feature}: read it with Iceberg's own reader")
 
-    def added_in(self, paths: Collection[str]) -> dict[str, int]:
-        """Return the version that added each of these files, as far as its snapshot is known."""
+    def added_in(self, paths: Collection[str]) -> dict[str, tuple[int, ...]]:
+        """Return the ids of the snapshots that added each of these files.
+
+        A snapshot may be expired. A file may have been added more than once.
+        """
         table = self._at_head()
-        added: dict[str, int] = {}
+        added: dict[str, tuple[int, ...]] = {}
         for entry in _entries(table, table.current_snapshot()):
             path = self._path_of(table, entry.data_file)
-            snapshot = table.metadata.snapshot_by_id(entry.snapshot_id or 0)
-            if path in paths and snapshot is not None:
-                added[path] = snapshot.sequence_number or 0
+            if path in paths and entry.snapshot_id is not None:
+                added[path] = (*added.get(path, ()), entry.snapshot_id)
         return added
 
     def types(self, schema: pa.Schema | None = None) -> dict[str, str]:
@@ -355,10 +365,11 @@ class IcebergLake:
         text = None if snapshot.summary is None else snapshot.summary[MARK]
         return None if text is None else CommitNote.from_json(text, self.location)
 
-    def _file_of(self, table: Table, file: DataFile) -> LakeFile:
+    def _file_of(self, table: Table, file: DataFile, bounded: tuple[str, str]) -> LakeFile:
         """Return a file of the table; bounds that its manifest lacks are -1."""
-        lowest, highest = (_bound(table.schema(), "offset", each) for each in _bounds(file))
-        partition, last = (_bound(table.schema(), "partition", each) for each in _bounds(file))
+        schema = table.schema()
+        lowest, highest = (_bound(schema, bounded[1], each) for each in _bounds(file))
+        partition, last = (_bound(schema, bounded[0], each) for each in _bounds(file))
         return LakeFile(
             path=self._path_of(table, file),
             partition=-1 if partition is None or partition != last else partition,
@@ -481,9 +492,11 @@ def _bounds(file: DataFile) -> tuple[Mapping[int, bytes], Mapping[int, bytes]]:
 def _bound(schema: Schema, column: str, bounds: Mapping[int, bytes]) -> int | None:
     """Return a bound of an integer column, if the file has it."""
     from pyiceberg.conversions import from_bytes
+    from pyiceberg.schema import index_by_name
     from pyiceberg.types import IntegerType, LongType
 
-    field = next((field for field in schema.fields if field.name == column), None)
+    ids = index_by_name(schema)
+    field = schema.find_field(ids[column]) if column in ids else None
     if field is None or not isinstance(field.field_type, IntegerType | LongType):
         return None
     found = bounds.get(field.field_id)

@@ -19,6 +19,8 @@ from tidelog.spark.lake.protocol import NO_VERSION
 FORMAT: Final = 1
 #: The key of the JSON in commits.
 MARK: Final = "tidelog"
+#: The columns of a record's partition and offset in the table of an ingest.
+OFFSET_COLUMNS: Final = ("partition", "offset")
 
 
 class TableError(TidelogError):

@@ -10,7 +10,14 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from tidelog.spark.lake.protocol import CommitAnswer
-from tidelog.spark.lake.state import LakeCommit, LakeFile, LakeState, Origin, TableChange
+from tidelog.spark.lake.state import (
+    OFFSET_COLUMNS,
+    LakeCommit,
+    LakeFile,
+    LakeState,
+    Origin,
+    TableChange,
+)
 from tidelog.spark.lake.stores import LakeStore
 
 if TYPE_CHECKING:
@@ -22,6 +29,8 @@ class Lake(Protocol):
 
     #: The path, URI or identifier, for messages.
     location: str
+    #: The format's word for the numbers that `added_in` returns.
+    commit_noun: str
 
     @property
     def store(self) -> LakeStore:
@@ -48,8 +57,13 @@ class Lake(Protocol):
         """Return the commits after a version, or all that the log still has, from the newest on."""
         ...
 
-    def files(self, version: int | None = None) -> list[LakeFile]:
-        """Return the data files of a version, of the newest by default."""
+    def files(
+        self, version: int | None = None, bounded: tuple[str, str] = OFFSET_COLUMNS
+    ) -> list[LakeFile]:
+        """Return the data files of a version, of the newest by default.
+
+        `bounded` are the columns of the partition and offset, whose bounds the files have.
+        """
         ...
 
     def schema(self, version: int | None = None) -> pa.Schema:
@@ -64,8 +78,11 @@ class Lake(Protocol):
         """Raise TableError if a version's rows are not those of its files, read by column name."""
         ...
 
-    def added_in(self, paths: Collection[str]) -> dict[str, int]:
-        """Return the version that added each of these files, as far as the log has its commits."""
+    def added_in(self, paths: Collection[str]) -> dict[str, tuple[int, ...]]:
+        """Return the versions that added each of these files, as far as they are known.
+
+        A format whose commits have ids returns the ids.
+        """
         ...
 
     def types(self, schema: pa.Schema | None = None) -> dict[str, str]:

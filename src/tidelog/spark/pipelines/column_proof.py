@@ -18,10 +18,18 @@ from tidelog.core.dataclass import dataclass
 from tidelog.core.types import READ_COMMITTED, partitions_text
 from tidelog.spark.lake.places import lake_at
 from tidelog.spark.lake.protocol import NO_VERSION
-from tidelog.spark.lake.state import TableError
-from tidelog.spark.option_values import OptionError
+from tidelog.spark.lake.state import LakeFile, TableError
+from tidelog.spark.lake.stores import LakeStore
+from tidelog.spark.option_values import OptionError, whole_number
 from tidelog.spark.pipelines.continuity import Gap, GapContent, LogGaps
-from tidelog.spark.pipelines.counting import FileCounts, FileFault, OffsetColumns, count_files
+from tidelog.spark.pipelines.counting import (
+    MISSING_FILE,
+    FileCounts,
+    FileFault,
+    OffsetColumns,
+    count_files,
+    described,
+)
 from tidelog.spark.pipelines.new_offsets import origin_of
 from tidelog.spark.pipelines.offset_faults import OffsetFault, OffsetFaultKind, offset_faults
 
@@ -65,9 +73,11 @@ class ColumnProof:
     version: int
     partitions: tuple[PartitionOffsets, ...]
     offsets: tuple[OffsetFault, ...]
-    #: The version that added each file that an offset's fault names, as far as it is known.
-    added_in: Mapping[str, int]
+    #: The versions that added each file that an offset's fault names, as far as they are known.
+    added_in: Mapping[str, tuple[int, ...]]
     files: tuple[FileFault, ...] = ()
+    #: Whether `added_in` has versions, or ids of snapshots.
+    commit_noun: str = "version"
 
     @property
     def holds(self) -> bool:
@@ -85,7 +95,7 @@ def prove_columns(
     client: BlockingClient | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> ColumnProof:
-    """Prove the Delta table at a path or URI by its columns of partition and offset.
+    """Prove a table by its columns of partition and offset.
 
     With a client, `columns.topic` must name the topic. Raises TableError, OptionError, KafkaError.
     """
@@ -96,14 +106,11 @@ def prove_columns(
     lake = lake_at(table, storage_options)
     version = lake.newest()
     if version == NO_VERSION:
-        raise TableError(f"{table} is no Delta table")
+        raise TableError(f"{table} is no table of Delta or Iceberg")
     lake.check_files_are_rows(version)
     _check_names(table, columns, lake.schema(version).names)
-    files = [
-        replace(file, partition=_UNKNOWN, start=_UNKNOWN, end=_UNKNOWN)
-        for file in lake.files(version)
-    ]
-    counted = count_files(spark, lake.store, files, columns)
+    files = lake.files(version, (columns.partition, columns.offset))
+    counted = _counted(spark, lake.store, files, columns)
     if columns.topic_column is not None and not counted.by_file and not counted.faults:
         raise TableError(f"{table} has no row of topic {columns.topic!r}")
     faults = offset_faults(counted.by_file)
@@ -111,8 +118,36 @@ def prove_columns(
     if client is not None and columns.topic is not None:
         partitions, faults = _explained(client, columns.topic, partitions, faults)
     named = {name for fault in faults for name in fault.files}
-    added_in = lake.added_in(named)
-    return ColumnProof(version, tuple(partitions), tuple(faults), added_in, counted.faults)
+    return ColumnProof(
+        version,
+        tuple(partitions),
+        tuple(faults),
+        lake.added_in(named),
+        counted.faults,
+        lake.commit_noun,
+    )
+
+
+def _counted(
+    spark: SparkSession, store: LakeStore, files: Sequence[LakeFile], columns: OffsetColumns
+) -> FileCounts:
+    """Count files; the bounds of another tool are not compared, but say what a lost file had."""
+    unbounded = [replace(file, partition=_UNKNOWN, start=_UNKNOWN, end=_UNKNOWN) for file in files]
+    counted = count_files(spark, store, unbounded, columns)
+    by_path = {file.path: _with_value(file, columns) for file in files}
+    faults = (
+        replace(fault, reason=fault.reason + described(by_path[fault.path]))
+        if fault.reason == MISSING_FILE
+        else fault
+        for fault in counted.faults
+    )
+    return replace(counted, faults=tuple(faults))
+
+
+def _with_value(file: LakeFile, columns: OffsetColumns) -> LakeFile:
+    """Return a file with its partition, if that is a partition column of the table."""
+    partition = whole_number(file.values.get(columns.partition) or "")
+    return file if partition is None else replace(file, partition=partition)
 
 
 def _check_names(table: str, columns: OffsetColumns, offered: Sequence[str]) -> None:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Maximum number of rows that the driver counts itself.
 DRIVER_ROWS: Final = 4_000_000
+#: What a fault says of a file that is not there.
+MISSING_FILE: Final = "is missing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +115,20 @@ def _count(job: _CountJob) -> Iterator[dict[str, Any]]:
             rows = opened.metadata.num_rows
         reason = _difference(file, rows, size_bytes, spans)
     except FileNotFoundError:
-        reason = "is missing"
-        if file.start >= 0 and file.partition >= 0:
-            reason += f", with offsets {file.start} to {file.end} of partition {file.partition}"
+        reason = MISSING_FILE
+        reason += described(file)
     except KeyError as error:
         reason = f"has no column {error}"
     except (pa.ArrowException, OSError) as error:
         reason = f"cannot be read: {reason_of(error)}"
     yield {"path": file.path, "spans": spans, "fault": reason}
+
+
+def described(file: LakeFile) -> str:
+    """Return which offsets a file has by the table's log, as the end of a sentence."""
+    if file.start < 0 or file.partition < 0:
+        return ""
+    return f", with offsets {file.start} to {file.end} of partition {file.partition}"
 
 
 def roots_of(

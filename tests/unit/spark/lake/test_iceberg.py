@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
+from tests.support.iceberg import add_position_deletes
 from tests.unit.spark.lake.test_lake_contract import (
     ORIGIN,
     SCHEMA,
@@ -116,63 +116,11 @@ def test_a_rollback_behind_the_last_note_is_refused(tmp_path: Path, foreign: Tab
 def test_delete_files_are_not_read_as_rows(tmp_path: Path, foreign: Table) -> None:
     lake = lake_in(tmp_path)
     lake.check_files_are_rows()
-    _add_position_deletes(foreign)
+    add_position_deletes(foreign)
     with pytest.raises(TableError, match="has delete files: read it with Iceberg's own reader"):
         lake.check_files_are_rows()
     state = lake.read()
     assert commit_run(lake, state, change_of(lake, "later", 30, 40)).obstacle is None
-
-
-def _add_position_deletes(table: Table) -> None:
-    """Commit a file of position deletes, as engines with merge-on-read do."""
-    from pyiceberg.manifest import (
-        DataFile,
-        DataFileContent,
-        FileFormat,
-        ManifestContent,
-        ManifestWriterV2,
-    )
-    from pyiceberg.table.update.snapshot import _FastAppendFiles
-
-    class DeleteWriter(ManifestWriterV2):
-        def content(self) -> ManifestContent:
-            return ManifestContent.DELETES
-
-        @property
-        def _meta(self) -> dict[str, str]:
-            return {**super()._meta, "content": "deletes"}
-
-    class Deletes(_FastAppendFiles):
-        def new_manifest_writer(self, spec: object) -> DeleteWriter:
-            return DeleteWriter(
-                self._transaction.table_metadata.spec(),
-                self.schema(),
-                self.new_manifest_output(),
-                self._snapshot_id,
-                self._compression,
-            )
-
-    target = next(iter(table.scan().plan_files())).file.file_path
-    path = f"{table.location()}/deletes.parquet"
-    pq.write_table(pa.table({"file_path": [target], "pos": [0]}), path)
-    file = DataFile.from_args(
-        content=DataFileContent.POSITION_DELETES,
-        file_path=path,
-        file_format=FileFormat.PARQUET,
-        partition={},
-        record_count=1,
-        file_size_in_bytes=os.path.getsize(path),
-        spec_id=0,
-    )
-    transaction = table.transaction()
-    producer = Deletes(
-        operation=table.current_snapshot().summary.operation,  # type: ignore[union-attr]  # it has one
-        transaction=transaction,
-        io=table.io,
-    )
-    producer.append_data_file(file)
-    producer.commit()
-    transaction.commit_transaction()
 
 
 def test_commits_are_tried_once_whatever_others_set(tmp_path: Path, foreign: Table) -> None:
