@@ -27,7 +27,7 @@ from tidelog.spark.lake.state import TableError
 from tidelog.spark.pipelines.column_proof import prove_columns
 from tidelog.spark.pipelines.compact import compact
 from tidelog.spark.pipelines.counting import OffsetColumns
-from tidelog.spark.pipelines.ingest import ingest, prove_table, read_landed
+from tidelog.spark.pipelines.ingest import IngestReport, ingest, prove_table, read_landed
 from tidelog.spark.pipelines.parsing import json_columns
 
 if TYPE_CHECKING:
@@ -190,3 +190,41 @@ def test_an_object_store(
     assert read_landed(spark, PLACE, storage_options=options).count() == 100
     assert prove_table(spark, PLACE, storage_options=options).holds
     assert len(compact(spark, PLACE, storage_options=options).after) == 2
+
+
+def test_a_table_by_day_and_by_a_column(
+    spark: SparkSession, filled: FakeLogs, options: dict[str, str], catalog: Catalog
+) -> None:
+    def land() -> IngestReport:
+        return ingest(
+            spark,
+            filled.bootstrap,
+            "t",
+            PLACE,
+            transform=lambda frame: frame.selectExpr(
+                "topic",
+                "partition",
+                "offset",
+                "timestamp",
+                "element_at(array('a b/%', '', null), int(offset % 3) + 1) as c",
+            ),
+            partition_by=("day", "c"),
+            storage_options=options,
+        )
+
+    assert len(land().files) == 6
+    filled.append(T0, batch([Row(b"k", b"v", 86_400_000)], 50))
+    [file] = land().files
+    assert dict(file.values) == {"day": "1970-01-02", "c": None}
+    for _ in range(2):
+        table = catalog.load_table("landed.t")
+        texts = table.scan(row_filter="day = '1970-01-01'").to_arrow()["c"].to_pylist()
+        assert sorted(map(str, texts)) == [""] * 27 + ["None"] * 26 + ["a b/%"] * 27
+        query = "SELECT c, count(*) FROM iceberg_scan(?) WHERE day = '1970-01-02' GROUP BY c"
+        found = duckdb_with_iceberg().execute(query, [table.metadata_location]).fetchall()
+        assert found == [(None, 1)]
+        frame = read_landed(spark, PLACE, storage_options=options)
+        assert frame.where("c = '' and day = '1970-01-01'").count() == 27
+        proof = prove_table(spark, PLACE, storage_options=options)
+        assert (proof.holds, proof.offsets.rows) == (True, 81)
+        compact(spark, PLACE, storage_options=options)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars
 import pytest
@@ -16,8 +17,11 @@ from tests.support.spark import Row, batch
 from tidelog.core.types import TopicPartition
 from tidelog.spark.lake.delta import DeltaLake
 from tidelog.spark.lake.state import TableError
+from tidelog.spark.option_values import OptionError
 from tidelog.spark.pipelines.compact import compact
 from tidelog.spark.pipelines.ingest import IngestReport, ingest, prove_table, read_landed
+from tidelog.spark.pipelines.ingest_report import verdict_of
+from tidelog.spark.pipelines.landing import LandingOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -44,6 +48,23 @@ def columns(*texts: str) -> Callable[[DataFrame], DataFrame]:
     return transform
 
 
+def read_by_all(spark: SparkSession, to: str, names: list[str]) -> list[tuple[Any, ...]]:
+    """Return the rows of a table, which all readers must agree on, in order."""
+
+    def ordered(found: Iterable[Iterable[Any]]) -> list[tuple[Any, ...]]:
+        return sorted((tuple(row) for row in found), key=str)
+
+    rows = ordered(read_landed(spark, to).select(*names).collect())
+    arrow = DeltaTable(to).to_pyarrow_table().select(names).to_pylist()
+    assert ordered(row.values() for row in arrow) == rows
+    assert ordered(polars.scan_delta(to).select(names).collect().iter_rows()) == rows
+    with duckdb_with_delta() as connection:
+        columns = ", ".join(f'"{name}"' for name in names)
+        query = f"select {columns} from delta_scan(?)"
+        assert ordered(connection.execute(query, [to]).fetchall()) == rows
+    return rows
+
+
 class TestEvolution:
     def landed(self, spark: SparkSession, logs: FakeLogs, to: str, *texts: str) -> IngestReport:
         return ingest(spark, logs.bootstrap, "t", to, transform=columns(*texts))
@@ -60,18 +81,8 @@ class TestEvolution:
         assert self.landed(spark, filled, to, "'y' as m").new_columns == ()
 
         def holds() -> None:
-            rows = sorted((row.offset, row.n, row.m) for row in read_landed(spark, to).collect())
-            assert rows == [
-                (n, n if n < 20 else None, (None, "x", "y")[n // 10]) for n in range(30)
-            ]
-            names = ["offset", "n", "m"]
-            frame = DeltaTable(to).to_pandas()[names].astype(object)
-            read = frame.where(frame.notna(), None).itertuples(index=False, name=None)
-            assert sorted(read) == rows
-            assert sorted(polars.scan_delta(to).select(names).collect().iter_rows()) == rows
-            with duckdb_with_delta() as connection:
-                query = 'select "offset", n, m from delta_scan(?) order by 1'
-                assert connection.execute(query, [to]).fetchall() == rows
+            rows = [(n, n if n < 20 else None, (None, "x", "y")[n // 10]) for n in range(30)]
+            assert read_by_all(spark, to, ["offset", "n", "m"]) == sorted(rows, key=str)
             proof = prove_table(spark, to)
             assert (proof.holds, proof.offsets.rows) == (True, 30)
 
@@ -93,3 +104,164 @@ class TestEvolution:
                 self.landed(spark, filled, to, text)
         assert DeltaLake(to).newest() == 1
         assert self.landed(spark, filled, to, "offset as n").proof.rows == 10
+
+
+DAY_MS = 24 * 3_600_000
+NEW_YEAR = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def days(logs: FakeLogs, first: int, *numbers: int) -> None:
+    """Append a record for each number of a day, five hours before the next one."""
+    start_ms = int(NEW_YEAR.timestamp() * 1000)
+    rows = [
+        Row(b"k", b"%d" % (first + place), start_ms + number * DAY_MS + 19 * 3_600_000)
+        for place, number in enumerate(numbers)
+    ]
+    logs.append(T0, batch(rows, first))
+
+
+class TestPartitionColumns:
+    def test_by_day_of_the_timestamp(
+        self, spark: SparkSession, logs: FakeLogs, tmp_path: Path
+    ) -> None:
+        logs.create("t", 2)
+        days(logs, 0, 0, 0, 1, 0, 2)
+        more(logs, 0, 4, T1)
+        to = str(tmp_path / "table")
+        first = ingest(spark, logs.bootstrap, "t", to, partition_by="day")
+        assert sorted((f.partition, f.values["day"], f.start, f.end) for f in first.files) == [
+            (0, "2026-01-01", 0, 4),
+            (0, "2026-01-02", 2, 3),
+            (0, "2026-01-03", 4, 5),
+            (1, "1970-01-01", 0, 4),
+        ]
+        assert Path(to, first.files[0].path).parent.name == f"day={first.files[0].values['day']}"
+        days(logs, 5, 1, 2)
+        second = ingest(spark, logs.bootstrap, "t", to, transform=columns("timestamp"))
+        assert [f.values["day"] for f in second.files] == ["2026-01-02", "2026-01-03"]
+
+        def holds() -> None:
+            found = read_by_all(spark, to, ["partition", "offset", "day"])
+            assert found[:2] == [(0, 0, date(2026, 1, 1)), (0, 1, date(2026, 1, 1))]
+            assert len(found) == 11
+            day = read_landed(spark, to).where("day = '2026-01-02'")
+            assert sorted(row.offset for row in day.collect()) == [2, 5]
+            assert len(day.inputFiles()) == len(
+                [f for f in DeltaLake(to).files() if f.values["day"] == "2026-01-02"]
+            )
+            proof = prove_table(spark, to)
+            assert (proof.holds, proof.offsets.rows) == (True, 11)
+
+        holds()
+        assert len(compact(spark, to).after) == 4
+        holds()
+        with pytest.raises(TableError, match="is partitioned by day, and this run asks for topic"):
+            ingest(spark, logs.bootstrap, "t", to, partition_by="topic")
+        days(logs, 7, 1)
+        for text, has in (
+            ("1 as n", "no such column"),
+            ("string(timestamp) as timestamp", "string"),
+        ):
+            with pytest.raises(TableError, match=f"'timestamp' .* has {has} there"):
+                ingest(spark, logs.bootstrap, "t", to, transform=columns(text))
+        assert ingest(spark, logs.bootstrap, "t", to, without=("timestamp",)).proof.rows == 1
+
+    def test_by_partition_and_by_a_column(
+        self, spark: SparkSession, filled: FakeLogs, tmp_path: Path
+    ) -> None:
+        to = str(tmp_path / "table")
+        more(filled, 0, 6, T1)
+        odd = ["a/b %41=ü", "", 'O\'Hare "x"', "2026-01-02", " "]
+        text = ", ".join("'" + name.replace("'", "\\'") + "'" for name in odd)
+        transform = columns(f"element_at(array({text}, null), int(offset % 6) + 1) as `c d`")
+        by = ("partition", "c d")
+        report = ingest(spark, filled.bootstrap, "t", to, transform=transform, partition_by=by)
+        assert len(report.files) == 10
+        want = [(p, o, [*odd, None][o % 6] or None) for p, o in [(1, n) for n in range(6)]]
+        want += [(0, o, [*odd, None][o % 6] or None) for o in range(10)]
+        assert read_by_all(spark, to, ["partition", "offset", "c d"]) == sorted(want, key=str)
+        assert prove_table(spark, to).holds
+        more(filled, 10, 2)
+        again = ingest(spark, filled.bootstrap, "t", to, transform=columns("1 as n"))
+        assert [dict(f.values) for f in again.files] == [{"partition": "0", "c d": None}]
+        assert prove_table(spark, to).offsets.rows == 18
+
+    def test_many_values_are_a_file_each(
+        self, spark: SparkSession, logs: FakeLogs, tmp_path: Path
+    ) -> None:
+        logs.create("t", 1)
+        for start in range(0, 300, 100):
+            more(logs, start, 100)
+        to = str(tmp_path / "table")
+        transform = columns("offset % 100 as v")
+        report = ingest(spark, logs.bootstrap, "t", to, transform=transform, partition_by="v")
+        assert (len(report.files), report.reopened) == (100, 0)
+        rows = read_landed(spark, to).selectExpr("count(*)", "sum(v)", "count(distinct v)")
+        assert tuple(rows.collect()[0]) == (300, 3 * sum(range(100)), 100)
+
+    def test_days_in_no_order_are_said_to_be_many_files(
+        self, spark: SparkSession, logs: FakeLogs, tmp_path: Path
+    ) -> None:
+        logs.create("t", 1)
+        for start in range(0, 100, 25):
+            days(logs, start, *range(25))
+        to = str(tmp_path / "table")
+        report = ingest(spark, logs.bootstrap, "t", to, partition_by="day")
+        assert len(report.files) == 25 + report.reopened
+        assert report.reopened > 0
+        small = f"in {len(report.files)} files ({report.reopened} small, as rows come in no order"
+        assert small in verdict_of([report])
+        assert prove_table(spark, to).holds
+        assert len(compact(spark, to).after) == 25
+        assert prove_table(spark, to).holds
+
+    def test_names_that_are_no_partition_columns(
+        self, spark: SparkSession, filled: FakeLogs, tmp_path: Path
+    ) -> None:
+        to = str(tmp_path / "table")
+        for name, reason in (
+            ("days", "no column 'days' to partition the table by; its columns are .* 'day' is"),
+            ("offset", "each record would be a file"),
+            ("value", "column 'value' is binary, and a table is partitioned by text"),
+        ):
+            with pytest.raises(TableError, match=reason):
+                ingest(spark, filled.bootstrap, "t", to, partition_by=name)
+        with pytest.raises(OptionError, match="partition_by is day, day; expected columns .* once"):
+            LandingOptions(partition_by=("day", "day"))
+        with pytest.raises(OptionError, match="partition_by is topic; expected columns that the"):
+            LandingOptions(partition_by=("topic",), without=("topic",))
+        assert not Path(to).exists()
+
+    def test_upserts_find_keys_in_every_partition_value(
+        self, spark: SparkSession, logs: FakeLogs, tmp_path: Path
+    ) -> None:
+        to = str(tmp_path / "table")
+        logs.create("t", 2)
+
+        def put(*changes: tuple[str, int | None]) -> list[tuple[Any, ...]]:
+            rows = [
+                Row(key.encode(), None if value is None else b"%d" % value)
+                for key, value in changes
+            ]
+            logs.append(T0, batch(rows, logs.end(T0)))
+            ingest(
+                spark,
+                logs.bootstrap,
+                "t",
+                to,
+                transform=columns(
+                    "string(key) as k",
+                    "int(string(value)) % 2 as odd",
+                    "int(string(value)) as n",
+                    "value is null as tombstone",
+                ),
+                upsert_by=("k",),
+                partition_by=("partition", "k", "odd"),
+            )
+            return read_by_all(spark, to, ["k", "odd", "n"])
+
+        assert put(("a", 1), ("b", 2), ("a", 4)) == [("a", 0, 4), ("b", 0, 2)]
+        assert put(("b", 3), ("c", 5)) == [("a", 0, 4), ("b", 1, 3), ("c", 1, 5)]
+        assert put(("a", None), ("c", 7)) == [("b", 1, 3), ("c", 1, 7)]
+        compact(spark, to)
+        assert read_by_all(spark, to, ["k", "odd", "n"]) == [("b", 1, 3), ("c", 1, 7)]

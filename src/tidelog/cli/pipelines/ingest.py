@@ -68,6 +68,14 @@ _CompactAfterOption = Annotated[
 _DeadLetterOption = Annotated[
     str | None, typer.Option(help="With --json or --debezium: a path for records that do not fit.")
 ]
+_PartitionByOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--partition-by",
+        metavar="COLUMN",
+        help="Partition a new table by a column: partition, day (in UTC) or another; repeatable.",
+    ),
+]
 _TargetOption = Annotated[
     int, typer.Option("--target-file-bytes", min=1, help="Size of a full data file.")
 ]
@@ -99,6 +107,7 @@ def ingest(
     json_columns: JsonOption = None,
     debezium: DebeziumOption = None,
     dead_letter: _DeadLetterOption = None,
+    partition_by: _PartitionByOption = None,
     target_file_bytes: _TargetOption = 128 * MIB,
     storage: StorageOption = None,
     headers: Annotated[bool, typer.Option("--headers", help="Keep the records' headers.")] = False,
@@ -138,6 +147,7 @@ def ingest(
                 target_file_bytes=target_file_bytes,
                 progress=show_progress,
                 upsert_by=form.keys,
+                partition_by=tuple(partition_by or ()),
             )
             where = (target.bootstrap, topic, table)
             if follow:

@@ -75,6 +75,7 @@ class DeltaLake:
     """A Delta table at a path or URI."""
 
     commit_noun = "version"
+    keeps_partition_columns = False
 
     def __init__(self, location: str, options: Mapping[str, str] | None = None) -> None:
         self.location = location
@@ -118,6 +119,7 @@ class DeltaLake:
             not partitions if note is None else note.is_whole,
             str(table.metadata().id),
             rollback_of(noted, self.location) or self._contradiction(table, origin, note),
+            tuple(table.metadata().partition_columns),
         )
 
     def _contradiction(self, table: DeltaTable, origin: Origin, note: CommitNote | None) -> str:
@@ -155,8 +157,10 @@ class DeltaLake:
                 return found
         raise TableError(f"{self.location} changes faster than it can be read; run it again")
 
-    def create(self, origin: Origin, schema: pa.Schema) -> CommitAnswer:
-        """Create an empty table of these columns. Raises TableError."""
+    def create(
+        self, origin: Origin, schema: pa.Schema, partition_by: Sequence[str] = ()
+    ) -> CommitAnswer:
+        """Create an empty table of these columns, with partition columns. Raises TableError."""
         from deltalake.exceptions import DeltaError
         from deltalake.transaction import create_table_with_add_actions
 
@@ -168,6 +172,7 @@ class DeltaLake:
                 self._converted(schema),
                 [],
                 mode="error",
+                partition_by=list(partition_by),
                 name=origin.topic,
                 description=description,
                 storage_options=self._options,
@@ -215,7 +220,11 @@ class DeltaLake:
         return self._sent(
             state,
             lambda table: table.create_write_transaction(
-                actions, "append", table.schema(), commit_properties=properties
+                actions,
+                "append",
+                table.schema(),
+                list(state.partition_by),
+                commit_properties=properties,
             ),
         )
 
@@ -460,6 +469,14 @@ def _file_of(row: Mapping[str, Any], bounded: tuple[str, str]) -> LakeFile:
     )
     if partition != row.get(f"max.{bounded[0]}"):
         partition = None  # another tool has merged files of several partitions
+    values = {
+        name.removeprefix("partition."): _value_text(value)
+        for name, value in row.items()
+        if name.startswith("partition.")
+    }
+    number = values.get(bounded[0])
+    if number is not None and number.isdecimal():
+        partition = int(number)
     return LakeFile(
         path=unquote(row["path"]),
         partition=-1 if partition is None else partition,
@@ -467,11 +484,7 @@ def _file_of(row: Mapping[str, Any], bounded: tuple[str, str]) -> LakeFile:
         end=-1 if highest is None else highest + 1,
         rows=-1 if row["num_records"] is None else row["num_records"],
         size_bytes=row["size_bytes"],
-        values={
-            name.removeprefix("partition."): None if value is None else str(value)
-            for name, value in row.items()
-            if name.startswith("partition.")
-        },
+        values=values,
     )
 
 
@@ -481,6 +494,13 @@ def _restored_by(commit: Mapping[str, Any]) -> int | None:
         return None
     version = whole_number(str(commit.get("operationParameters", {}).get("version")))
     return NO_VERSION if version is None else version
+
+
+def _value_text(value: Any) -> str | None:
+    """Return a partition value as Delta's log has it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return None if value is None else str(value)
 
 
 def _answer_of(error: Exception, location: str) -> CommitAnswer:

@@ -43,7 +43,6 @@ def hidden_rows(table: DeltaTable) -> list[str]:
 def unsupported_features(table: DeltaTable) -> list[str]:
     """Return the features of a table that an ingest would break."""
     found = hidden_rows(table)
-    found += [f"the partition column {name!r}" for name in table.metadata().partition_columns]
     prefix = "delta.constraints."
     found += [
         f"the constraint {name.removeprefix(prefix)!r}"

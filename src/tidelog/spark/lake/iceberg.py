@@ -11,9 +11,10 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from datetime import date
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
@@ -68,10 +69,17 @@ _REFUSED: Final = (
 )
 
 
+#: The name of a partition column's own values, and the id of a table's first partition column.
+_IDENTITY: Final = "identity"
+_FIRST_PARTITION_ID: Final = 1000
+_EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
+
+
 class IcebergLake:
     """An Iceberg table of a catalog."""
 
     commit_noun = "snapshot"
+    keeps_partition_columns = True
 
     def __init__(self, identifier: str, options: Mapping[str, str] | None = None) -> None:
         self.location = f"iceberg:{identifier}"
@@ -111,19 +119,34 @@ class IcebergLake:
             0 if note is None else note.fence,
             True if note is None else note.is_whole,
             str(table.metadata.table_uuid),
+            partition_by=self._partition_columns(table),
         )
 
-    def create(self, origin: Origin, schema: pa.Schema) -> CommitAnswer:
-        """Create an empty table of these columns. Raises TableError."""
+    def create(
+        self, origin: Origin, schema: pa.Schema, partition_by: Sequence[str] = ()
+    ) -> CommitAnswer:
+        """Create an empty table of these columns, with partition columns. Raises TableError."""
         from pyiceberg.exceptions import TableAlreadyExistsError
+        from pyiceberg.partitioning import PartitionField, PartitionSpec
+        from pyiceberg.schema import assign_fresh_schema_ids
+        from pyiceberg.transforms import IdentityTransform
 
         catalog = self._known_catalog()
-        converted = self._converted(schema)
+        converted = assign_fresh_schema_ids(self._converted(schema))
+        ids = {field.name: field.field_id for field in converted.fields}
+        spec = PartitionSpec(
+            *(
+                PartitionField(ids[name], _FIRST_PARTITION_ID + place, IdentityTransform(), name)
+                for place, name in enumerate(partition_by)
+            )
+        )
         properties = {**_PROPERTIES, _ORIGIN: json.dumps(asdict(origin))}
         with self._asking("be created"):
             try:
                 catalog.create_namespace_if_not_exists(self._identifier[:-1])
-                catalog.create_table(self._identifier, converted, properties=properties)
+                catalog.create_table(
+                    self._identifier, converted, partition_spec=spec, properties=properties
+                )
             except TableAlreadyExistsError:
                 return CommitAnswer.CONFLICT
             except Exception:
@@ -377,7 +400,18 @@ class IcebergLake:
             end=-1 if highest is None else highest + 1,
             rows=file.record_count,
             size_bytes=file.file_size_in_bytes,
+            values=_values_of(table, file),
         )
+
+    def _partition_columns(self, table: Table) -> tuple[str, ...]:
+        """Return the table's partition columns. Raises TableError for transforms of columns."""
+        for field in table.spec().fields:
+            if str(field.transform) != _IDENTITY:
+                raise TableError(
+                    f"{self.location} is partitioned by {field.transform} of a column, which"
+                    " ingests do not support; ingest to another table"
+                )
+        return tuple(field.name for field in table.spec().fields)
 
     def _path_of(self, table: Table, file: DataFile) -> str:
         """Return a file's path below the table's location. Raises TableError for another place."""
@@ -483,6 +517,23 @@ def _hidden_rows(table: Table, snapshot: Snapshot | None) -> Iterator[str]:
             if names.setdefault(field.field_id, field.name) != field.name:
                 yield f"a renamed column {names[field.field_id]!r}"
                 return
+
+
+def _values_of(table: Table, file: DataFile) -> dict[str, str | None]:
+    """Return a file's values of partition columns, as text."""
+    from pyiceberg.types import DateType
+
+    values: dict[str, str | None] = {}
+    for place, field in enumerate(table.specs()[file.spec_id].fields):
+        if str(field.transform) != _IDENTITY:
+            continue
+        value = file.partition[place]
+        if value is not None:
+            is_date = isinstance(table.schema().find_type(field.source_id), DateType)
+            value = date.fromordinal(_EPOCH_DAY + value) if is_date else value
+            value = str(value).lower() if isinstance(value, bool) else str(value)
+        values[field.name] = value
+    return values
 
 
 def _bounds(file: DataFile) -> tuple[Mapping[int, bytes], Mapping[int, bytes]]:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from tidelog.core.dataclass import dataclass
 from tidelog.spark.lake.commits import landed_runs
+from tidelog.spark.lake.partitioning import check_new, check_same
 from tidelog.spark.lake.protocol import (
     NO_VERSION,
     CommitAnswer,
@@ -53,18 +54,27 @@ class RunOutcome:
     obstacle: CommitObstacle | None = None
 
 
-def opened(table: Lake, origin: Origin, schema: Callable[[], pa.Schema]) -> LakeState:
+def opened(
+    table: Lake,
+    origin: Origin,
+    schema: Callable[[], pa.Schema],
+    partition_by: Sequence[str] = (),
+) -> LakeState:
     """Return the state of a topic's table, which is created if it does not exist.
 
-    Raises TableError, also for a table of another topic, or with other rows than its notes say.
+    Raises TableError, also for a table of another topic, with other partition columns, or with
+    other rows than its notes say.
     """
     state = table.read()
     if state.version == NO_VERSION:
-        table.create(origin, schema())  # another run may have created it meanwhile
+        columns = schema()
+        check_new(columns, partition_by)
+        table.create(origin, columns, partition_by)  # another run may have created it meanwhile
         state = table.read()
     if state.origin is None:
         raise TableError(f"{table.location} could not be created; run it again")
     check_origin(state.origin, origin, table.location)
+    check_same(table.location, state.partition_by, partition_by)
     if state.rollback:
         raise TableError(state.rollback)
     check_files(state, table.files(state.version), table.location)

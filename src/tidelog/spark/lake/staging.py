@@ -1,10 +1,11 @@
 """Parquet files that a run stages: their names, their format, their statistics.
 
-    run-BEGAN-ID/part-TOPIC-PARTITION-UNIQUE.parquet
+    run-BEGAN-ID/COLUMN=VALUE/part-TOPIC-PARTITION-UNIQUE.parquet
 
 BEGAN is the version of the table at which the run began, which fences compare (`protocol`). A file
-has the rows of one partition in order of offset. A task writes a file under a unique name, so that
-a file of a dead or repeated task belongs to the run and never to its commit.
+has the rows of one partition of the topic in order of offset, with one value of each partition
+column of the table, if it has any (`partitioning`). A task writes a file under a unique name, so
+that a file of a dead or repeated task belongs to the run and never to its commit.
 """
 
 from __future__ import annotations
@@ -22,9 +23,17 @@ from typing import TYPE_CHECKING, Any, Final
 from tidelog.core.dataclass import dataclass
 from tidelog.core.limits import MIB
 from tidelog.spark.lake.field_ids import with_field_ids
+from tidelog.spark.lake.partitioning import (
+    Values,
+    by_values,
+    derives_day,
+    folder_of_values,
+    with_day,
+)
 from tidelog.spark.lake.protocol import StagedFile
 from tidelog.spark.lake.state import LakeFile
 from tidelog.spark.lake.stores import LakeStore, sync_file
+from tidelog.spark.lake.table import Lake
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,7 +43,11 @@ if TYPE_CHECKING:
 ROW_GROUP_BYTES: Final = 64 * MIB
 #: Default size of a file: few files for a reader, and many enough for its tasks.
 TARGET_FILE_BYTES: Final = 128 * MIB
+#: Maximum number of files that a task has open. Rows in order of partition value need only one.
+MOST_OPEN: Final = 16
 _FOLDER: Final = re.compile(r"run-([0-9]+)-([0-9a-f]{16})")
+#: A partition, and the values of the partition columns in their order.
+_Split = tuple[int, tuple[str | None, ...]]
 _STAGED: Final = re.compile(rf"({_FOLDER.pattern})/.+\.parquet")
 
 
@@ -66,6 +79,8 @@ class StagingFolder:
     folder: str
     #: Ids of the table's columns by their paths, for a format whose files carry them.
     field_ids: Mapping[str, int] = field(default_factory=dict)
+    #: Whether files have the table's partition columns too, which Delta keeps in its log alone.
+    keeps_partition_columns: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +89,32 @@ class FilePlan:
 
     place: StagingFolder
     topic: str
+    #: The table's columns in this run, with the partition columns.
     schema: pa.Schema
     target_bytes: int = TARGET_FILE_BYTES
+    #: Names of the table's partition columns.
+    partition_by: tuple[str, ...] = ()
+
+    @property
+    def file_schema(self) -> pa.Schema:
+        """The columns of files."""
+        import pyarrow as pa
+
+        if self.place.keeps_partition_columns:
+            return self.schema
+        return pa.schema([field for field in self.schema if field.name not in self.partition_by])
 
     @property
     def row_group_bytes(self) -> int:
         """Bytes of rows in one row group, before compression."""
         return min(ROW_GROUP_BYTES, self.target_bytes)
+
+
+def run_folder(table: Lake, run: str, began: int) -> StagingFolder:
+    """Return the folder of a run that began at a version of a table. Raises TableError."""
+    return StagingFolder(
+        table.store, folder_of(run, began), table.field_ids(), table.keeps_partition_columns
+    )
 
 
 def discard(place: StagingFolder, kept: Collection[LakeFile] = ()) -> None:
@@ -93,10 +127,12 @@ def discard(place: StagingFolder, kept: Collection[LakeFile] = ()) -> None:
 class LakeFileWriter:
     """A Parquet file with the rows of one partition, which come in order of offset."""
 
-    def __init__(self, plan: FilePlan, partition: int) -> None:
+    def __init__(self, plan: FilePlan, partition: int, values: Values | None = None) -> None:
         self._plan = plan
-        folder = plan.place.folder
-        self.path = f"{folder}/part-{plan.topic}-{partition}-{uuid.uuid4().hex[:12]}.parquet"
+        self._schema = plan.file_schema
+        self._values = dict(values or {})
+        folder = f"{plan.place.folder}/{folder_of_values(self._values)}"
+        self.path = f"{folder}part-{plan.topic}-{partition}-{uuid.uuid4().hex[:12]}.parquet"
         self._partition = partition
         self._held: list[pa.RecordBatch] = []
         #: Bytes of rows that no row group has yet.
@@ -133,7 +169,14 @@ class LakeFileWriter:
         footer = self._footers[0]
         low, high = bounds(footer, "offset")
         return LakeFile(
-            self.path, self._partition, low, high + 1, self.rows, size_bytes, stats_of(footer)
+            self.path,
+            self._partition,
+            low,
+            high + 1,
+            self.rows,
+            size_bytes,
+            stats_of(footer),
+            self._values,
         )
 
     def abandon(self) -> None:
@@ -149,7 +192,7 @@ class LakeFileWriter:
         import pyarrow as pa
         from pyarrow import parquet
 
-        schema = with_field_ids(self._plan.schema, self._plan.place.field_ids)
+        schema = with_field_ids(self._schema, self._plan.place.field_ids)
         if self._writer is None:
             opened = self._plan.place.store.open()
             if self._plan.place.store.is_local:
@@ -172,40 +215,66 @@ class LakeFileWriter:
 
 
 class TaskFiles:
-    """The files that a task has open, one for each partition, and those that it has closed.
+    """The files that a task has open, and those that it has closed.
 
-    The open files together hold the rows of one row group.
+    A task has a file open for each partition and each combination of partition values, at most
+    MOST_OPEN of them. The open files together hold the rows of one row group.
     """
 
     def __init__(self, plan: FilePlan) -> None:
         self._plan = plan
-        self._open: dict[int, LakeFileWriter] = {}
+        self._schema = plan.file_schema
+        #: The file that was used last stands last.
+        self._open: dict[_Split, LakeFileWriter] = {}
         self._closed: list[LakeFile] = []
+        self._evicted: dict[_Split, None] = {}
+        #: Number of files more than there would be without the limit of open ones.
+        self.reopened = 0
 
     def append(self, partition: int, rows: pa.RecordBatch) -> None:
         """Add rows of a partition, which come in order of offset."""
-        writer = self._open.get(partition)
-        if writer is None:
-            writer = self._open[partition] = LakeFileWriter(self._plan, partition)
-        schema = self._plan.schema
-        writer.append(rows.select(schema.names).cast(schema))
-        if writer.is_full:
-            self._closed.append(self._open.pop(partition).close())
-        if sum(each.held_bytes for each in self._open.values()) > self._plan.row_group_bytes:
-            max(self._open.values(), key=lambda each: each.held_bytes).flush()
+        names = self._plan.partition_by
+        if derives_day(rows.schema.names, names):
+            rows = with_day(rows)
+        empty_is_null = not self._plan.place.keeps_partition_columns
+        split = by_values(rows, names, empty_is_null=empty_is_null) if names else [((), rows)]
+        for values, part in split:
+            columns = part.select(self._schema.names).cast(self._schema)
+            self._append((partition, values), columns)
 
     def close(self) -> list[LakeFile]:
         """Close all files, and return them in the order in which they were closed."""
         while self._open:
-            partition = next(iter(self._open))
-            self._closed.append(self._open[partition].close())
-            del self._open[partition]
+            self._close(next(iter(self._open)))
         return self._closed
 
     def abandon(self) -> None:
         """Delete the files that are open."""
         for writer in self._open.values():
             writer.abandon()
+
+    def _append(self, split: _Split, rows: pa.RecordBatch) -> None:
+        writer = self._open.pop(split, None)
+        if writer is None:
+            if len(self._open) == MOST_OPEN:
+                oldest = next(iter(self._open))
+                self._evicted[oldest] = None
+                self._close(oldest)
+            self.reopened += split in self._evicted
+            partition, values = split
+            named = dict(zip(self._plan.partition_by, values, strict=True))
+            writer = LakeFileWriter(self._plan, partition, named)
+        self._open[split] = writer
+        writer.append(rows)
+        if writer.is_full:
+            self._evicted.pop(split, None)
+            self._close(split)
+        if sum(each.held_bytes for each in self._open.values()) > self._plan.row_group_bytes:
+            max(self._open.values(), key=lambda each: each.held_bytes).flush()
+
+    def _close(self, split: _Split) -> None:
+        self._closed.append(self._open[split].close())
+        del self._open[split]
 
 
 def partitions_of(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -220,17 +289,25 @@ def partitions_of(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]
         yield int(numbers[start]), batch.slice(int(start), int(end - start))
 
 
-def in_columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return a file's rows in the table's columns; a column that the file lacks is null."""
+def in_columns(
+    batch: pa.RecordBatch, schema: pa.Schema, values: Values | None = None
+) -> pa.RecordBatch:
+    """Return a file's rows in the table's columns.
+
+    `values` are those of the table's partition columns. Any other column that the file lacks is
+    null.
+    """
     import pyarrow as pa
 
-    columns = [
-        batch.column(field.name).cast(field.type)
-        if field.name in batch.schema.names
-        else pa.nulls(batch.num_rows, field.type)
-        for field in schema
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+    def column(field: pa.Field) -> pa.Array:
+        if values is not None and field.name in values:
+            text = pa.scalar(values[field.name], pa.string())
+            return pa.repeat(text.cast(field.type), batch.num_rows)
+        if field.name in batch.schema.names:
+            return batch.column(field.name).cast(field.type)
+        return pa.nulls(batch.num_rows, field.type)
+
+    return pa.RecordBatch.from_arrays([column(field) for field in schema], schema=schema)
 
 
 def bounds(footer: Any, column: str) -> tuple[int, int]:

@@ -123,6 +123,8 @@ class LakeState:
     table_id: str = field(default="", compare=False)
     #: Why the offsets are no longer those of the table's rows, as a sentence; no commit may follow.
     rollback: str = ""
+    #: Names of the table's partition columns.
+    partition_by: tuple[str, ...] = ()
 
     def following(self) -> dict[int, int]:
         """Return the next offset of each partition."""

@@ -6,7 +6,7 @@ after any answer but a success.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from tidelog.spark.lake.protocol import CommitAnswer
@@ -31,6 +31,8 @@ class Lake(Protocol):
     location: str
     #: The format's word for the numbers that `added_in` returns.
     commit_noun: str
+    #: Whether files have the partition columns too, or just the table's log has their values.
+    keeps_partition_columns: bool
 
     @property
     def store(self) -> LakeStore:
@@ -41,8 +43,10 @@ class Lake(Protocol):
         """Look at the newest version; without a table the state has no version."""
         ...
 
-    def create(self, origin: Origin, schema: pa.Schema) -> CommitAnswer:
-        """Create an empty table of these columns."""
+    def create(
+        self, origin: Origin, schema: pa.Schema, partition_by: Sequence[str] = ()
+    ) -> CommitAnswer:
+        """Create an empty table of these columns, some of which are its partition columns."""
         ...
 
     def commit(self, state: LakeState, change: TableChange) -> CommitAnswer:

@@ -20,11 +20,10 @@ from tidelog.spark.lake.staging import (
     TARGET_FILE_BYTES,
     FilePlan,
     LakeFileWriter,
-    StagingFolder,
     discard,
-    folder_of,
     in_columns,
     new_run,
+    run_folder,
 )
 from tidelog.spark.lake.state import LakeFile, LakeState, TableChange, TableError
 from tidelog.spark.lake.stores import LakeStore
@@ -70,15 +69,17 @@ def plan_merges(files: Iterable[LakeFile], target_file_bytes: int) -> list[list[
     """Return groups of neighbouring files to merge, each of `target_file_bytes` at most.
 
     A file with over half of `target_file_bytes` is not merged, because that would gain little.
-    Files of unknown offsets, which no ingest has committed, stay.
+    Files of unknown offsets, which no ingest has committed, stay. Files of one group have the same
+    partition, and the same values of the table's partition columns.
     """
     groups: list[list[LakeFile]] = []
     group: list[LakeFile] = []
-    for each in sorted(files, key=lambda file: (file.partition, file.start)):
+    for each in sorted(files, key=lambda file: (_split_of(file), file.start)):
         is_small = each.start >= 0 and 2 * each.size_bytes <= target_file_bytes
         fits = (
             bool(group)
-            and group[0].partition == each.partition
+            and _split_of(group[0]) == _split_of(each)
+            and group[-1].end <= each.start
             and sum(file.size_bytes for file in group) + each.size_bytes <= target_file_bytes
         )
         if not (is_small and fits):
@@ -88,6 +89,12 @@ def plan_merges(files: Iterable[LakeFile], target_file_bytes: int) -> list[list[
             group.append(each)
     groups.append(group)
     return [each for each in groups if len(each) > 1]
+
+
+def _split_of(file: LakeFile) -> tuple[int, tuple[tuple[bool, str], ...]]:
+    """Return a file's partition and partition values, in a form that sorts."""
+    values = (file.values[name] for name in sorted(file.values))
+    return file.partition, tuple((value is not None, value or "") for value in values)
 
 
 def compact(
@@ -151,8 +158,14 @@ def _merged(
     """Replace each group by one file; return the version, or None if another run was faster."""
     assert state.origin is not None
     run = new_run()
-    place = StagingFolder(table.store, folder_of(run, state.version), table.field_ids())
-    plan = FilePlan(place, state.origin.topic, table.schema(state.version), target_file_bytes)
+    place = run_folder(table, run, state.version)
+    plan = FilePlan(
+        place,
+        state.origin.topic,
+        table.schema(state.version),
+        target_file_bytes,
+        state.partition_by,
+    )
     jobs = [_MergeJob(plan, tuple(group)) for group in groups]
     removed = tuple(each for group in groups for each in group)
     try:
@@ -173,7 +186,8 @@ def _merge(job: _MergeJob) -> Iterator[dict[str, Any]]:
     """Write the rows of neighbouring files as one file in a task, and yield it."""
     from pyarrow import parquet
 
-    writer = LakeFileWriter(job.plan, job.files[0].partition)
+    writer = LakeFileWriter(job.plan, job.files[0].partition, job.files[0].values)
+    schema = job.plan.file_schema
     opened = job.plan.place.store.open()
     try:
         for file in job.files:
@@ -182,7 +196,7 @@ def _merge(job: _MergeJob) -> Iterator[dict[str, Any]]:
                 parquet.ParquetFile(source, coerce_int96_timestamp_unit="us") as rows,
             ):
                 for batch in rows.iter_batches():
-                    writer.append(in_columns(batch, job.plan.schema))
+                    writer.append(in_columns(batch, schema))
         yield asdict(writer.close())
     except FileNotFoundError as error:
         writer.abandon()

@@ -25,8 +25,8 @@ from tidelog.spark.lake.staging import (
     FilePlan,
     StagingFolder,
     discard,
-    folder_of,
     new_run,
+    run_folder,
     staged_files,
 )
 from tidelog.spark.lake.state import (
@@ -79,6 +79,7 @@ __all__ = [
 
 #: Maximum number of offsets in a batch of `follow`, about ten files: a crash repeats one batch.
 OFFSETS_PER_BATCH: Final = 20_000_000
+NOTHING: Final = Landing(ContinuityProof(()), ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,8 @@ class IngestReport:
     dead_letters: tuple[str, ...] = ()
     #: Columns that the run has added to the table.
     new_columns: tuple[str, ...] = ()
+    #: Number of small files more than there would be if a task could have any number open.
+    reopened: int = 0
 
 
 class TopicIngest:
@@ -124,7 +127,10 @@ class TopicIngest:
         new_columns: tuple[str, ...] = ()
         origin, partitions = self._origin()
         if self._state is None or self._state.origin != origin:
-            self._state = opened(self._table, origin, lambda: self._rows().schema)
+            wanted = self._options.partition_by
+            self._state = opened(
+                self._table, origin, lambda: self._rows(wanted).schema, partition_by=wanted
+            )
             self._check_letters()
             self._clear_letters()
             self._state = self._table.read()
@@ -133,17 +139,15 @@ class TopicIngest:
             new = self._new_offsets(partitions)
             ranges = new.ranges if most is None else tuple(limited(new.ranges, most))
             if not ranges and not new.unseen:
-                return self._report(started, ContinuityProof(()))
-            rows = self._rows(ranges)
+                return self._report(started, NOTHING)
+            rows = self._rows(state.partition_by, ranges)
             added = add_columns(self._table, rows.schema)
             if added:
                 new_columns += added
                 self._state = self._table.read()
                 continue  # other runs may have landed offsets before the commit of the columns
             run = new_run()
-            place = StagingFolder(
-                self._table.store, folder_of(run, state.version), self._table.field_ids()
-            )
+            place = run_folder(self._table, run, state.version)
             letters = self._letters(place.folder)
             landing = self._landed(origin, rows, place, letters)
             paths = self._letter_paths(letters, landing)
@@ -153,7 +157,7 @@ class TopicIngest:
             outcome = commit_run(self._table, state, change)
             self._state = outcome.state
             if outcome.obstacle is None:
-                return self._report(started, landing.proof, landing.files, paths, new_columns)
+                return self._report(started, landing, paths, new_columns)
             _discard_all(place, letters)
 
     def _new_offsets(self, partitions: Sequence[TopicPartition]) -> NewOffsets:
@@ -183,7 +187,7 @@ class TopicIngest:
     ) -> Landing:
         """Stage and prove the run's files; delete those of repeated tasks, or all on an error."""
         if not rows.ranges:
-            return Landing(ContinuityProof(()), ())
+            return NOTHING
         options = self._options
         if options.upsert_by and not options.compacted and is_compacted(self._client, self._topic):
             options = replace(options, compacted=True)
@@ -214,7 +218,13 @@ class TopicIngest:
         version = self._state.version
         files = upsert_files(
             self._spark,
-            FilePlan(place, self._topic, self._table.schema(version)),
+            FilePlan(
+                place,
+                self._topic,
+                self._table.schema(version),
+                self._options.target_file_bytes,
+                self._state.partition_by,
+            ),
             self._options.upsert_by,
             self._table.files(version),
             landing.files,
@@ -235,27 +245,26 @@ class TopicIngest:
     def _report(
         self,
         started: float,
-        proof: ContinuityProof,
-        files: tuple[LakeFile, ...] = (),
+        landing: Landing,
         letters: tuple[str, ...] = (),
         new_columns: tuple[str, ...] = (),
     ) -> IngestReport:
         assert self._state is not None
-        version = self._state.version if proof.partitions else None
-        seconds = time.monotonic() - started
         return IngestReport(
             self._topic,
             self._table.location,
-            proof,
-            files,
-            version,
-            seconds,
+            landing.proof,
+            landing.files,
+            self._state.version if landing.proof.partitions else None,
+            time.monotonic() - started,
             letters,
             new_columns,
+            landing.reopened,
         )
 
-    def _rows(self, ranges: Sequence[OffsetRange] = ()) -> RunRows:
-        return rows_of(self._spark, self._bootstrap, self._topic, ranges, self._options)
+    def _rows(self, partition_by: tuple[str, ...], ranges: Sequence[OffsetRange] = ()) -> RunRows:
+        spark, topic = self._spark, self._topic
+        return rows_of(spark, self._bootstrap, topic, ranges, self._options, partition_by)
 
     def _letter_store(self) -> LakeStore | None:
         """Return the store of this table's dead letters, a folder of the path for them."""
@@ -301,6 +310,7 @@ def ingest(
     dead_letter: str | None = None,
     compacted: bool = False,
     target_file_bytes: int = TARGET_FILE_BYTES,
+    partition_by: str | Sequence[str] = (),
     progress: Progress | None = None,
     storage_options: Mapping[str, str] | None = None,
     upsert_by: tuple[str, ...] = (),
@@ -311,7 +321,9 @@ def ingest(
     and the columns topic, partition and offset. A record for which the transform sets the column
     `error` goes to `dead_letter`; the transform must keep the key and value of such a record. The
     table does not get the columns in `without`. `compacted` states that the topic is compacted, so
-    that offsets missing from its log are no loss. A full file has about `target_file_bytes`.
+    that offsets missing from its log are no loss. A full file has about `target_file_bytes`. A new
+    table is partitioned by the columns `partition_by`: `partition` of the topic, `day` in UTC of
+    the timestamp, or columns of the transform; a table that exists keeps its partition columns.
     `progress` gets the numbers of done tasks and of all tasks. `storage_options` are those of an
     object store, with delta-rs's names.
 
@@ -322,13 +334,14 @@ def ingest(
     BadRecordsError, ProofError, UpsertKeyError (nothing committed), or Spark's errors.
     """
     options = LandingOptions(
-        include_headers,
-        transform,
-        without,
-        dead_letter,
-        compacted,
-        target_file_bytes,
-        progress,
+        include_headers=include_headers,
+        transform=transform,
+        without=without,
+        dead_letter=dead_letter,
+        compacted=compacted,
+        target_file_bytes=target_file_bytes,
+        progress=progress,
+        partition_by=(partition_by,) if isinstance(partition_by, str) else tuple(partition_by),
         upsert_by=upsert_by,
     )
     with topic_ingest(spark, bootstrap, topic, table, options, storage_options) as runs:

@@ -35,10 +35,12 @@ def verdict_of(reports: Sequence[IngestReport]) -> str:
     dead = sum(proof.dead for proof in proofs)
     letters = f"{dead} dead letters, " if dead else ""
     names = [name for report in reports for name in report.new_columns]
+    small = sum(report.reopened for report in reports)
+    order = f" ({small} small, as rows come in no order of the partition columns)" if small else ""
     columns = f"; new columns: {', '.join(names)}" if names else ""
     return (
         f"{sum(proof.rows for proof in proofs)} records in"
-        f" {sum(len(report.files) for report in reports)} files, {letters}"
+        f" {sum(len(report.files) for report in reports)} files{order}, {letters}"
         f"{sum(proof.lost for proof in proofs)} lost,"
         f" {sum(proof.doubled for proof in proofs)} doubled, in"
         f" {sum(report.seconds for report in reports):.1f} s{columns}"

@@ -10,12 +10,13 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING
+from functools import reduce
+from typing import TYPE_CHECKING, Final
 
 from tidelog.core.dataclass import dataclass
 from tidelog.core.types import TopicPartition
 from tidelog.spark.lake.commits import dead_letters, version_at, version_with
-from tidelog.spark.lake.delta_features import needs_delta
+from tidelog.spark.lake.partitioning import Values
 from tidelog.spark.lake.places import lake_at
 from tidelog.spark.lake.protocol import NO_VERSION
 from tidelog.spark.lake.state import LakeCommit, LakeFile, LakeState, PartitionRun, TableError
@@ -43,6 +44,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
+
+#: Maximum number of combinations of partition values that Spark reads itself.
+_MOST_SPLITS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +83,7 @@ def read_landed(
     the first one with the offsets of a partition below an offset, as in `offset="0:1200"`. Files of
     an object store are read by the tasks themselves, with `storage_options` as in `ingest`. Raises
     TableError, also for a table with features that this reader lacks (deletion vectors, column
-    mapping, partition columns), and OptionError.
+    mapping), and OptionError.
     """
     from tidelog.spark.plan_schema import frame_schema
 
@@ -91,16 +95,24 @@ def read_landed(
     elif offset is not None:
         version = version_with(lake, *_offset_of(offset))
     lake.check_files_are_rows(version)
-    schema, store = lake.schema(version), lake.store
-    files = [_path_of(file, lake.location) for file in lake.files(version)]
-    _check_present(lake, version, files)
+    schema, store, files = lake.schema(version), lake.store, lake.files(version)
+    _check_present(lake, version, [file.path for file in files])
     columns = frame_schema(schema)
     if not files:
         return spark.createDataFrame([], columns)
-    # Spark takes some characters of a path for a pattern.
-    if store.is_local and not any(sign in store.location for sign in "[]{}*?\\"):
-        return spark.read.schema(columns).parquet(*[store.url(path) for path in files])
-    return _read_in_tasks(spark, store, schema, columns, files)
+    splits: dict[tuple[tuple[str, str | None], ...], list[str]] = {}
+    for file in files:
+        splits.setdefault(tuple(file.values.items()), []).append(file.path)
+    # Spark takes some characters of a path for a pattern, and plans slowly for many values.
+    is_plain = store.is_local and not any(sign in store.location for sign in "[]{}*?\\")
+    if not is_plain or len(splits) > _MOST_SPLITS:
+        places = [(file.path, file.values) for file in files]
+        return _read_in_tasks(spark, store, schema, columns, places)
+    frames = [
+        _read_split(spark, columns, values, [store.url(path) for path in paths])
+        for values, paths in splits.items()
+    ]
+    return reduce(lambda frame, other: frame.unionAll(other), frames)
 
 
 def _check_present(lake: Lake, version: int | None, files: Sequence[str]) -> None:
@@ -124,11 +136,30 @@ def _check_present(lake: Lake, version: int | None, files: Sequence[str]) -> Non
             )
 
 
-def _path_of(file: LakeFile, location: str) -> str:
-    """Return a file's path; raise TableError if it lacks columns, which Delta keeps in its log."""
-    for name in file.values:
-        raise TableError(needs_delta(location, f"the partition column {name!r}"))
-    return file.path
+def _read_split(
+    spark: SparkSession,
+    columns: StructType,
+    values: tuple[tuple[str, str | None], ...],
+    urls: list[str],
+) -> DataFrame:
+    """Return the rows of files with the same values of the table's partition columns.
+
+    The values are constants to Spark, which skips the files that a filter leaves nothing of.
+    """
+    from pyspark.sql import functions as F  # noqa: N812 - how all of Spark names it
+    from pyspark.sql.types import StructType
+
+    known = dict(values)
+    in_files = StructType([field for field in columns if field.name not in known])
+    frame = spark.read.schema(in_files).parquet(*urls)
+    return frame.select(
+        *(
+            F.lit(known[field.name]).cast(field.dataType).alias(field.name)
+            if field.name in known
+            else frame["`" + field.name.replace("`", "``") + "`"]
+            for field in columns
+        )
+    )
 
 
 def _offset_of(text: str) -> tuple[int, int]:
@@ -141,7 +172,11 @@ def _offset_of(text: str) -> tuple[int, int]:
 
 
 def _read_in_tasks(
-    spark: SparkSession, store: LakeStore, schema: pa.Schema, columns: StructType, files: list[str]
+    spark: SparkSession,
+    store: LakeStore,
+    schema: pa.Schema,
+    columns: StructType,
+    files: list[tuple[str, Values]],
 ) -> DataFrame:
     """Return the rows of files that Spark itself cannot reach."""
     serialized = schema.serialize().to_pybytes()
@@ -156,12 +191,13 @@ def _read_in_tasks(
         opened = store.open()
         for batch in batches:
             for number in batch.column(0).to_pylist():
+                path, values = files[number]
                 with (
-                    opened.open_input_file(files[number]) as source,
+                    opened.open_input_file(path) as source,
                     parquet.ParquetFile(source, coerce_int96_timestamp_unit="us") as file,
                 ):
                     for each in file.iter_batches():
-                        yield in_columns(each, wanted)
+                        yield in_columns(each, wanted, values)
 
     numbers = spark.range(0, len(files), 1, len(files))
     return numbers.mapInArrow(shipped(rows), columns)

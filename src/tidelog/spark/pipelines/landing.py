@@ -16,6 +16,7 @@ from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import TidelogError
 from tidelog.core.types import TopicPartition
 from tidelog.runtime.blocking import BlockingClient
+from tidelog.spark.lake.partitioning import DAY, TIMESTAMP, derives_day, with_partitions
 from tidelog.spark.lake.staging import TARGET_FILE_BYTES, FilePlan, StagingFolder
 from tidelog.spark.lake.state import LakeFile, PartitionRun, TableError
 from tidelog.spark.options import COLUMNS, HEADERS, OptionError, offsets_json
@@ -82,12 +83,20 @@ class LandingOptions:
     offsets_per_task: int = OFFSETS_PER_TASK
     #: Columns of the key of which the table has the latest row; without any it has all records.
     upsert_by: tuple[str, ...] = ()
+    #: Partition columns of a new table: `partition`, `day`, or columns of the transform.
+    partition_by: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Raise OptionError for options that do not fit each other."""
         check_target(self.target_file_bytes)
         if self.dead_letter is not None and self.transform is None:
             raise OptionError("dead_letter needs a transform: without one every record fits")
+        for name in self.partition_by:
+            if name in self.without or self.partition_by.count(name) > 1:
+                raise OptionError(
+                    f"partition_by is {', '.join(self.partition_by)}; expected columns that the"
+                    " table keeps, each once"
+                )
         for name in _PLACE[1:]:
             if name in self.without:
                 raise OptionError(f"without is {name!r}; a table keeps it, because proofs count it")
@@ -117,6 +126,7 @@ class RunRows:
     schema: pa.Schema
     #: None without a transform: tasks write the records as they read them.
     frame: DataFrame | None = None
+    partition_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +139,8 @@ class Landing:
     runs: tuple[PartitionRun, ...] = field(default=())
     #: Files of the table that an upsert replaces.
     replaced: tuple[LakeFile, ...] = ()
+    #: Number of files more than there would be if a task could have any number open.
+    reopened: int = 0
 
 
 def land(
@@ -162,7 +174,7 @@ def land(
     if not proof.holds:
         raise ProofError(describe_failure(proof))
     runs = tuple(run_of(each) for each in proof.partitions)
-    return Landing(proof, written.files, written.letters, runs)
+    return Landing(proof, written.files, written.letters, runs, reopened=written.reopened)
 
 
 def _write(
@@ -176,11 +188,10 @@ def _write(
     import pyarrow as pa
 
     topic = rows.ranges[0].tp.topic
-    plan = FilePlan(place, topic, rows.schema, options.target_file_bytes)
+    plan = FilePlan(place, topic, rows.schema, options.target_file_bytes, rows.partition_by)
     if rows.frame is None:
         per_task = options.offsets_per_task
-        files = write_ranges(spark, bootstrap, rows.ranges, plan, offsets_per_task=per_task)
-        return WrittenFiles(tuple(files))
+        return write_ranges(spark, bootstrap, rows.ranges, plan, offsets_per_task=per_task)
     schema = rows.schema
     if options.is_marked:
         schema = schema.append(pa.field(TOMBSTONE_COLUMN, pa.bool_()))
@@ -203,6 +214,7 @@ def rows_of(
     topic: str,
     ranges: Sequence[OffsetRange],
     options: LandingOptions,
+    partition_by: tuple[str, ...] = (),
 ) -> RunRows:
     """Return the rows of `ranges`, none of which is read yet; without ranges, just their columns.
 
@@ -212,13 +224,16 @@ def rows_of(
     if options.transform is None:
         from tidelog.spark.columns import arrow_schema
 
-        schema = arrow_schema([name for name in offered(options) if name not in options.dropped])
+        names = [name for name in offered(options) if name not in options.dropped]
+        schema = arrow_schema(names)
     else:
         taken = ranges or [OffsetRange(TopicPartition(topic, 0), 0, 0)]
         frame = _transformed(spark, bootstrap, taken, options, options.transform)
         schema = table_schema(frame, options.dropped)
+        if derives_day(schema.names, partition_by):
+            _check_time(frame)
     check_key(schema, options.upsert_by)
-    return RunRows(tuple(ranges), schema, frame)
+    return RunRows(tuple(ranges), with_partitions(schema, partition_by), frame, partition_by)
 
 
 def _transformed(
@@ -307,6 +322,19 @@ def _check_numbers(frame: DataFrame) -> None:
                 f"the transform returns column {name!r} as {kind.simpleString()}: the proof counts"
                 " it as a whole number; keep the column as it is"
             )
+
+
+def _check_time(frame: DataFrame) -> None:
+    """Raise TableError for rows without the time of which a table has the day."""
+    from pyspark.sql.types import TimestampType
+
+    kinds = {field.name: field.dataType for field in frame.schema}
+    if not isinstance(kinds.get(TIMESTAMP), TimestampType):
+        has = kinds[TIMESTAMP].simpleString() if TIMESTAMP in kinds else "no such column"
+        raise TableError(
+            f"a table by {DAY} needs the record's {TIMESTAMP!r} in the transform's columns, which"
+            f" has {has} there; keep it, or return a column {DAY!r}"
+        )
 
 
 def check_target(target_file_bytes: int) -> None:

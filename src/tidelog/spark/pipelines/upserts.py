@@ -262,6 +262,9 @@ def _key_rows(upsert: _Upsert, number: int, wanted: Sequence[pa.Array] | None = 
             mark = TOMBSTONE_COLUMN if upsert.is_marked else _nullable_value(opened)
         named = [*upsert.keys, "partition", "offset", *([mark] if mark else [])]
         rows = opened.read(list(dict.fromkeys(named)))
+    for name in [name for name in file.values if name in named]:
+        value = pa.scalar(file.values[name], pa.string()).cast(upsert.plan.schema.field(name).type)
+        rows = rows.append_column(name, pa.repeat(value, rows.num_rows))
     keys = [rows.column(name) for name in upsert.keys]
     for name, column in zip(upsert.keys, keys, strict=True):
         for bad in rows.filter(pc.is_null(column)).slice(0, 1).to_pylist():
@@ -301,7 +304,8 @@ def _rewrite(job: _Rewrite) -> Iterator[Row]:
     import pyarrow as pa
 
     upsert, file = job.upsert, job.upsert.files[job.number]
-    writer = LakeFileWriter(upsert.plan, file.partition)
+    writer = LakeFileWriter(upsert.plan, file.partition, file.values)
+    schema = upsert.plan.file_schema
     dropped = 0
     try:
         with _opened(upsert, file) as opened:
@@ -310,7 +314,7 @@ def _rewrite(job: _Rewrite) -> Iterator[Row]:
                 dropped += len(stays) - int(stays.sum())
                 kept = batch.filter(pa.array(stays))
                 if kept.num_rows:
-                    writer.append(in_columns(kept, upsert.plan.schema))
+                    writer.append(in_columns(kept, schema))
         if dropped != len(job.offsets):
             raise TableError(
                 f"{upsert.plan.place.store.url(file.path)} has an offset twice;"

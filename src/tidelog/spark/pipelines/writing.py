@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import TidelogError
+from tidelog.spark.lake.partitioning import DAY, TIMESTAMP
 from tidelog.spark.lake.staging import FilePlan, TaskFiles, partitions_of
 from tidelog.spark.lake.state import LakeFile, TableError
 from tidelog.spark.lake.stores import reason_of
@@ -58,6 +59,8 @@ class WrittenFiles:
     files: tuple[LakeFile, ...] = ()
     letters: tuple[LakeFile, ...] = ()
     bad: BadRecord | None = None
+    #: Number of files more than there would be if a task could have any number open.
+    reopened: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,24 +88,27 @@ def write_ranges(
     plan: FilePlan,
     *,
     offsets_per_task: int,
-) -> list[LakeFile]:
+) -> WrittenFiles:
     """Write the records of `ranges`.
 
     Raises TaskFailedError, or Spark's errors (also for executors without a package).
     """
+    columns = plan.schema.names
+    if DAY in columns:
+        columns = [name for name in dict.fromkeys([*columns, TIMESTAMP]) if name != DAY]
     options = parse_options(
         {
             "kafka.bootstrap.servers": bootstrap,
             "kafka.client.id": "tidelog-ingest",
             "kafka.isolation.level": "read_committed",
             "assign": json.dumps({ranges[0].tp.topic: [each.tp.partition for each in ranges]}),
-            "columns": ",".join(plan.schema.names),
+            "columns": ",".join(columns),
         }
     )
     offsets = sum(each.size for each in ranges)
     tasks = split_ranges(ranges, max(1, -(-offsets // offsets_per_task)))
     jobs = [_RangeJob(options, each, plan) for each in tasks]
-    return [LakeFile(**row) for row in run_tasks(spark, jobs, _write_range)]
+    return _written(run_tasks(spark, jobs, _write_range))
 
 
 def _write_range(job: _RangeJob) -> Iterator[dict[str, Any]]:
@@ -113,7 +119,7 @@ def _write_range(job: _RangeJob) -> Iterator[dict[str, Any]]:
     try:
         for batch in read_range(job.options, job.wanted):
             files.append(job.wanted.tp.partition, batch)
-        yield from map(asdict, files.close())
+        yield from _rows_of(files)
     except OSError as error:
         files.abandon()
         raise TargetError(_target_failure(job.plan, error)) from error
@@ -133,7 +139,9 @@ def write_frame(
     job = _FrameJob(plan, letters, is_judged, tuple(frame.columns))
     # mapInArrow finds no column whose name has a dot: tasks get numbers, and the job has the names.
     numbers = [str(number) for number in range(len(frame.columns))]
-    ordered = frame.sortWithinPartitions("partition", "offset").toDF(*numbers)
+    # A task then has few files open, as the rows of each partition value come together.
+    keys = [_quoted(name) for name in plan.partition_by if name in frame.columns]
+    ordered = frame.sortWithinPartitions("partition", *keys, "offset").toDF(*numbers)
     rows = [
         json.loads(row["row"])
         for row in ordered.mapInArrow(shipped(_frame_task(job)), "row string").collect()
@@ -141,12 +149,28 @@ def write_frame(
     for row in rows:
         if "failed" in row:
             raise TaskFailedError(row["failed"])
+    return _written(rows)
+
+
+def _written(rows: Sequence[dict[str, Any]]) -> WrittenFiles:
+    """Return what the rows of all tasks say."""
     bad = sorted((row["bad"] for row in rows if "bad" in row), key=lambda each: each[:2])
     return WrittenFiles(
         tuple(LakeFile(**row["file"]) for row in rows if "file" in row),
         tuple(LakeFile(**row["letter"]) for row in rows if "letter" in row),
         BadRecord(*bad[0]) if bad else None,
+        sum(row.get("reopened", 0) for row in rows),
     )
+
+
+def _rows_of(files: TaskFiles) -> list[dict[str, Any]]:
+    """Close a task's files, and return them as rows."""
+    rows: list[dict[str, Any]] = [{"file": asdict(each)} for each in files.close()]
+    return [*rows, {"reopened": files.reopened}]
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
 
 
 def table_schema(frame: DataFrame, dropped: Sequence[str]) -> pa.Schema:
@@ -218,7 +242,7 @@ class _FrameTask:
                 good = self._without_bad(partition, rows) if self._job.is_judged else rows
                 if good.num_rows:
                     self._files.append(partition, good)
-        found: list[dict[str, Any]] = [{"file": asdict(each)} for each in self._files.close()]
+        found = _rows_of(self._files)
         if self._letters is not None:
             found += [{"letter": asdict(each)} for each in self._letters.close()]
         if self._bad is not None:
@@ -240,9 +264,10 @@ class _FrameTask:
         bad = rows.filter(is_bad)
         if self._letters is not None:
             self._letters.append(partition, bad)
-        elif self._bad is None:
+        else:
             first = bad.slice(0, 1).to_pylist()[0]
-            self._bad = (partition, first["offset"], str(first[ERROR_COLUMN]))
+            found = (partition, first["offset"], str(first[ERROR_COLUMN]))
+            self._bad = found if self._bad is None else min(self._bad, found)
         return rows.filter(pc.invert(is_bad))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -274,11 +274,22 @@ def test_an_ingests_table_with_a_constraint_is_refused(location: str) -> None:
         DeltaLake(location).read()
 
 
-def test_an_ingests_table_with_partition_columns_is_refused(location: str) -> None:
-    description = json.dumps({"tidelog": asdict(ORIGIN)})
-    DeltaTable.create(location, SCHEMA, partition_by=["partition"], description=description)
-    with pytest.raises(TableError, match="has the partition column 'partition', which ingests"):
-        DeltaLake(location).read()
+def test_partition_columns_are_the_tables_and_their_values_the_files(location: str) -> None:
+    lake = DeltaLake(location)
+    schema = pa.schema([*SCHEMA, ("kept", pa.bool_()), ("c", pa.string())])
+    names = ("partition", "kept", "c")
+    state = opened(lake, ORIGIN, lambda: schema, names)
+    assert state.partition_by == DeltaLake(location).read().partition_by == names
+    values = {"partition": "7", "kept": "true", "c": None}
+    stats = json.dumps({"numRecords": 5, "minValues": {"offset": 5}, "maxValues": {"offset": 9}})
+    file = LakeFile("run-0-a/c=%2F/x.parquet", 7, 5, 10, 5, 100, stats, values)
+    other = replace(file, path="run-0-a/c=y/x.parquet", values={**values, "c": "y/z %41"})
+    state = commit_run(lake, state, TableChange("a", (), (file, other))).state
+    found = {each.path: replace(each, stats=stats) for each in lake.files()}
+    assert found == {file.path: file, other.path: other}
+    merged = replace(file, path="run-1-b/x.parquet")
+    assert commit_run(lake, state, TableChange("b", (), (merged,), (file,))).obstacle is None
+    assert sorted(each.path for each in lake.files()) == [other.path, merged.path]
 
 
 def test_a_path_that_the_library_cannot_open_is_refused_before_it_is_made(tmp_path: Path) -> None:

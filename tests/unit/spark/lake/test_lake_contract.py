@@ -9,6 +9,7 @@ import functools
 import multiprocessing
 import os
 from collections.abc import Callable, Iterator
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,13 @@ from tidelog.spark.lake.evolution import add_columns, missing_columns
 from tidelog.spark.lake.places import lake_at
 from tidelog.spark.lake.protocol import NO_VERSION, CommitAnswer, CommitObstacle
 from tidelog.spark.lake.runs import commit_run, opened
-from tidelog.spark.lake.staging import FilePlan, LakeFileWriter, StagingFolder, folder_of
+from tidelog.spark.lake.staging import (
+    FilePlan,
+    LakeFileWriter,
+    StagingFolder,
+    TaskFiles,
+    run_folder,
+)
 from tidelog.spark.lake.state import (
     LakeFile,
     LakeState,
@@ -62,7 +69,7 @@ def made(opening: Opening) -> tuple[Lake, LakeState]:
 
 
 def staging(lake: Lake, run: str) -> StagingFolder:
-    return StagingFolder(lake.store, folder_of(run, 0), lake.field_ids())
+    return run_folder(lake, run, 0)
 
 
 def filled(plan: FilePlan, partition: int, start: int, end: int, **more: int) -> LakeFile:
@@ -296,6 +303,43 @@ def test_columns_are_added_once_and_their_types_stay(opening: Opening) -> None:
         missing_columns(lake, wrong)
     with pytest.raises(TableError, match="column 'Value' of this run is 'value' in the table"):
         missing_columns(lake, SCHEMA.set(0, pa.field("Value", pa.binary())))
+
+
+def test_partition_columns_are_the_tables_and_their_values_the_files(opening: Opening) -> None:
+    kinds = {"c": pa.string(), "kept": pa.bool_(), "day": pa.date32(), "n": pa.int16()}
+    schema = pa.schema([*SCHEMA, *kinds.items()])
+    by = ("partition", *kinds)
+    lake = opening()
+    state = opened(lake, ORIGIN, lambda: schema, by)
+    assert state.partition_by == opening().read().partition_by == by
+    files = TaskFiles(FilePlan(staging(lake, "a"), "flights", schema, partition_by=by))
+    rows = [
+        {
+            "partition": 7,
+            "offset": offset,
+            "value": b"v",
+            "c": text,
+            "kept": kept,
+            "day": day,
+            "n": 3,
+        }
+        for offset, (text, kept, day) in enumerate(
+            [("y/z %41", True, date(2026, 1, 2)), (None, False, None), ("", False, None)]
+        )
+    ]
+    files.append(7, pa.RecordBatch.from_pylist(rows, schema))
+    added, offsets = tuple(files.close()), (PartitionRun(7, 0, 3, 3),)
+    state = commit_run(lake, state, TableChange("a", offsets, added)).state
+    values = [dict(file.values) for file in sorted(lake.files(), key=lambda file: file.start)]
+    shared = {"partition": "7", "n": "3"}
+    assert values[0] == {"c": "y/z %41", "kept": "true", "day": "2026-01-02", **shared}
+    assert values[1] == {"c": None, "kept": "false", "day": None, **shared}
+    assert [file["c"] for file in values[2:]] == ([""] if lake.keeps_partition_columns else [])
+    assert {file.partition for file in lake.files()} == {7}
+    again = opened(opening(), ORIGIN, lambda: schema)
+    assert again.partition_by == by
+    with pytest.raises(TableError, match="is partitioned by partition, c, kept, .* asks for day"):
+        opened(opening(), ORIGIN, lambda: schema, ("day",))
 
 
 def test_columns_that_the_format_lacks_are_refused_before_there_is_a_table(
