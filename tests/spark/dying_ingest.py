@@ -9,33 +9,42 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+from pyiceberg.catalog.sql import SqlCatalog
+
 from tidelog.spark.lake.delta import DeltaLake
+from tidelog.spark.lake.iceberg import IcebergLake
 from tidelog.spark.pipelines import ingest as ingest_module
 from tidelog.spark.pipelines import landing, upserts
 from tidelog.spark.session import start_session
 
 #: The calls of a run that change something, or prove it.
-_CALLS: Final[dict[str, tuple[Any, str]]] = {
-    "create": (DeltaLake, "create"),
-    "writing": (landing, "_write"),
-    "count": (landing, "count_files"),
-    "clean-up": (ingest_module, "discard"),
-    "commit": (DeltaLake, "commit"),
+_CALLS: Final[dict[str, tuple[tuple[Any, str], ...]]] = {
+    "create": ((DeltaLake, "create"), (IcebergLake, "create")),
+    "writing": ((landing, "_write"),),
+    "count": ((landing, "count_files"),),
+    "clean-up": ((ingest_module, "discard"),),
+    "commit": ((DeltaLake, "commit"), (IcebergLake, "commit")),
 }
-STEPS: Final = tuple(f"{when} {name}" for name in _CALLS for when in ("before", "after"))
+#: Iceberg's commit in its catalog, before which manifests are written.
+_CATALOG_CALLS: Final = {"catalog": ((SqlCatalog, "commit_table"),)}
 #: The calls that an upsert makes besides.
-_UPSERT_CALLS: Final[dict[str, tuple[Any, str]]] = {
-    "comparing": (upserts, "superseded"),
-    "rewriting": (upserts, "_rewrite"),
-    "upsert": (ingest_module, "upsert_files"),
+_UPSERT_CALLS: Final[dict[str, tuple[tuple[Any, str], ...]]] = {
+    "comparing": ((upserts, "superseded"),),
+    "rewriting": ((upserts, "_rewrite"),),
+    "upsert": ((ingest_module, "upsert_files"),),
 }
-UPSERT_STEPS: Final = (
-    *STEPS,
-    *(f"{when} {name}" for name in _UPSERT_CALLS for when in ("before", "after")),
-)
+
+
+def _steps(calls: Iterable[str]) -> tuple[str, ...]:
+    return tuple(f"{when} {name}" for name in calls for when in ("before", "after"))
+
+
+STEPS: Final = _steps(_CALLS)
+ICEBERG_STEPS: Final = _steps([*_CALLS, *_CATALOG_CALLS])
+UPSERT_STEPS: Final = _steps([*_CALLS, *_UPSERT_CALLS])
 
 
 def deadly(call: Callable[..., Any], when: str) -> Callable[..., Any]:
@@ -51,8 +60,8 @@ def deadly(call: Callable[..., Any], when: str) -> Callable[..., Any]:
 
 def main(bootstrap: str, topic: str, table: str, step: str, log_path: str, key: str = "") -> None:
     when, _, name = step.partition(" ")
-    owner, attribute = {**_CALLS, **_UPSERT_CALLS}[name]
-    setattr(owner, attribute, deadly(getattr(owner, attribute), when))
+    for owner, attribute in {**_CALLS, **_CATALOG_CALLS, **_UPSERT_CALLS}[name]:
+        setattr(owner, attribute, deadly(getattr(owner, attribute), when))
     spark = start_session("dying ingest", quick=True, log_path=log_path)
     ingest_module.ingest(spark, bootstrap, topic, table, upsert_by=(key,) if key else ())
 

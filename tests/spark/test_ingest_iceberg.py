@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import functools
 import importlib.resources
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -15,6 +19,7 @@ import polars
 import pytest
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.table import Table
+from tests.spark import dying_ingest
 from tests.spark.s3_server import BUCKET, S3Fault, S3Server, s3_server
 from tests.support.client.fake_logs import FakeLogs
 from tests.support.spark import Row, batch
@@ -34,6 +39,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+ROOT = Path(__file__).resolve().parents[2]
+_LIMIT_S = 300
 PLACE = "iceberg:landed.t"
 
 
@@ -65,6 +72,7 @@ def catalog(tmp_path: Path) -> Iterator[Catalog]:
         yield opened
 
 
+@pytest.mark.filterwarnings("ignore:Iceberg scan planning with the polars_iceberg plugin")
 def test_runs_go_on_and_readers_read_them(
     spark: SparkSession, filled: FakeLogs, options: dict[str, str], catalog: Catalog
 ) -> None:
@@ -161,6 +169,64 @@ def test_damage_is_named(
     assert (fault.kind, fault.partition, fault.start, fault.end) == ("doubled", 0, 0, 50)
 
 
+def kill_a_driver(
+    spark: SparkSession, logs: FakeLogs, options: dict[str, str], step: str, log: Path
+) -> None:
+    """Let an ingest die at a step of the first run or of the second, and let another go on."""
+    place = f"iceberg:landed.{step.replace(' ', '_').replace('-', '_')}"
+    is_first = step.endswith("create")
+    if not is_first:
+        assert ingest(spark, logs.bootstrap, "t", place, storage_options=options).proof.rows == 80
+        logs.append(T1, numbers(80, 20, 30))
+    prefix = "PYICEBERG_CATALOG__DEFAULT__"
+    warehouse = options["warehouse"]
+    uri = f"sqlite:///{warehouse}/{CATALOG_FILE}"
+    configured = {"TYPE": "sql", "URI": uri, "WAREHOUSE": warehouse}
+    words = [sys.executable, "-m", dying_ingest.__name__, logs.bootstrap, "t", place, step]
+    died = subprocess.run(
+        [*words, str(log)],
+        cwd=ROOT,
+        env=os.environ | {prefix + name: value for name, value in configured.items()},
+        capture_output=True,
+        text=True,
+        timeout=_LIMIT_S,
+        check=False,
+    )
+    assert died.returncode == -signal.SIGKILL, died.stderr
+    ingest(spark, logs.bootstrap, "t", place, storage_options=options)
+    proof = prove_table(spark, place, storage_options=options)
+    assert (proof.holds, proof.offsets.rows) == (True, 80 if is_first else 100)
+
+
+def test_a_driver_killed_before_the_catalogs_commit_leaves_nothing_half(
+    spark: SparkSession, filled: FakeLogs, options: dict[str, str], tmp_path: Path
+) -> None:
+    kill_a_driver(spark, filled, options, "before catalog", tmp_path / "log")
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("step", dying_ingest.ICEBERG_STEPS)
+def test_a_driver_killed_at_any_step(
+    spark: SparkSession, filled: FakeLogs, options: dict[str, str], step: str, tmp_path: Path
+) -> None:
+    kill_a_driver(spark, filled, options, step, tmp_path / "log")
+
+
+@pytest.mark.soak
+def test_of_two_ingests_at_once_one_lands(
+    spark: SparkSession, filled: FakeLogs, options: dict[str, str]
+) -> None:
+    land = functools.partial(ingest, spark, filled.bootstrap, "t", PLACE, storage_options=options)
+    rows = 80
+    for number in range(20):
+        with ThreadPoolExecutor(2) as pool:
+            reports = [future.result() for future in [pool.submit(land) for _ in range(2)]]
+        assert sorted(report.proof.rows for report in reports) == [0, rows]
+        filled.append(T1, numbers(80 + 10 * number, 10, 30 + 10 * number))
+        rows = 10
+    assert prove_table(spark, PLACE, storage_options=options).holds
+
+
 @pytest.fixture(scope="module")
 def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     [port] = free_ports(1)
@@ -168,28 +234,53 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
         yield server
 
 
-def test_an_object_store(
-    spark: SparkSession, filled: FakeLogs, s3: S3Server, tmp_path: Path
-) -> None:
-    options = {
+@pytest.fixture
+def remote(s3: S3Server, tmp_path: Path) -> dict[str, str]:
+    """Options of a table in the object store, with a catalog of its own."""
+    assert s3.inject() == [], "a fault of the test before was not used up"
+    return {
         "uri": f"sqlite:///{tmp_path}/catalog.db",
-        "warehouse": f"s3://{BUCKET}/iceberg",
+        "warehouse": f"s3://{BUCKET}/{tmp_path.name}",
         "s3.endpoint": s3.options["AWS_ENDPOINT_URL"],
         "s3.access-key-id": s3.options["AWS_ACCESS_KEY_ID"],
         "s3.secret-access-key": s3.options["AWS_SECRET_ACCESS_KEY"],
         "s3.region": s3.options["AWS_REGION"],
     }
-    land = functools.partial(ingest, spark, filled.bootstrap, "t", PLACE, storage_options=options)
+
+
+def test_an_object_store(spark: SparkSession, filled: FakeLogs, remote: dict[str, str]) -> None:
+    land = functools.partial(ingest, spark, filled.bootstrap, "t", PLACE, storage_options=remote)
     assert land().proof.rows == 80
-    s3.inject(S3Fault("PUT", ".avro", status=503, times=1))
     filled.append(T1, numbers(80, 20, 30))
     with ThreadPoolExecutor(2) as pool:
         reports = [future.result() for future in [pool.submit(land) for _ in range(2)]]
-    assert sum(report.proof.rows for report in reports) == 20
-    s3.inject()
-    assert read_landed(spark, PLACE, storage_options=options).count() == 100
-    assert prove_table(spark, PLACE, storage_options=options).holds
-    assert len(compact(spark, PLACE, storage_options=options).after) == 2
+    assert sorted(report.proof.rows for report in reports) == [0, 20]
+    assert read_landed(spark, PLACE, storage_options=remote).count() == 100
+    assert len(compact(spark, PLACE, storage_options=remote).after) == 2
+    assert prove_table(spark, PLACE, storage_options=remote).holds
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        S3Fault("PUT", ".parquet", times=2),
+        S3Fault("PUT", ".avro", 500, times=2),
+        S3Fault("PUT", ".metadata.json", 500, is_late=True),
+        S3Fault("GET", ".metadata.json", 503, times=2),
+    ],
+    ids=str,
+)
+def test_failed_requests_and_lost_answers(
+    spark: SparkSession, filled: FakeLogs, remote: dict[str, str], s3: S3Server, fault: S3Fault
+) -> None:
+    land = functools.partial(ingest, spark, filled.bootstrap, "t", PLACE, storage_options=remote)
+    assert land().proof.rows == 80
+    filled.append(T1, numbers(80, 20, 30))
+    s3.inject(fault)
+    assert land().proof.rows == 20
+    assert s3.inject() == [], "the fault came"
+    proof = prove_table(spark, PLACE, storage_options=remote)
+    assert (proof.holds, proof.offsets.rows) == (True, 100)
 
 
 def test_a_table_by_day_and_by_a_column(

@@ -137,6 +137,29 @@ def test_failed_requests_and_lost_answers(
     check(spark, place, s3, 100)
 
 
+@pytest.mark.parametrize(
+    "fault",
+    [
+        S3Fault("PUT", ".parquet", times=2),
+        S3Fault("GET", ".parquet", 500, times=2),
+        S3Fault("PUT", "/_delta_log/00000000000000000003.json", 500, is_late=True),
+        S3Fault("DELETE", "", 503, times=2),
+    ],
+    ids=str,
+)
+def test_failed_requests_of_a_compaction(
+    spark: SparkSession, filled: FakeLogs, place: str, s3: S3Server, fault: S3Fault
+) -> None:
+    land(spark, filled, place, s3)
+    filled.append(T0, numbers(50, 50))
+    land(spark, filled, place, s3)
+    s3.inject(fault)
+    report = compact(spark, place, keep_hours=0, storage_options=s3.options)
+    s3.inject()
+    assert (report.version, len(report.after)) == (3, 1)
+    check(spark, place, s3, 100)
+
+
 def test_of_two_ingests_at_once_one_lands(
     spark: SparkSession, filled: FakeLogs, place: str, s3: S3Server
 ) -> None:

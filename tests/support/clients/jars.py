@@ -1,4 +1,4 @@
-"""Jars of Kafka and of Spark's connector for tests: fetched by Maven, checked against a lock file.
+"""Jars of Kafka, Delta, Iceberg and of Spark's connector for tests: fetched by Maven, checked against a lock file.
 
 They go to `.venv/clients/`, once; nothing of them is part of the project. A machine without Java,
 Maven or a reachable registry raises Absent; a jar that differs from the lock file is an error.
@@ -33,6 +33,16 @@ def jars_of_kafka(version: str) -> Path:
 def jars_of_spark(version: str) -> Path:
     """The directory of the jars of Spark's Kafka connector; raises Absent."""
     return jars(f"spark-{version}", HERE / "spark.xml", version)
+
+
+def jars_of_delta(version: str) -> Path:
+    """The directory of Delta's jars for Spark; raises Absent."""
+    return jars(f"delta-{version}", HERE / "delta.xml", version)
+
+
+def jars_of_iceberg(version: str) -> Path:
+    """The directory of Iceberg's REST catalog; raises Absent."""
+    return jars(f"iceberg-{version}", HERE / "iceberg.xml", version)
 
 
 def jars(name: str, pom: Path, version: str) -> Path:
@@ -116,8 +126,8 @@ def write_lock(path: Path, sums: Mapping[str, str]) -> None:
 
 
 def main(what: str, version: str) -> None:
-    """Fetch a version of "kafka" or "spark" and write down what came."""
-    pom = {"kafka": "kafka.xml", "spark": "spark.xml"}[what]
+    """Fetch a version of "kafka", "spark", "delta" or "iceberg" and write down what came."""
+    pom = f"{what}.xml"
     into = CACHE / "to-be-locked"
     shutil.rmtree(into, ignore_errors=True)
     CACHE.mkdir(parents=True, exist_ok=True)
