@@ -38,6 +38,7 @@ docs: $(TEST_READY)  ## write every generated page again, from declarations and 
 	$(BIN)/tidelog configs reference > docs/configuration.md
 	$(BIN)/python -m tidelog.cli.reference docs/reference/cli.md
 	$(BIN)/python -m tests.tidy.metrics_page
+	$(BIN)/python -m tests.support.reader_versions
 	$(BIN)/python -m tests.support.rules
 	$(BIN)/python -m tests.sim.fault_table
 	$(BIN)/python -m tests.support.mutants page

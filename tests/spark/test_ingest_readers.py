@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +15,11 @@ import polars
 import pytest
 from deltalake import DeltaTable
 from examples.demo.proving import duckdb_with_delta
+from tests.spark import delta_jar_program
 from tests.support.client.fake_logs import FakeLogs
+from tests.support.clients.absent import Absent
+from tests.support.clients.jars import jars_of_delta, pyspark
+from tests.support.reader_versions import DELTA_JAR, SPARK_OF_DELTA_JAR
 from tests.support.spark import Row, batch
 
 from tidelog.core.types import TopicPartition
@@ -76,6 +84,32 @@ def test_spark_without_a_jar(spark: SparkSession, table: str) -> None:
         assert read_landed(spark, table, version=version).count() == rows
     with pytest.raises(TableError, match="cannot be read at version 5"):
         read_landed(spark, table, version=5)
+
+
+@pytest.mark.soak
+def test_spark_with_deltas_jar(table: str) -> None:
+    """No version of Delta's jar fits the newest Spark: the versions of the guide's table do."""
+    try:
+        jars, older = jars_of_delta(DELTA_JAR), pyspark(SPARK_OF_DELTA_JAR)
+    except Absent as absent:
+        pytest.skip(str(absent))
+    paths = ",".join(str(path) for path in sorted(jars.glob("*.jar")))
+    ended = subprocess.run(
+        [sys.executable, delta_jar_program.__file__, paths, table],
+        env={**os.environ, "PYTHONPATH": str(older), "SPARK_HOME": str(older / "pyspark")},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    found = json.loads(ended.stdout.splitlines()[-1])
+    assert found == {
+        "numbers": list(range(ROWS)),
+        "skipped": 45,
+        "earlier": 60,
+        "versions": 5,
+    }
 
 
 def test_time_travel_by_time_and_by_offset(spark: SparkSession, table: str) -> None:

@@ -11,6 +11,7 @@ import pytest
 from bench import isr_slow_reads
 from tests.sim import coverage
 from tests.sim.coverage_summary import KEPT, read_summary
+from tests.support import reader_versions
 from tests.tidy import metrics_page, prose
 from tests.tidy.sources import ROOT, Source, python_sources
 
@@ -32,6 +33,10 @@ PAGES = {
     "docs/configuration.md": Generated(
         "tidelog configs reference",
         "test_configuration.py::test_the_reference_is_what_the_declarations_say",
+    ),
+    "docs/guide/spark.md": Generated(
+        "python -m tests.support.reader_versions",
+        "test_generated_pages.py::test_the_guide_has_the_versions_of_readers_that_were_tried",
     ),
     "docs/internals/coverage.md": Generated(
         "python -m tests.sim.coverage --write",
@@ -134,6 +139,10 @@ def test_the_page_and_the_test_that_compares_it_exist(page: str) -> None:
     assert (ROOT / page).is_file()
     file, _, test = PAGES[page].compared_by.partition("::")
     assert f"\ndef {test}(" in (ROOT / "tests/tidy" / file).read_text(encoding="utf-8")
+
+
+def test_the_guide_has_the_versions_of_readers_that_were_tried() -> None:
+    assert reader_versions.table() in reader_versions.GUIDE.read_text(encoding="utf-8")
 
 
 def test_make_docs_writes_every_page_that_follows_from_what_is_here() -> None:

@@ -1,4 +1,4 @@
-"""Jars of Kafka, Delta, Iceberg and of Spark's connector for tests: fetched by Maven, checked against a lock file.
+"""Jars of Kafka, Delta, Iceberg and Spark's connector: fetched by Maven, checked by a lock file.
 
 They go to `.venv/clients/`, once; nothing of them is part of the project. A machine without Java,
 Maven or a reachable registry raises Absent; a jar that differs from the lock file is an error.
@@ -80,6 +80,26 @@ def compiled(source: Path, classpath: Path) -> Path:
         assert ended.returncode == 0, ended.stderr
         part.rename(into)
     return into
+
+
+def pyspark(version: str) -> Path:
+    """A directory for PYTHONPATH with a version of PySpark beside the installed one; or Absent."""
+    wanted = CACHE / f"pyspark-{version}"
+    if not wanted.is_dir():
+        part = wanted.with_suffix(".part")
+        words = ["-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation"]
+        ended = subprocess.run(
+            [sys.executable, *words, "--target", str(part), f"pyspark=={version}"],
+            capture_output=True,
+            text=True,
+            timeout=_FETCH_LIMIT_S,
+            check=False,
+        )
+        if ended.returncode != 0:
+            shutil.rmtree(part, ignore_errors=True)
+            raise Absent(f"PySpark {version} could not be installed: {ended.stderr[-200:]}")
+        part.rename(wanted)
+    return wanted
 
 
 def _fetch(pom: Path, version: str, into: Path) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.support.rest_catalog import REST
 
 from tidelog.spark.lake.commits import first_known, landed_runs, version_at, version_with
 from tidelog.spark.lake.evolution import add_columns, missing_columns
@@ -38,8 +39,6 @@ from tidelog.spark.lake.state import (
 )
 from tidelog.spark.lake.table import Lake
 
-#: The URI of a REST catalog; without it only the embedded catalog is tried.
-REST = "TIDELOG_TEST_ICEBERG_REST"
 ORIGIN = Origin("flights", "flights-id", "cluster-id")
 SCHEMA = pa.schema(
     [
