@@ -40,6 +40,7 @@ docs: $(TEST_READY)  ## write every generated page again, from declarations and 
 	$(BIN)/python -m tests.tidy.metrics_page
 	$(BIN)/python -m tests.support.reader_versions
 	$(BIN)/python -m tests.support.rules
+	$(BIN)/python -m tests.support.mutilations.page
 	$(BIN)/python -m tests.sim.fault_table
 	$(BIN)/python -m tests.support.mutants page
 	$(BIN)/python -m tests.sim.coverage --write

@@ -12,6 +12,7 @@ from bench import isr_slow_reads
 from tests.sim import coverage
 from tests.sim.coverage_summary import KEPT, read_summary
 from tests.support import reader_versions
+from tests.support.mutilations import page as invariants
 from tests.tidy import metrics_page, prose
 from tests.tidy.sources import ROOT, Source, python_sources
 
@@ -53,6 +54,10 @@ PAGES = {
     "docs/internals/rules.md": Generated(
         "python -m tests.support.rules",
         "test_rules.py::test_statuses_and_tests_are_as_the_command_writes_them",
+    ),
+    "docs/reference/audit.md": Generated(
+        "python -m tests.support.mutilations.page",
+        "test_generated_pages.py::test_the_page_of_invariants_has_every_mutilation",
     ),
     "docs/reference/cli.md": Generated(
         "python -m tidelog.cli.reference docs/reference/cli.md",
@@ -161,6 +166,10 @@ def test_every_record_exists() -> None:
 
 def test_the_page_of_metrics_is_what_the_declarations_say() -> None:
     assert metrics_page.PAGE.read_text() == metrics_page.text()
+
+
+def test_the_page_of_invariants_has_every_mutilation() -> None:
+    assert invariants.PAGE.read_text(encoding="utf-8") == invariants.text()
 
 
 def test_the_page_of_coverage_is_what_the_last_search_found() -> None:

@@ -16,16 +16,18 @@ from tests.support.records import framed, record_bytes
 
 from tidelog.core.errors import ConfigError
 from tidelog.core.types import TopicPartition
+from tidelog.log.producer_state import ProducerState
 from tidelog.records.batch import BatchView
 from tidelog.records.builder import NewRecord, build_batch
 from tidelog.records.compression import LZ4
 from tidelog.records.reader import read_keys
 from tidelog.records.rewriting import rewritten
 from tidelog.spark.pipelines.audit.auditing import audit_directories
-from tidelog.spark.pipelines.audit.findings import AuditFinding, FindingKind
+from tidelog.spark.pipelines.audit.findings import AuditFinding, FindingKind, Severity
 from tidelog.spark.pipelines.audit.kept_results import KeptResults
 from tidelog.spark.pipelines.audit.ranges import RangeJob, RangeResult
 from tidelog.spark.pipelines.audit.reporting import report_of
+from tidelog.spark.pipelines.audit.start_checks import Retention, TopicStarts, check_starts
 
 MIDDLE = "00000000000000000200.log"
 LAST = "00000000000000000400.log"
@@ -222,11 +224,60 @@ def test_another_producer_of_the_same_records_is_a_divergence(
     assert (found.kind, found.offset, found.broker) == (FindingKind.DIVERGED, 590, "broker 1")
 
 
-def test_the_ends_of_retention_may_differ(root: Path, disks: list[Disk]) -> None:
+def without_first_segment(path: Path) -> None:
+    """Remove the first segment of a replica, as retention and as a lost file leave it."""
     for name in ("log", "index", "timeindex"):
-        (replica(root) / f"{0:020d}.{name}").unlink()
-    (replica(root) / "leader-epoch-checkpoint").write_text("0\n2\n0 200\n2 300\n")
-    assert audited(root).all_findings() == []
+        (path / f"{0:020d}.{name}").unlink()
+    (path / "leader-epoch-checkpoint").write_text("0\n2\n0 200\n2 300\n")
+
+
+def test_a_lost_first_segment_is_damage(root: Path, disks: list[Disk]) -> None:
+    without_first_segment(replica(root))
+    found = only(damage(audited(root)))
+    assert (found.kind, found.broker) == (FindingKind.LOG_START, "broker 2")
+    assert "begins at offset 200, and broker 1 has the records from offset 0 on" in found.sentence
+
+
+def test_the_begins_of_a_topic_with_retention_may_differ(root: Path, disks: list[Disk]) -> None:
+    other = disks[0].replica(history(), tp=TopicPartition("flights", 1))
+    without_first_segment(other)
+    without_first_segment(replica(root))
+    audit = audited(root)
+    assert audit.holds
+    found = only(notices(audit))
+    assert found.kind is FindingKind.LOG_START and "either retention has run" in found.sentence
+
+
+def test_a_begin_behind_the_own_log_start_is_damage(root: Path, disks: list[Disk]) -> None:
+    for number in (1, 3):
+        without_first_segment(replica(root, number))
+    for number, disk in enumerate(disks, 1):
+        if number != 2:
+            disk.checkpoint("log-start-offset-checkpoint", TP, 250)
+    disks[1].checkpoint("log-start-offset-checkpoint", TP, 250)
+    for name in (f"{base:020d}.{kind}" for base in (0, 200) for kind in ("log", "index")):
+        (replica(root) / name).unlink()
+    found = [each for each in damage(audited(root)) if each.kind is FindingKind.LOG_START]
+    assert "own log start is 250" in only(found).sentence
+
+
+def test_retention_settings_decide_whether_a_late_begin_is_damage(root: Path) -> None:
+    made = three_brokers(root)
+    without_first_segment(replica(root))
+    audits = audited(root).partitions[0].audits
+    late = TopicStarts([each.replica for each in audits])
+    assert len(made) == 3
+
+    def found(limits: Retention, log_start: int = 0) -> list[AuditFinding]:
+        return check_starts(audits, late, {"flights": limits}, {TP: log_start})
+
+    assert only(found(Retention(True, -1, -1))).severity is Severity.DAMAGE
+    assert only(found(Retention(False, 1, 1))).severity is Severity.DAMAGE
+    assert "explains that" in only(found(Retention(True, 10**15, -1))).sentence
+    assert found(Retention(True, -1, -1), 200) == []
+    assert found(Retention(True, 3_600_000, -1)) == []
+    assert found(Retention(True, -1, 10_000)) == []
+    assert found(Retention(True, -1, 1_000_000)) != []
 
 
 def compacted(whole: bytes, *lost: int) -> bytes:
@@ -353,7 +404,9 @@ def test_a_replica_with_lost_records_is_short(root: Path, disks: list[Disk]) -> 
 def test_files_without_a_log_and_unknown_files_are_orphans(root: Path, disks: list[Disk]) -> None:
     (replica(root) / f"{999:020d}.index").write_bytes(b"12345678")
     (replica(root) / "notes.txt").write_text("mine")
+    (root / "broker-2" / "backup").mkdir()
     (root / "broker-2" / "lost+found").mkdir()
+    (root / "broker-2" / "known-log-dirs").write_text("{}")
     (root / "broker-2" / f"gone-0.{'a' * 32}-stray").mkdir()
     (root / "broker-2" / f"gone-1.{'b' * 32}-delete").mkdir()
     audit = audited(root)
@@ -364,7 +417,7 @@ def test_files_without_a_log_and_unknown_files_are_orphans(root: Path, disks: li
 def test_files_on_their_way_out_are_no_findings(root: Path, disks: list[Disk]) -> None:
     (replica(root) / f"{0:020d}.log.deleted").write_bytes(b"old")
     (replica(root) / f"{200:020d}.log.cleaned").write_bytes(b"new")
-    (replica(root) / f"{600:020d}.snapshot").write_bytes(b"")
+    (replica(root) / f"{600:020d}.snapshot").write_bytes(ProducerState().to_snapshot())
     (replica(root) / f"{600:020d}-{2:010d}.checkpoint").write_bytes(b"KRaft")
     assert audited(root).all_findings() == []
 
@@ -448,6 +501,6 @@ def test_two_replicas_of_one_broker_are_damage(root: Path, disks: list[Disk]) ->
 
 
 def test_other_partitions_of_other_topics_are_not_compared(root: Path, disks: list[Disk]) -> None:
-    disks[0].replica(batches(3), tp=TopicPartition("other-1", 7))
+    disks[0].replica(batches(3), tp=TopicPartition("other-1", 7), topic_id="A" * 21 + "Q")
     audit = audited(root)
     assert audit.holds and [each.tp.topic for each in audit.partitions] == ["flights", "other-1"]

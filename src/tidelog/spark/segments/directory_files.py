@@ -8,8 +8,11 @@ CheckpointFile, LogFileUtils, UnifiedLog, MetaProperties, PartitionMetadataFile.
 
 from __future__ import annotations
 
+import base64
+import binascii
+import json
 import re
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from tidelog.core.errors import TidelogError
 from tidelog.core.types import TopicPartition
@@ -22,14 +25,19 @@ LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 OWNER: Final = "meta.properties"
 TOPIC_ID: Final = "partition.metadata"
 CLEAN_MARKER: Final = ".kafka_cleanshutdown"
+#: tidelog's own files: topic ids of new replicas, a stray's last checkpointed offsets, and the log
+#: directories from which a replica moved.
+NEW_REPLICAS: Final = "new-replicas"
+STRAY_STATE: Final = "stray.state"
+MOVED_FROM: Final = "moved-from"
 
 #: Files that a log directory may have besides its replicas' directories.
 OF_DIRECTORIES: Final = frozenset(
-    (HIGH_WATERMARKS, RECOVERY_POINTS, LOG_STARTS, CLEANED, OWNER, CLEAN_MARKER, ".lock",
-     "held-strays", "new-replicas", "bootstrap.checkpoint", ".kafka_cleanshutdown.tmp")
+    (HIGH_WATERMARKS, RECOVERY_POINTS, LOG_STARTS, CLEANED, OWNER, CLEAN_MARKER, NEW_REPLICAS,
+     ".lock", "held-strays", "known-log-dirs", "bootstrap.checkpoint", "lost+found")
 )  # fmt: skip
 #: Files that a replica's directory may have besides the files of its segments.
-OF_REPLICAS: Final = frozenset((LEADER_EPOCHS, TOPIC_ID, "stray.state", "quorum-state"))
+OF_REPLICAS: Final = frozenset((LEADER_EPOCHS, TOPIC_ID, STRAY_STATE, MOVED_FROM, "quorum-state"))
 #: Suffix of snapshots of KRaft's metadata log.
 METADATA_SNAPSHOT: Final = ".checkpoint"
 #: Suffixes of files that are being written, compacted or deleted.
@@ -42,6 +50,22 @@ _ASIDE: Final = re.compile(r"(.+)\.([0-9a-f]{32})-(delete|stray|future)")
 
 class IllegibleFileError(TidelogError):
     """A text file of a log directory whose content does not fit its name."""
+
+
+class DirectoryOwner(NamedTuple):
+    """The owner of a log directory; a value is None if `meta.properties` does not have the key."""
+
+    cluster: str | None
+    broker: int | None
+    #: Id of the directory itself, which brokers with KRaft give each directory.
+    directory: str | None
+
+
+class StrayOffsets(NamedTuple):
+    """The checkpointed offsets of a replica when it became a stray."""
+
+    recovery_point: int
+    log_start: int
 
 
 def replica_of(name: str) -> TopicPartition | None:
@@ -78,7 +102,10 @@ def read_offsets(data: bytes) -> dict[TopicPartition, int]:
         fields = line.split()
         if len(fields) != 3 or not all(_is_number(field) for field in fields[1:]):
             raise IllegibleFileError(f"line {number}: {line!r} is not `topic partition offset`")
-        found[TopicPartition(fields[0], int(fields[1]))] = int(fields[2])
+        tp = TopicPartition(fields[0], int(fields[1]))
+        if tp in found:
+            raise IllegibleFileError(f"line {number}: a second entry of {tp}")
+        found[tp] = int(fields[2])
     return found
 
 
@@ -96,26 +123,88 @@ def read_epochs(data: bytes) -> tuple[tuple[int, int], ...]:
     return tuple(found)
 
 
-def read_owner(data: bytes) -> tuple[str | None, int | None]:
-    """Return (cluster id, broker id) of a meta.properties; None for a missing value."""
+def read_owner(data: bytes) -> DirectoryOwner:
+    """Return the owner that a meta.properties names."""
     values: dict[str, str] = {}
     for line in _text(data).splitlines():
         if line.strip() and line.strip()[0] not in "#!":
             key, _, value = line.partition("=")
             values[key.strip()] = value.strip()
+    version = values.get("version", "0")
+    if version not in ("0", "1"):
+        raise IllegibleFileError(f"version is {version!r}, only 0 and 1 are known")
     broker = values.get("broker.id", values.get("node.id"))
     if broker is not None and not _is_number(broker):
         raise IllegibleFileError(f"the broker's id is {broker!r}, which is no number")
-    return values.get("cluster.id"), None if broker is None else int(broker)
+    number = None if broker is None else int(broker)
+    return DirectoryOwner(values.get("cluster.id"), number, values.get("directory.id"))
 
 
 def read_topic_id(data: bytes) -> str:
     """Return the topic id of a partition.metadata file, as text."""
     for line in _text(data).splitlines():
         key, _, value = line.partition(":")
+        if key.strip() == "version" and value.strip() != "0":
+            raise IllegibleFileError(f"version is {value.strip()!r}, only 0 is known")
         if key.strip() == "topic_id" and value.strip():
+            if not is_topic_id(value.strip()):
+                raise IllegibleFileError(f"{value.strip()!r} is no topic id")
             return value.strip()
     raise IllegibleFileError("there is no line `topic_id: ID`")
+
+
+def is_topic_id(text: str) -> bool:
+    """Return whether a text is a topic id: 16 bytes in base64, not all zeros."""
+    try:
+        data = base64.b64decode(f"{text}==", b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        return False
+    return len(text) == 22 and len(data) == 16 and any(data)
+
+
+def read_new_replicas(data: bytes) -> dict[str, str]:
+    """Return the topic ids of new replicas by directory name; skip incomplete lines."""
+    found: dict[str, str] = {}
+    for line in data.decode("utf-8", "replace").splitlines():
+        name, _, topic_id = line.partition(" ")
+        if topic_id == "-":
+            found.pop(name, None)
+        elif is_topic_id(topic_id):
+            found[name] = topic_id
+    return found
+
+
+def read_moved_from(data: bytes) -> tuple[str, ...]:
+    """Return the log directories that may still have an older copy of a replica that moved."""
+    lines = _text(data).splitlines()
+    return tuple(line for line in lines if line and not line.isdecimal())
+
+
+def read_clean_marker(data: bytes) -> None:
+    """Check the marker of a clean shutdown; older brokers leave the file empty."""
+    epoch = _json_object(data).get("brokerEpoch") if data else -1
+    if type(epoch) is not int:
+        raise IllegibleFileError(f"brokerEpoch is {epoch!r}, which is no broker epoch")
+
+
+def read_stray_state(data: bytes) -> StrayOffsets:
+    """Return the offsets in a stray's state file."""
+    content = _json_object(data)
+    offsets = [content.get(key) for key in ("recovery_point", "log_start_offset")]
+    for offset in offsets:
+        if type(offset) is not int or offset < 0:
+            raise IllegibleFileError(f"an offset is {offset!r}, which is no offset")
+    return StrayOffsets(*offsets)
+
+
+def _json_object(data: bytes) -> dict[str, Any]:
+    try:
+        content = json.loads(_text(data))
+    except (ValueError, RecursionError):
+        raise IllegibleFileError("it is not JSON") from None
+    if not isinstance(content, dict):
+        raise IllegibleFileError("it is no JSON object")
+    return content
 
 
 def _entries(data: bytes) -> list[tuple[int, str]]:

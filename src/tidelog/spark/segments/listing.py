@@ -13,14 +13,14 @@ import glob
 import os
 import stat
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import TypeVar
 
 from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ConfigError
 from tidelog.core.types import TopicPartition
 from tidelog.spark.segments import directory_files as files
-from tidelog.spark.segments.directory_files import IllegibleFileError
+from tidelog.spark.segments.directory_files import DirectoryOwner, IllegibleFileError, StrayOffsets
 
 _T = TypeVar("_T")
 
@@ -56,6 +56,7 @@ class OtherFile:
 
     path: str
     size: int
+    mtime_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +78,22 @@ class Replica:
     log_start: int | None
     #: Offset at which the last compaction ended.
     cleaned_to: int | None
+    #: Log directories that may still have an older copy of the replica.
+    moved_from: tuple[str, ...]
+    #: The topic id that the log directory's file of new replicas has for this replica.
+    noted_topic_id: str | None
     problems: tuple[Problem, ...]
 
     @property
     def name(self) -> str:
         """The broker's name for people, or the log directory if its broker is unknown."""
         return self.directory if self.broker is None else f"broker {self.broker}"
+
+    @property
+    def snapshots(self) -> list[int]:
+        """The offsets of the producer snapshots, in rising order."""
+        parsed = (files.segment_file_of(os.path.basename(each.path)) for each in self.others)
+        return [each[0] for each in parsed if each is not None and each[1] == "snapshot"]
 
     @property
     def bytes(self) -> int:
@@ -99,6 +110,8 @@ class Aside:
     #: The reason of the rename: `delete`, `stray` or `future`.
     reason: str
     size: int
+    #: The files of a stray or future replica; None if its name or its files cannot be read.
+    content: Replica | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +121,22 @@ class ListedLogDir:
     path: str
     cluster: str | None
     broker: int | None
+    #: Id of the directory itself; None from brokers with ZooKeeper.
+    directory_id: str | None
     is_clean: bool
     replicas: tuple[Replica, ...]
     asides: tuple[Aside, ...]
     unknown: tuple[OtherFile, ...]
+    #: Partitions that a checkpoint of the directory names, and that have no directory.
+    lost: tuple[TopicPartition, ...]
+    #: Whether the directory has the file that names its owner.
+    has_owner: bool
     problems: tuple[Problem, ...]
+
+    @property
+    def name(self) -> str:
+        """The broker's name for people, or the path if the broker is unknown."""
+        return self.path if self.broker is None else f"broker {self.broker}"
 
 
 @dataclass(slots=True)
@@ -121,8 +145,9 @@ class _Head:
 
     path: str
     names: list[str]
-    cluster: str | None = None
-    broker: int | None = None
+    owner: DirectoryOwner = field(default_factory=lambda: DirectoryOwner(None, None, None))
+    is_clean: bool = False
+    new_replicas: dict[str, str] = field(default_factory=dict)
     checkpoints: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
@@ -181,19 +206,15 @@ def _read_head(path: str) -> _Head:
     except OSError as error:
         head.problems.append(Problem(path, f"cannot be listed: {error.strerror}", True))
     for name in (files.HIGH_WATERMARKS, files.RECOVERY_POINTS, files.LOG_STARTS, files.CLEANED):
-        data = _content(f"{path}/{name}", head.problems)
-        head.checkpoints[name] = {}
-        if data is not None:
-            try:
-                head.checkpoints[name] = files.read_offsets(data)
-            except IllegibleFileError as error:
-                head.problems.append(Problem(f"{path}/{name}", str(error), False))
-    data = _content(f"{path}/{files.OWNER}", head.problems)
-    if data is not None:
-        try:
-            head.cluster, head.broker = files.read_owner(data)
-        except IllegibleFileError as error:
-            head.problems.append(Problem(f"{path}/{files.OWNER}", str(error), False))
+        offsets = _parsed(f"{path}/{name}", files.read_offsets, head.problems)
+        head.checkpoints[name] = offsets or {}
+    owner = _parsed(f"{path}/{files.OWNER}", files.read_owner, head.problems)
+    head.owner = owner or head.owner
+    head.new_replicas = _parsed(f"{path}/{files.NEW_REPLICAS}", files.read_new_replicas, []) or {}
+    if files.CLEAN_MARKER in head.names:
+        before = len(head.problems)
+        _parsed(f"{path}/{files.CLEAN_MARKER}", files.read_clean_marker, head.problems)
+        head.is_clean = len(head.problems) == before
     return head
 
 
@@ -205,7 +226,7 @@ def _list_directory(head: _Head) -> ListedLogDir:
         path = f"{head.path}/{name}"
         tp, aside = files.replica_of(name), files.aside_of(name)
         if aside is not None:
-            asides.append(Aside(path, *aside, _size_of_tree(path)))
+            asides.append(_list_aside(head, path, *aside))
         elif tp is not None and os.path.isdir(path):
             replica = _list_replica(head, tp, path)
             if replica is not None:
@@ -214,14 +235,57 @@ def _list_directory(head: _Head) -> ListedLogDir:
             unknown.append(OtherFile(path, _size_of_tree(path)))
     return ListedLogDir(
         head.path,
-        head.cluster,
-        head.broker,
-        files.CLEAN_MARKER in head.names,
+        head.owner.cluster,
+        head.owner.broker,
+        head.owner.directory,
+        head.is_clean,
         tuple(replicas),
         tuple(asides),
         tuple(unknown),
+        _without_directory(head, asides),
+        files.OWNER in head.names,
         tuple(head.problems),
     )
+
+
+def _without_directory(head: _Head, asides: Sequence[Aside]) -> tuple[TopicPartition, ...]:
+    """Return the partitions with a checkpointed offset that have no directory under any name."""
+    named = dict.fromkeys(tp for offsets in head.checkpoints.values() for tp in offsets)
+    renamed = {aside.replica for aside in asides}
+    paths = {tp: f"{tp.topic}-{tp.partition}" for tp in named}
+    return tuple(
+        tp
+        for tp, name in paths.items()
+        # The replica may have been created after the names were listed.
+        if name not in renamed and not os.path.isdir(f"{head.path}/{name}")
+    )
+
+
+def list_aside_again(aside: Aside) -> Aside:
+    """Return the present content of a renamed replica."""
+    head = _read_head(os.path.dirname(aside.path))
+    return _list_aside(head, aside.path, aside.replica, aside.reason)
+
+
+def _list_aside(head: _Head, path: str, replica: str, reason: str) -> Aside:
+    """Return a renamed replica; the content of a replica to be deleted is left out."""
+    tp = files.replica_of(replica)
+    content = None
+    if tp is not None and reason != "delete" and os.path.isdir(path):
+        content = _list_replica(head, tp, path)
+    if content is not None and reason == "stray":
+        problems = list(content.problems)
+        state = _parsed(f"{path}/{files.STRAY_STATE}", files.read_stray_state, problems)
+        kept = state or StrayOffsets(0, 0)
+        content = replace(
+            content,
+            is_clean=False,
+            high_watermark=None,
+            recovery_point=kept.recovery_point,
+            log_start=kept.log_start or None,
+            problems=tuple(problems),
+        )
+    return Aside(path, replica, reason, _size_of_tree(path), content)
 
 
 def _list_replica(head: _Head, tp: TopicPartition, path: str) -> Replica | None:
@@ -235,8 +299,8 @@ def _list_replica(head: _Head, tp: TopicPartition, path: str) -> Replica | None:
         tp,
         path,
         head.path,
-        head.broker,
-        files.CLEAN_MARKER in head.names,
+        head.owner.broker,
+        head.is_clean,
         tuple(segments),
         tuple(others),
         _parsed(f"{path}/{files.TOPIC_ID}", files.read_topic_id, problems),
@@ -245,6 +309,8 @@ def _list_replica(head: _Head, tp: TopicPartition, path: str) -> Replica | None:
         head.checkpoints[files.RECOVERY_POINTS].get(tp),
         head.checkpoints[files.LOG_STARTS].get(tp),
         head.checkpoints[files.CLEANED].get(tp),
+        _parsed(f"{path}/{files.MOVED_FROM}", files.read_moved_from, problems) or (),
+        head.new_replicas.get(os.path.basename(path)),
         tuple(problems),
     )
 
@@ -284,7 +350,7 @@ def _list_files(path: str, problems: list[Problem]) -> tuple[list[ListedSegment]
                 )
             )
         else:
-            others.append(OtherFile(f"{path}/{name}", status.st_size))
+            others.append(OtherFile(f"{path}/{name}", status.st_size, status.st_mtime_ns))
     return segments, others
 
 

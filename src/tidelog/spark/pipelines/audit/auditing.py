@@ -18,6 +18,14 @@ from tidelog.core.types import TopicPartition
 from tidelog.spark.pipelines.audit import comparing
 from tidelog.spark.pipelines.audit.detail import DetailJob, DetailResult, Divergence
 from tidelog.spark.pipelines.audit.findings import AuditFinding, FindingKind, Severity
+from tidelog.spark.pipelines.audit.identity_checks import (
+    TopicIds,
+    check_identity,
+    check_owners,
+    check_renamed,
+    comparable,
+)
+from tidelog.spark.pipelines.audit.interrupted_swaps import with_swapped
 from tidelog.spark.pipelines.audit.joining import Gaps, ReplicaAudit, join
 from tidelog.spark.pipelines.audit.kept_results import KeptResults
 from tidelog.spark.pipelines.audit.metadata import ClusterAssignments, ask_cluster, check_assignment
@@ -28,11 +36,14 @@ from tidelog.spark.pipelines.audit.ranges import (
     broken_chains,
     plan_jobs,
 )
+from tidelog.spark.pipelines.audit.start_checks import TopicStarts, check_starts
 from tidelog.spark.segments.listing import (
+    Aside,
     ListedLogDir,
     Replica,
     expand,
     list_again,
+    list_aside_again,
     list_directories,
 )
 
@@ -54,6 +65,8 @@ class PartitionAudit:
     tp: TopicPartition
     high: int
     audits: list[ReplicaAudit]
+    #: The replicas that must agree: no replica of another topic, no older copy of a move.
+    compared: list[ReplicaAudit] = field(default_factory=list)
     findings: list[AuditFinding] = field(default_factory=list)
     divergences: list[Divergence] = field(default_factory=list)
     is_gone: bool = False
@@ -119,10 +132,11 @@ def audit_directories(
         for replica in directory.replicas:
             replicas.setdefault(replica.tp, []).append(replica)
     partitions = run.audit_until_stable(replicas)
+    asides = [each for directory in listed for each in directory.asides]
     return Audit(
         listed,
         [partitions[tp] for tp in sorted(partitions)],
-        check_directories(listed, view),
+        check_directories(listed, view) + run.audit_asides(asides),
         time.monotonic() - started,
         run.bytes_read,
         run.bytes_kept,
@@ -134,43 +148,18 @@ def check_directories(
     directories: Sequence[ListedLogDir], view: ClusterAssignments
 ) -> list[AuditFinding]:
     """Return findings about directories, and about replicas that are missing or not assigned."""
-    found: list[AuditFinding] = []
-    clusters = [each.cluster for each in directories if each.cluster is not None]
-    usual = view.cluster or (max(clusters, key=clusters.count) if clusters else None)
+    found = [*check_owners(directories, view.cluster), *check_renamed(directories)]
     for directory in directories:
-        broker = directory.path if directory.broker is None else f"broker {directory.broker}"
-        if directory.cluster is not None and directory.cluster != usual:
-            found.append(
-                AuditFinding(
-                    FindingKind.OTHER_CLUSTER,
-                    directory.path,
-                    f"the directory belongs to cluster {directory.cluster}, not to {usual}",
-                    broker=broker,
-                )
-            )
         for problem in directory.problems:
             kind = FindingKind.UNREADABLE if problem.is_refused else FindingKind.CHECKPOINT
-            found.append(AuditFinding(kind, problem.path, problem.sentence, broker=broker))
-        found += [
-            AuditFinding(
-                FindingKind.STRAY,
-                aside.path,
-                f"a stray replica of {aside.replica}, {aside.size:,} bytes, waits for deletion or"
-                f" an operator",
-                severity=Severity.NOTICE,
-                partition=aside.replica,
-                broker=broker,
-            )
-            for aside in directory.asides
-            if aside.reason == "stray"
-        ]
+            found.append(AuditFinding(kind, problem.path, problem.sentence, broker=directory.name))
         found += [
             AuditFinding(
                 FindingKind.ORPHAN,
                 other.path,
                 f"no broker writes such a file or directory, {other.size:,} bytes",
                 severity=Severity.NOTICE,
-                broker=broker,
+                broker=directory.name,
             )
             for other in directory.unknown
         ]
@@ -192,6 +181,8 @@ class _Auditing:
         self._kept = kept
         self._range_bytes = range_bytes
         self._results: dict[str, RangeResult] = {}
+        self._ids = TopicIds()
+        self._starts = TopicStarts(())
         self.bytes_read = 0
         self.bytes_kept = 0
         self.listed_again = 0
@@ -201,6 +192,9 @@ class _Auditing:
     ) -> dict[TopicPartition, PartitionAudit]:
         """Audit all partitions; audit damaged partitions again while their files change."""
         current = {tp: list(each) for tp, each in replicas.items()}
+        every = [each for some in replicas.values() for each in some]
+        self._ids = TopicIds.of(every, self._view.topic_ids)
+        self._starts = TopicStarts(every)
         done = self._audit(current)
         for _ in range(ROUNDS - 1):
             changed: dict[TopicPartition, list[Replica]] = {}
@@ -231,26 +225,60 @@ class _Auditing:
     def _audit(
         self, replicas: Mapping[TopicPartition, list[Replica]]
     ) -> dict[TopicPartition, PartitionAudit]:
-        highs = {tp: comparing.high_watermark(each) for tp, each in replicas.items()}
-        results = self._scan(replicas, highs, ())
-        again = broken_chains(results)
-        if again:
-            results = self._scan(replicas, highs, again)
+        replicas = {tp: [with_swapped(each) for each in some] for tp, some in replicas.items()}
+        alike = {tp: comparable(each, self._ids) for tp, each in replicas.items()}
+        highs = {tp: comparing.high_watermark(each) for tp, each in alike.items()}
+        results = self._scan(replicas, highs)
         done: dict[TopicPartition, PartitionAudit] = {}
         gaps: dict[TopicPartition, Gaps] = {}
         for tp, each in replicas.items():
             assigned = self._view.partitions.get(tp)
             gaps[tp] = comparing.gaps_of(each, tp.topic in self._compacted, assigned)
             audits = [join(replica, results, gaps[tp]) for replica in each]
-            partition = PartitionAudit(tp, highs[tp], audits)
+            paths = [replica.path for replica in alike[tp]]
+            compared = [audit for audit in audits if audit.replica.path in paths]
+            partition = PartitionAudit(tp, highs[tp], audits, compared)
             partition.is_gone = any(audit.is_gone for audit in audits)
-            partition.findings += comparing.check_ends(audits, highs[tp], assigned)
-            partition.findings += comparing.check_identity(each)
+            partition.findings += comparing.check_ends(compared, highs[tp], assigned)
+            partition.findings += check_identity(audits, self._ids)
+            view = self._view
+            partition.findings += check_starts(
+                compared, self._starts, view.retention, view.earliest
+            )
             done[tp] = partition
         self._compare(done, gaps)
         return done
 
+    def audit_asides(self, asides: Sequence[Aside]) -> list[AuditFinding]:
+        """Return the damage in the files of strays and of future replicas that do not change."""
+        replicas: dict[TopicPartition, list[Replica]] = {}
+        for aside in asides:
+            if aside.content is not None:
+                replica = with_swapped(aside.content)
+                replicas.setdefault(replica.tp, []).append(replica)
+        results = self._scan(replicas, dict.fromkeys(replicas, 0))
+        found: list[AuditFinding] = []
+        for aside in asides:
+            if aside.content is None:
+                continue
+            # The cleaner's checkpoint does not follow a renamed replica, so gaps prove nothing.
+            audit = join(with_swapped(aside.content), results, Gaps(is_compacted=True))
+            damage = [each for each in audit.findings if each.severity is Severity.DAMAGE]
+            if damage and not audit.is_gone and list_aside_again(aside) == aside:
+                found += damage
+        return found
+
     def _scan(
+        self,
+        replicas: Mapping[TopicPartition, list[Replica]],
+        highs: Mapping[TopicPartition, int],
+    ) -> dict[str, list[RangeResult]]:
+        """Return the results of all ranges by path; scan files whose ranges do not chain again."""
+        results = self._scan_ranges(replicas, highs, ())
+        again = broken_chains(results)
+        return self._scan_ranges(replicas, highs, again) if again else results
+
+    def _scan_ranges(
         self,
         replicas: Mapping[TopicPartition, list[Replica]],
         highs: Mapping[TopicPartition, int],
@@ -296,12 +324,14 @@ class _Auditing:
             }
             audits = [
                 each
-                for each in partition.audits
+                for each in partition.compared
                 if not each.is_gone and each.replica.name not in swapped
             ]
             buckets = comparing.differing_buckets(audits)
             if buckets:
-                wanted.append((tp, comparing.detail_job(audits, buckets, partition.high, gaps[tp])))
+                assigned = self._view.partitions.get(tp)
+                job = comparing.detail_job(audits, buckets, partition.high, gaps[tp], assigned)
+                wanted.append((tp, job))
         details = self._tasks.compare([job for _, job in wanted])
         for (tp, _), detail in zip(wanted, details, strict=True):
             done[tp].findings += [replace(each, partition=str(tp)) for each in detail.findings]

@@ -25,6 +25,9 @@ Flags = npt.NDArray[np.bool_]
 
 #: Maximum number of offsets that a batch with a wrong checksum may claim.
 _BELIEVED_OFFSETS: Final = 1 << 20
+#: The largest number of a codec (zstd), and the bits of a batch's attributes that have a meaning.
+_LAST_CODEC: Final = 4
+_KNOWN_BITS: Final = 0x7F
 _SEEDS: Final = tuple(np.uint64(each) for each in (0x9E3779B97F4A7C15, 0xD1B54A32D192ED03))
 _FIRST: Final = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND: Final = np.uint64(0x94D049BB133111EB)
@@ -118,6 +121,16 @@ class BatchChecks:
                 FindingKind.HEADER,
                 f"the batch claims {int(counts[place])} records at offsets"
                 f" {int(columns.bases[place])} to {int(columns.lasts[place])}",
+                int(columns.positions[place]),
+                int(columns.bases[place]),
+            )
+        attributes = rows["attributes"]
+        odd = columns.sound & ((attributes & 7 > _LAST_CODEC) | (attributes & ~_KNOWN_BITS != 0))
+        for place in np.flatnonzero(odd):
+            self._findings.add(
+                FindingKind.HEADER,
+                f"the batch has the attributes {int(attributes[place]) & 0xFFFF:#06x}, which name a"
+                f" codec or a flag that Kafka does not have",
                 int(columns.positions[place]),
                 int(columns.bases[place]),
             )

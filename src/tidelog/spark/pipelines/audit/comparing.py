@@ -1,8 +1,9 @@
-"""Comparison of one partition's replicas: digests, ends, topic ids, and offset buckets that differ.
+"""Comparison of one partition's replicas: digests, ends, and offset buckets that differ.
 
 Records below any checkpointed high watermark are committed: replicas in the ISR must have them, and
-all replicas must agree on them. Without metadata the ISR is unknown, and a shorter replica counts
-as damage. With metadata, a shorter replica outside the ISR is only behind. The functions are pure.
+all replicas must agree on them. A replica that ends below its own high watermark has lost records.
+A replica that ends below another replica's high watermark is damage if metadata say that the
+replica is in the ISR; otherwise the replica is only behind. The functions are pure.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Sequence
 from tidelog.client.cluster import PartitionMetadata
 from tidelog.spark.pipelines.audit.detail import DetailJob, Side
 from tidelog.spark.pipelines.audit.findings import AuditFinding, FindingKind, Severity
+from tidelog.spark.pipelines.audit.interrupted_swaps import is_compacting
 from tidelog.spark.pipelines.audit.joining import Gaps, ReplicaAudit
 from tidelog.spark.pipelines.audit.ranges import BUCKET_BITS
 from tidelog.spark.segments.listing import Replica
@@ -34,7 +36,9 @@ def gaps_of(
     cleaned = [each.cleaned_to for each in replicas if each.cleaned_to is not None]
     all_here = assigned is not None and len(replicas) >= len(assigned.replicas)
     below = max(cleaned) if cleaned and all_here else None
-    return Gaps(is_compacted or bool(cleaned), below)
+    # The first compaction of a log writes the checkpoint after the new segment.
+    is_begun = any(is_compacting(each) for each in replicas)
+    return Gaps(is_compacted or bool(cleaned) or is_begun, None if is_begun else below)
 
 
 def check_ends(
@@ -46,13 +50,13 @@ def check_ends(
         replica = audit.replica
         if audit.end >= high:
             continue
-        outside = (
-            assigned is not None
-            and replica.broker is not None
-            and replica.broker not in assigned.isr
-        )
         last = replica.segments[-1] if replica.segments else None
-        where = "it is not in the ISR, and behind" if outside else "committed records are missing"
+        in_isr = assigned is not None and replica.broker in assigned.isr
+        outside = assigned is not None and not in_isr
+        is_lost = in_isr or (not outside and audit.end < (replica.high_watermark or 0))
+        where = "committed records are missing"
+        if not is_lost:
+            where = f"it is {'' if outside else 'perhaps '}not in the ISR, and behind"
         found.append(
             AuditFinding(
                 FindingKind.SHORT,
@@ -60,46 +64,11 @@ def check_ends(
                 f"the replica ends at offset {audit.end}, below the high watermark {high}: {where}",
                 None if last is None else last.size,
                 audit.end,
-                Severity.NOTICE if outside else Severity.DAMAGE,
+                Severity.DAMAGE if is_lost else Severity.NOTICE,
                 partition=str(replica.tp),
                 broker=replica.name,
             )
         )
-    return found
-
-
-def check_identity(replicas: Sequence[Replica]) -> list[AuditFinding]:
-    """Return findings about replicas with differing topic ids, and brokers with two replicas."""
-    found: list[AuditFinding] = []
-    ids = [each.topic_id for each in replicas if each.topic_id is not None]
-    usual = max(ids, key=ids.count) if ids else None
-    seen: dict[int, Replica] = {}
-    for replica in replicas:
-        if replica.topic_id is not None and replica.topic_id != usual:
-            found.append(
-                AuditFinding(
-                    FindingKind.OTHER_TOPIC,
-                    replica.path,
-                    f"its topic id is {replica.topic_id}, other replicas have {usual}: it is a"
-                    f" replica of a deleted topic of this name",
-                    partition=str(replica.tp),
-                    broker=replica.name,
-                )
-            )
-        if replica.broker is None:
-            continue
-        if replica.broker in seen:
-            found.append(
-                AuditFinding(
-                    FindingKind.DUPLICATE,
-                    replica.path,
-                    f"broker {replica.broker} has a second replica of this partition in"
-                    f" {seen[replica.broker].path}",
-                    partition=str(replica.tp),
-                    broker=replica.name,
-                )
-            )
-        seen[replica.broker] = replica
     return found
 
 
@@ -122,9 +91,14 @@ def differing_buckets(audits: Sequence[ReplicaAudit]) -> list[int]:
 
 
 def detail_job(
-    audits: Sequence[ReplicaAudit], buckets: Sequence[int], high: int, gaps: Gaps
+    audits: Sequence[ReplicaAudit],
+    buckets: Sequence[int],
+    high: int,
+    gaps: Gaps,
+    assigned: PartitionMetadata | None,
 ) -> DetailJob:
     """Return the task that compares the given offset buckets batch by batch."""
+    isr = () if assigned is None else assigned.isr
     return DetailJob(
         str(audits[0].replica.tp),
         tuple(buckets),
@@ -140,6 +114,7 @@ def detail_job(
                 audit.last_epoch,
                 audit.history(),
                 tuple(audit.damaged),
+                high if audit.replica.broker in isr else audit.replica.high_watermark or 0,
             )
             for audit in audits
             if audit.replica.segments

@@ -40,6 +40,9 @@ class Side:
     last_epoch: int
     history: str
     damaged: tuple[tuple[int, int], ...]
+    #: Offset below which the replica must have the committed records: its own high watermark, or
+    #: the partition's for a member of the ISR.
+    committed: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,14 +239,24 @@ class _Comparison:
         self._diverged.add(side.broker)
         holding = [path for path, base, _ in side.files if base <= offset] or [side.files[0][0]]
         path = here.batch.path if here is not None else holding[-1]
+        # A former leader that died keeps the records that it had not committed.
+        is_old = (
+            here is not None
+            and there is not None
+            and offset >= side.committed
+            and here.batch.epoch < there.batch.epoch
+        )
+        what = "; it had not committed that, and truncates it when it follows" if is_old else ""
         self.result.findings.append(
             AuditFinding(
                 FindingKind.DIVERGED,
                 path,
                 f"offset {offset}, below the high watermark {self._job.high}: {side.broker} has"
-                f" {_described(here)}, {reference.broker} has {_described(there, with_path=True)}",
+                f" {_described(here)}, {reference.broker} has {_described(there, with_path=True)}"
+                f"{what}",
                 here.batch.position if here is not None else None,
                 offset,
+                Severity.NOTICE if is_old else Severity.DAMAGE,
                 partition=self._job.partition,
                 broker=side.broker,
             )

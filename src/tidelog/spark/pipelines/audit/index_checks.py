@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from tidelog.spark.pipelines.audit.batch_checks import Columns
 from tidelog.spark.pipelines.audit.findings import Collector, FindingKind, Severity
+from tidelog.spark.pipelines.audit.producer_checks import companion
 from tidelog.spark.pipelines.audit.ranges import RangeJob, RangeResult
 
 Ints = npt.NDArray[np.int64]
@@ -34,11 +35,14 @@ class IndexChecks:
         self._job = job
         self._result = result
         self._severity = Severity.DAMAGE if job.is_flushed else Severity.NOTICE
-        stem = job.path.removesuffix(".log")
-        self._index = Collector(f"{stem}.index")
-        self._times = Collector(f"{stem}.timeindex")
-        self._offsets, self._positions = self._offset_entries(f"{stem}.index")
-        self._stamps, self._stamped = self._time_entries(f"{stem}.timeindex")
+        index, times = companion(job.path, "index"), companion(job.path, "timeindex")
+        self._index = Collector(index)
+        self._times = Collector(times)
+        self._offsets, self._positions = self._offset_entries(index)
+        self._stamps, self._stamped = self._time_entries(times)
+        if job.start == 0 and job.is_flushed:
+            self._check_presence(index, FindingKind.INDEX, self._index)
+            self._check_presence(times, FindingKind.TIME_INDEX, self._times)
         self._largest = -1
         #: Offset of the previous entry, which must lie below the batch of the next entry.
         self._entry_before = -1
@@ -58,6 +62,11 @@ class IndexChecks:
     def finish(self) -> None:
         """Add the findings about the offset index and the time index to the result."""
         self._result.findings += self._index.all() + self._times.all()
+
+    def _check_presence(self, path: str, kind: FindingKind, found: Collector) -> None:
+        """Report an index file that a flushed segment must have."""
+        if not os.path.exists(path) and os.path.exists(self._job.path):
+            found.add(kind, "the file is missing, and the segment was flushed with its indexes")
 
     def _offset_entries(self, path: str) -> tuple[Ints, Ints]:
         """Return offsets and positions of the entries in this range; check the entries' order."""
@@ -102,6 +111,8 @@ class IndexChecks:
         used = np.flatnonzero((stamps != 0) | (offsets != self._job.base_offset))
         count = int(used[-1]) + 1 if len(used) else 0
         stamps, offsets = stamps[:count], offsets[:count]
+        if os.path.exists(path):
+            self._result.stamped = int(stamps[-1]) if count else -1
         if self._job.start == 0:
             wrong = np.flatnonzero((np.diff(stamps) <= 0) | (np.diff(offsets) < 0))
             if len(wrong):
@@ -151,7 +162,7 @@ class IndexChecks:
 
     def _place_of(self, position: int) -> int | None:
         """Return where the offset index has the entry of a batch; None without an entry."""
-        entries = _entries(self._job.path.removesuffix(".log") + ".index", _OFFSET_ENTRY, None)
+        entries = _entries(companion(self._job.path, "index"), _OFFSET_ENTRY, None)
         found = np.flatnonzero(entries["position"] == position)
         return int(found[0]) * _OFFSET_ENTRY.itemsize if len(found) else None
 

@@ -1,9 +1,10 @@
 """The audit of a replica, joined from the results of its ranges.
 
 The module makes the checks that need more than one range. The module compares file names with
-offsets, the tail of the log with the recovery point, and the leader-epoch checkpoint with the
-batches. The module also checks order and gaps across ranges and segments, and reports index files
-without a log. Gaps are damage unless the topic is compacted. The module opens no file.
+offsets, and the tail of the log with the recovery point. The module also checks order and gaps
+across ranges and segments, and reports index files without a log. `offset_checks` compares the
+checkpoints with the joined log. Gaps are damage unless the topic is compacted. The module opens no
+file.
 """
 
 from __future__ import annotations
@@ -11,16 +12,18 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
+from typing import Final
 
 from tidelog.core.dataclass import dataclass
 from tidelog.spark.pipelines.audit.findings import AuditFinding, Collector, FindingKind, Severity
+from tidelog.spark.pipelines.audit.interrupted_swaps import without_replaced
+from tidelog.spark.pipelines.audit.offset_checks import EpochStart, LogExtent, check_offsets
 from tidelog.spark.pipelines.audit.ranges import RangeResult
 from tidelog.spark.segments import directory_files as files
 from tidelog.spark.segments.listing import ListedSegment, Replica
 
-#: A leader epoch, its first offset in the log, and the last offset of the batch before that offset
-#: (None if unknown).
-EpochStart = tuple[int, int, int | None]
+#: Largest distance of an offset from its segment's base offset: indexes have 31 bits for it.
+_MAX_RELATIVE: Final = 2**31 - 1
 
 
 @dataclass(slots=True)
@@ -37,6 +40,8 @@ class ReplicaAudit:
     buckets: dict[int, tuple[int, int]] = field(default_factory=dict)
     damaged: list[tuple[int, int]] = field(default_factory=list)
     findings: list[AuditFinding] = field(default_factory=list)
+    #: Last offset and largest timestamp of each segment, in order.
+    newest: list[tuple[int, int]] = field(default_factory=list)
     #: Whether a file vanished or shrank during the scan.
     is_gone: bool = False
 
@@ -81,23 +86,36 @@ class _Joining:
         #: Last offset of the ranges joined so far; None if damage makes it uncertain.
         self._last: int | None = None
         self._epoch = -1
+        #: Offset below which no crash changes the log.
+        self._flushed = 2**63 if replica.is_clean else replica.recovery_point or 0
 
     def join(self) -> ReplicaAudit:
         """Join the ranges of all segments in order."""
         audit, replica = self._audit, self._replica
-        followers: list[ListedSegment | None] = [*replica.segments[1:], None]
-        for segment, following in zip(replica.segments, followers, strict=True):
+        segments = without_replaced(replica.segments, self._results)
+        if len(segments) < len(replica.segments):
+            self._replica = audit.replica = replica = replace(replica, segments=tuple(segments))
+        followers = [*segments[1:], None]
+        for segment, following in zip(segments, followers, strict=False):
             ranges = sorted(self._results.get(segment.path, ()), key=lambda each: each.start)
             audit.is_gone = audit.is_gone or any(each.is_gone for each in ranges)
             self._join_segment(segment, following, ranges)
         if replica.log_start is not None and replica.log_start > audit.start:
             audit.start = min(replica.log_start, max(audit.end, audit.start))
-        self._check_log_end()
-        self._check_epochs()
+        if replica.segments:
+            audit.findings += check_offsets(replica, self._extent())
+        else:
+            self._report_no_log()
         self._check_other_files()
         for problem in replica.problems:
             kind = FindingKind.UNREADABLE if problem.is_refused else FindingKind.CHECKPOINT
-            audit.findings.append(AuditFinding(kind, problem.path, problem.sentence))
+            # A power loss may empty the file before the first flush; the next start restores the
+            # topic id.
+            is_noted = problem.path.endswith(files.TOPIC_ID) and replica.noted_topic_id is not None
+            severity = Severity.NOTICE if is_noted else Severity.DAMAGE
+            audit.findings.append(
+                AuditFinding(kind, problem.path, problem.sentence, severity=severity)
+            )
         audit.findings = [
             replace(each, partition=str(replica.tp), broker=replica.name) for each in audit.findings
         ]
@@ -121,22 +139,80 @@ class _Joining:
             self._last = None if following is None else following.base_offset - 1
         if ranges and ranges[-1].tail is not None and not is_swapped:
             self._check_tail(segment, following, ranges[-1], found)
-        indexed = [each.indexed for each in held if each.indexed is not None]
-        flushed = following is not None or self._replica.is_clean
-        if indexed and not is_swapped and flushed and ranges[-1].tail is None:
-            last = max(each.last or 0 for each in held)
-            if max(indexed) > last:
-                found.add(
-                    FindingKind.CUT_TAIL,
-                    f"the log file ends with offset {last}, and its index names offset"
-                    f" {max(indexed)}",
-                    segment.size,
-                    last + 1,
-                )
+        if held and not is_swapped and ranges[-1].tail is None:
+            self._check_indexed_end(segment, following, held, found)
+        if not is_swapped:
+            self._check_segment(segment, following, ranges, found)
         if following is None:
             ends = [each.last + 1 for each in held if each.last is not None]
             audit.end = max([segment.base_offset, *ends]) if not is_swapped else audit.end
         audit.findings += found.all()
+
+    def _check_indexed_end(
+        self,
+        segment: ListedSegment,
+        following: ListedSegment | None,
+        held: Sequence[RangeResult],
+        found: Collector,
+    ) -> None:
+        """Compare the end of a log file with the largest offset of its offset index."""
+        indexed = max((each.indexed for each in held if each.indexed is not None), default=-1)
+        end = max(each.last or 0 for each in held) + 1
+        if indexed < end or (following is None and not self._replica.is_clean):
+            return
+        expected = following.base_offset if following is not None else self._replica.recovery_point
+        if expected == end:
+            self._audit.findings.append(
+                AuditFinding(
+                    FindingKind.INDEX,
+                    segment.companion("index"),
+                    f"an entry has offset {indexed}, and the log file ends rightly with {end - 1}",
+                    offset=indexed,
+                )
+            )
+            return
+        found.add(
+            FindingKind.CUT_TAIL,
+            f"the log file ends with offset {end - 1}, and its index names offset {indexed}",
+            segment.size,
+            end,
+        )
+
+    def _check_segment(
+        self,
+        segment: ListedSegment,
+        following: ListedSegment | None,
+        ranges: Sequence[RangeResult],
+        found: Collector,
+    ) -> None:
+        """Check the offsets and the last timestamp of a whole segment."""
+        audit, replica = self._audit, self._replica
+        lasts = [each.last for each in ranges if each.last is not None]
+        largest = max((each.max_timestamp for each in ranges), default=-1)
+        audit.newest.append((max(lasts, default=segment.base_offset), largest))
+        if lasts and max(lasts) - segment.base_offset > _MAX_RELATIVE:
+            found.add(
+                FindingKind.OFFSET_RANGE,
+                f"the file holds offset {max(lasts)}, more than 2^31 - 1 above its base offset"
+                f" {segment.base_offset}: no index entry can name such an offset",
+                segment.size,
+                max(lasts),
+            )
+        stamps = [each.stamped for each in ranges if each.stamped is not None]
+        point = replica.recovery_point or 0
+        is_sealed = following is not None and following.base_offset <= point
+        is_whole = all(not each.damaged and each.tail is None for each in ranges)
+        if stamps and largest > stamps[0] and is_whole and (is_sealed or replica.is_clean):
+            audit.findings.append(
+                AuditFinding(
+                    FindingKind.TIME_INDEX,
+                    segment.companion("timeindex"),
+                    f"the last entry has timestamp {stamps[0]}, and the largest timestamp of the"
+                    f" flushed segment is {largest}: lookups by time would miss records",
+                )
+            )
+        if segment.size == 0 and following is not None and self._last is None:
+            self._last = segment.base_offset - 1  # a gap begins at the name of an empty file
 
     def _add(self, each: RangeResult, is_swapped: bool) -> None:
         audit, previous = self._audit, self._last
@@ -209,11 +285,15 @@ class _Joining:
         if first < expected:
             if each.first_last is not None and self._last is None:
                 return  # the log begins in the middle of this batch
+            # A crash undoes a truncation of unflushed records: the file before has them again, and
+            # the next start truncates them.
+            is_undone = starts_file and first == segment.base_offset and first >= self._flushed
             found.add(
                 FindingKind.OFFSET_ORDER,
                 f"the batch has the base offset {first}, and the one before ends at {expected - 1}",
                 each.start,
                 first,
+                Severity.NOTICE if is_undone else Severity.DAMAGE,
             )
         else:
             self._check_missing(expected, first - 1, each.start, found)
@@ -289,66 +369,26 @@ class _Joining:
             severity = Severity.NOTICE
         found.add(FindingKind.CUT_TAIL, what, position, offset, severity)
 
-    def _check_log_end(self) -> None:
-        audit, replica = self._audit, self._replica
-        if not replica.segments:
-            self._audit.findings.append(
-                AuditFinding(
-                    FindingKind.ORPHAN,
-                    replica.path,
-                    "the directory holds no log file: its creation was interrupted, or its log is"
-                    " lost",
-                    severity=Severity.NOTICE,
-                )
-            )
-            return
-        point = replica.recovery_point
-        if point is not None and point > audit.end and not _has_tail(audit):
-            audit.findings.append(
-                AuditFinding(
-                    FindingKind.LOG_END,
-                    replica.segments[-1].path,
-                    f"the log ends at offset {audit.end}, and records up to the recovery point"
-                    f" {point} had been flushed",
-                    replica.segments[-1].size,
-                    audit.end,
-                )
-            )
+    def _extent(self) -> LogExtent:
+        audit = self._audit
+        # Swapped files hide the order of the epochs.
+        is_swapped = any(each.kind is FindingKind.SWAPPED for each in audit.findings)
+        is_cut = any(
+            each.kind is FindingKind.CUT_TAIL and each.severity is Severity.DAMAGE
+            for each in audit.findings
+        )
+        epochs = () if is_swapped else tuple(audit.epochs)
+        return LogExtent(audit.start, audit.end, audit.batches, epochs, is_cut)
 
-    def _check_epochs(self) -> None:
-        """Compare the leader-epoch checkpoint with the batches that are surely flushed."""
-        audit, replica = self._audit, self._replica
-        if not replica.epochs or not audit.epochs:
-            return
-        if any(each.kind is FindingKind.SWAPPED for each in audit.findings):
-            return  # swapped files hide the order of the epochs
-        limit = audit.end if replica.is_clean else min(audit.end, replica.recovery_point or 0)
-        path = f"{replica.path}/{files.LEADER_EPOCHS}"
-        found = Collector(path)
-        for epoch, start, _ in audit.epochs:
-            said = [each for each, at in replica.epochs if at <= start]
-            if start < limit and epoch >= 0 and said and said[-1] != epoch:
-                found.add(
-                    FindingKind.EPOCH_CHECKPOINT,
-                    f"offset {start} is of leader epoch {epoch} in the log, and of {said[-1]} in"
-                    f" the checkpoint",
-                    offset=start,
-                )
-        for place, (epoch, start) in enumerate(replica.epochs):
-            if place == 0 or start >= limit or start <= audit.start:
-                continue
-            later = [each for each in audit.epochs if each[1] >= start]
-            if later and (later[0][2] is None or later[0][2] < start):
-                continue  # log and checkpoint agree, or compaction removed this epoch's batches
-            inside = [each for each in audit.epochs if each[1] < start]
-            if (inside and inside[-1][0] != epoch) or (later and later[0][0] == epoch):
-                found.add(
-                    FindingKind.EPOCH_CHECKPOINT,
-                    f"leader epoch {epoch} begins at offset {start} in the checkpoint, and the"
-                    f" batch there is of epoch {inside[-1][0] if inside else -1}",
-                    offset=start,
-                )
-        audit.findings += found.all()
+    def _report_no_log(self) -> None:
+        self._audit.findings.append(
+            AuditFinding(
+                FindingKind.ORPHAN,
+                self._replica.path,
+                "the directory holds no log file: its creation was interrupted, or its log is lost",
+                severity=Severity.NOTICE,
+            )
+        )
 
     def _check_other_files(self) -> None:
         """Report index files without a log, and files that no broker writes."""
@@ -372,10 +412,3 @@ class _Joining:
                     severity=Severity.NOTICE,
                 )
             )
-
-
-def _has_tail(audit: ReplicaAudit) -> bool:
-    return any(
-        each.kind is FindingKind.CUT_TAIL and each.severity is Severity.DAMAGE
-        for each in audit.findings
-    )

@@ -1,8 +1,9 @@
-"""Metadata of a running cluster for an audit: assignment, ISR, compaction.
+"""Metadata of a running cluster for an audit: assignment, ISR, topic ids, compaction, retention.
 
 An audit needs no broker. With metadata, the audit finds missing replicas, lets replicas outside the
-ISR be behind, and knows a compacted topic before its first compaction. The cluster is asked once,
-before directories are listed.
+ISR be behind, and knows a compacted topic before its first compaction. With retention settings and
+log starts, the audit decides whether retention explains that a replica begins late. The cluster is
+asked once, before directories are listed.
 """
 
 from __future__ import annotations
@@ -13,13 +14,18 @@ from typing import Final
 
 from tidelog.client.cluster import PartitionMetadata
 from tidelog.client.configs import TOPIC, ConfigResource
+from tidelog.client.fetching import EARLIEST
 from tidelog.core.dataclass import dataclass
-from tidelog.core.types import TopicPartition
+from tidelog.core.types import TopicPartition, topic_id_to_text
 from tidelog.runtime.blocking import BlockingClient
 from tidelog.spark.pipelines.audit.findings import AuditFinding, FindingKind, Severity
+from tidelog.spark.pipelines.audit.start_checks import Retention
 from tidelog.spark.segments.listing import ListedLogDir
 
 _POLICY: Final = "cleanup.policy"
+_TIME: Final = "retention.ms"
+_SIZE: Final = "retention.bytes"
+_SETTINGS: Final = (_POLICY, _TIME, _SIZE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +35,10 @@ class ClusterAssignments:
     cluster: str | None = None
     partitions: Mapping[TopicPartition, PartitionMetadata] = field(default_factory=dict)
     compacted: frozenset[str] = frozenset()
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    retention: Mapping[str, Retention] = field(default_factory=dict)
+    #: The leaders' log starts.
+    earliest: Mapping[TopicPartition, int] = field(default_factory=dict)
 
 
 def ask_cluster(bootstrap: str) -> ClusterAssignments:
@@ -38,13 +48,36 @@ def ask_cluster(bootstrap: str) -> ClusterAssignments:
     """
     with BlockingClient(bootstrap, "tidelog-audit") as client:
         metadata = client.metadata(None)
-        compacted = frozenset(
-            topic
+        settings = {
+            topic: {
+                each.name: each.value or ""
+                for each in client.describe_configs(ConfigResource(TOPIC, topic), _SETTINGS)
+            }
             for topic in sorted(metadata.topics)
-            for value in client.describe_configs(ConfigResource(TOPIC, topic), [_POLICY])
-            if "compact" in (value.value or "")
-        )
-    return ClusterAssignments(metadata.cluster_id, dict(metadata.all_partitions()), compacted)
+        }
+        partitions = dict(metadata.all_partitions())
+        led = {tp: EARLIEST for tp, each in partitions.items() if each.leader >= 0}
+        listed = client.list_offsets(led) if led else {}
+    return ClusterAssignments(
+        metadata.cluster_id,
+        partitions,
+        frozenset(topic for topic, each in settings.items() if "compact" in each.get(_POLICY, "")),
+        {
+            topic: topic_id_to_text(each.topic_id)
+            for topic, each in metadata.topics.items()
+            if any(each.topic_id)
+        },
+        {topic: _retention(each) for topic, each in settings.items()},
+        {tp: each.offset for tp, each in listed.items()},
+    )
+
+
+def _retention(settings: Mapping[str, str]) -> Retention:
+    return Retention(
+        "delete" in settings.get(_POLICY, "delete"),
+        int(settings.get(_TIME) or -1),
+        int(settings.get(_SIZE) or -1),
+    )
 
 
 def check_assignment(

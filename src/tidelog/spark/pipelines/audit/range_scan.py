@@ -18,6 +18,7 @@ from tidelog.records.batch import COMPRESSION_MASK
 from tidelog.spark.pipelines.audit.batch_checks import BatchChecks
 from tidelog.spark.pipelines.audit.findings import Collector, FindingKind, Severity
 from tidelog.spark.pipelines.audit.index_checks import IndexChecks
+from tidelog.spark.pipelines.audit.producer_checks import ProducerChecks
 from tidelog.spark.pipelines.audit.ranges import RangeJob, RangeResult
 from tidelog.spark.segments.batch_scan import (
     HEADER_BYTES,
@@ -82,8 +83,10 @@ class _RangeScan:
         self._findings = findings
         self._checks = BatchChecks(job, result, findings)
         self._indexes = IndexChecks(job, result)
-        self._buffer = bytearray(_STEP_BYTES)
-        self._rows = empty_rows(_STEP_ROWS)
+        self._producers = ProducerChecks(job, result)
+        size = job.end - job.start
+        self._buffer = bytearray(min(_STEP_BYTES, max(size, HEADER_BYTES)))
+        self._rows = empty_rows(min(_STEP_ROWS, size // HEADER_BYTES + 1))
         self._old_entries = 0
 
     def run(self) -> None:
@@ -116,6 +119,7 @@ class _RangeScan:
                 continue
             self._bad_header(stop)
         self._indexes.finish()
+        self._producers.finish()
         if self._old_entries:
             self._findings.add(
                 FindingKind.OLD_FORMAT,
@@ -227,3 +231,4 @@ class _RangeScan:
             self._check_frames(rows, origin)
             columns = self._checks.fold(rows)
             self._indexes.fold(columns)
+            self._producers.fold(rows)

@@ -23,6 +23,7 @@ from tidelog.core.dataclass import dataclass
 from tidelog.core.limits import MIB
 from tidelog.spark.pipelines.audit.findings import AuditFinding
 from tidelog.spark.segments.batch_scan import HEADER_BYTES, MAGIC, header_at
+from tidelog.spark.segments.directory_files import log_name
 from tidelog.spark.segments.listing import ListedSegment, Replica
 
 #: Bytes of one range. The result of each range is kept, so a crash repeats at most one range per
@@ -33,7 +34,7 @@ RANGE_BYTES: Final = 256 * MIB
 BUCKET_BITS: Final = 16
 _ENTRY_BYTES: Final = 8
 #: Version of results; increment it when the scan of the same bytes gives another result.
-_VERSION: Final = 1
+_VERSION: Final = 2
 #: A job with this value as its high watermark makes digests of all offsets.
 NO_LIMIT: Final = 2**63 - 1
 
@@ -54,12 +55,17 @@ class RangeJob:
     high: int
     #: Whether the file was flushed, so that not even a crash can leave a wrong index.
     is_flushed: bool
+    #: Names, sizes and times of the segment's other files.
+    beside: tuple[tuple[str, int, int], ...] = ()
+    #: The producer snapshots between this segment and the next one: path, offset, whether the
+    #: snapshot lies below the recovery point.
+    snapshots: tuple[tuple[str, int, bool], ...] = ()
 
     @property
     def key(self) -> str:
         """Name of the kept result, which is equal for the same bytes of the same file."""
         values = [_VERSION, self.path, self.base_offset, self.size, self.mtime_ns, self.inode]
-        values += [self.start, self.end, self.is_flushed]
+        values += [self.start, self.end, self.is_flushed, self.beside, self.snapshots]
         return hashlib.sha256(json.dumps(values).encode()).hexdigest()[:40]
 
 
@@ -94,6 +100,9 @@ class RangeResult:
     hollow_at: int | None = None
     #: Last offset of the index entries in this range.
     indexed: int | None = None
+    #: Timestamp of the last entry of the segment's time index; -1 without an entry, None without
+    #: the file.
+    stamped: int | None = None
     #: Offsets (from, to) that damage hides or makes uncertain.
     damaged: list[tuple[int, int]] = field(default_factory=list)
     #: Bytes at the end of the file that are not a whole batch: position, reason, whether all are
@@ -134,6 +143,7 @@ def plan_jobs(
     """Return the ranges of a replica's log files. Each log file in `whole` gets one range."""
     unsplit = frozenset(whole)
     jobs: list[RangeJob] = []
+    beside = _beside(replica)
     for segment, following in _with_next(replica.segments):
         flushed = replica.is_clean or (
             following is not None
@@ -153,11 +163,38 @@ def plan_jobs(
                 end,
                 high,
                 flushed,
+                tuple(beside.get(segment.base_offset, ())),
+                snapshots_of(replica, segment, following),
             )
             for start, end in pairwise(bounds)
             if end > start
         ]
     return jobs
+
+
+def snapshots_of(
+    replica: Replica, segment: ListedSegment, following: ListedSegment | None
+) -> tuple[tuple[str, int, bool], ...]:
+    """Return the producer snapshots up to the next segment; the first segment has all before it."""
+    first = replica.segments[0].base_offset
+    low = -1 if segment.base_offset == first else segment.base_offset
+    high = NO_LIMIT if following is None else following.base_offset
+    point = NO_LIMIT if replica.is_clean else replica.recovery_point or 0
+    return tuple(
+        (f"{replica.path}/{log_name(offset, 'snapshot')}", offset, offset <= point)
+        for offset in replica.snapshots
+        if low < offset <= high
+    )
+
+
+def _beside(replica: Replica) -> dict[int, list[tuple[str, int, int]]]:
+    """Return name, size and time of the other files of each segment, by base offset."""
+    found: dict[int, list[tuple[str, int, int]]] = {}
+    for other in replica.others:
+        name = os.path.basename(other.path)
+        if name[:20].isdecimal():
+            found.setdefault(int(name[:20]), []).append((name, other.size, other.mtime_ns))
+    return found
 
 
 def split_points(segment: ListedSegment, range_bytes: int) -> list[int]:
@@ -196,7 +233,8 @@ def _begins(log: Any, segment: ListedSegment, at: int) -> bool:
 def _with_next(
     segments: Sequence[ListedSegment],
 ) -> Iterable[tuple[ListedSegment, ListedSegment | None]]:
-    return zip(segments, [*segments[1:], None], strict=True)
+    followers: list[ListedSegment | None] = [*segments[1:], None]
+    return zip(segments, followers, strict=False)
 
 
 def broken_chains(results: Mapping[str, Sequence[RangeResult]]) -> list[str]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from tidelog.core.limits import MIB
 from tidelog.spark.pipelines.audit.auditing import Audit, audit_directories
 from tidelog.spark.pipelines.audit.findings import AuditFinding, Severity
+from tidelog.spark.pipelines.audit.invariants import INVARIANTS
 from tidelog.spark.pipelines.audit.ranges import BUCKET_BITS, RANGE_BYTES
 from tidelog.spark.pipelines.audit.spark_tasks import SparkTasks
 from tidelog.spark.pipelines.job_progress import Progress
@@ -73,6 +74,7 @@ def report_of(done: Audit) -> PipelineReport:
         _findings_table("Damage", damage),
         _divergences(done),
         _findings_table("Notices", notices),
+        _invariants(findings),
         _directories(done),
         _topics(done),
     ]
@@ -136,6 +138,13 @@ def _findings_table(title: str, findings: Sequence[AuditFinding]) -> Table:
 
 def _sentence(finding: AuditFinding) -> str:
     return finding.sentence + (f" (and {finding.also} more like it)" if finding.also else "")
+
+
+def _invariants(findings: Sequence[AuditFinding]) -> Table:
+    """Return what holds in a healthy log directory, for the kinds of the findings."""
+    kinds = dict.fromkeys(each.kind for each in findings)
+    rows = tuple((kind.value, INVARIANTS[kind].replace("`", "")) for kind in kinds)
+    return Table("What holds in a healthy log directory", ("kind", "invariant"), rows)
 
 
 def _divergences(done: Audit) -> Table:
