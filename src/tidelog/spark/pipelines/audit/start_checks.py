@@ -1,9 +1,9 @@
 """Checks of the first segments: whether retention explains that a replica begins late.
 
 Every replica applies retention to its own log, so replicas may begin at different offsets. Without
-a running cluster, retention is unknown. A late begin is then damage in two cases: the replica's own
-log start lies before its first segment and another replica has these records; or every replica of
-the topic on the other brokers still begins at offset 0. Otherwise a late begin is a notice. With a
+a running cluster, retention is unknown. A late begin is then damage if another replica has the
+records from the late replica's own log start on. A late begin is also damage if every replica of
+the topic on the other brokers begins at offset 0. Otherwise a late begin is a notice. With a
 running cluster, its retention settings and the leader's log start decide. The functions are pure.
 """
 
