@@ -57,7 +57,8 @@ def text() -> str:
     rows = []
     for kind, invariant in INVARIANTS.items():
         some = [each for each in MUTILATIONS if each.kind is kind]
-        damage = "; ".join(each.damage for each in some) or "files that change during the audit"
+        planted = [each.damage for each in some] or ["files that change during the audit"]
+        damage = " ".join(f"{each[0].upper()}{each[1:]}." for each in planted)
         said = dict.fromkeys(_severity(each) for each in some) or {"notice": None}
         rows.append(f"| {kind.value} | {invariant} | {damage} | {'; '.join(said)} |\n")
     return f"{_HEAD}{''.join(rows)}{_FOOT}"
