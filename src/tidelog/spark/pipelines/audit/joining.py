@@ -17,7 +17,7 @@ from typing import Final
 from tidelog.core.dataclass import dataclass
 from tidelog.spark.pipelines.audit.findings import AuditFinding, Collector, FindingKind, Severity
 from tidelog.spark.pipelines.audit.interrupted_swaps import without_replaced
-from tidelog.spark.pipelines.audit.offset_checks import EpochStart, LogExtent, check_offsets
+from tidelog.spark.pipelines.audit.offset_checks import EpochStart, JoinedLog, check_offsets
 from tidelog.spark.pipelines.audit.ranges import RangeResult
 from tidelog.spark.segments import directory_files as files
 from tidelog.spark.segments.listing import ListedSegment, Replica
@@ -369,7 +369,7 @@ class _Joining:
             severity = Severity.NOTICE
         found.add(FindingKind.CUT_TAIL, what, position, offset, severity)
 
-    def _extent(self) -> LogExtent:
+    def _extent(self) -> JoinedLog:
         audit = self._audit
         # Swapped files hide the order of the epochs.
         is_swapped = any(each.kind is FindingKind.SWAPPED for each in audit.findings)
@@ -378,7 +378,7 @@ class _Joining:
             for each in audit.findings
         )
         epochs = () if is_swapped else tuple(audit.epochs)
-        return LogExtent(audit.start, audit.end, audit.batches, epochs, is_cut)
+        return JoinedLog(audit.start, audit.end, audit.batches, epochs, is_cut)
 
     def _report_no_log(self) -> None:
         self._audit.findings.append(

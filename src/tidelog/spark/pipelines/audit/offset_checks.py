@@ -20,7 +20,7 @@ EpochStart = tuple[int, int, int | None]
 
 
 @dataclass(frozen=True, slots=True)
-class LogExtent:
+class JoinedLog:
     """What the batches of a replica say about its log."""
 
     #: The offsets `[start, end)` of the log, and the number of its batches.
@@ -32,7 +32,7 @@ class LogExtent:
     is_cut: bool
 
 
-def check_offsets(replica: Replica, log: LogExtent) -> list[AuditFinding]:
+def check_offsets(replica: Replica, log: JoinedLog) -> list[AuditFinding]:
     """Return findings about the checkpointed offsets of a replica that has a log file."""
     found: list[AuditFinding] = []
     _check_log_start(replica, log, found)
@@ -59,7 +59,7 @@ def _after_crash(replica: Replica) -> Severity:
     return Severity.DAMAGE if replica.is_clean else Severity.NOTICE
 
 
-def _check_log_start(replica: Replica, log: LogExtent, found: list[AuditFinding]) -> None:
+def _check_log_start(replica: Replica, log: JoinedLog, found: list[AuditFinding]) -> None:
     path, start = f"{replica.directory}/{files.LOG_STARTS}", replica.log_start
     first = replica.segments[0].base_offset
     if start is None:
@@ -88,7 +88,7 @@ def _check_log_start(replica: Replica, log: LogExtent, found: list[AuditFinding]
         )
 
 
-def _check_recovery_point(replica: Replica, log: LogExtent, found: list[AuditFinding]) -> None:
+def _check_recovery_point(replica: Replica, log: JoinedLog, found: list[AuditFinding]) -> None:
     point, last = replica.recovery_point, replica.segments[-1]
     if point is not None and point > log.end and not log.is_cut:
         found.append(
@@ -103,7 +103,7 @@ def _check_recovery_point(replica: Replica, log: LogExtent, found: list[AuditFin
         )
 
 
-def _check_clean(replica: Replica, log: LogExtent, found: list[AuditFinding]) -> None:
+def _check_clean(replica: Replica, log: JoinedLog, found: list[AuditFinding]) -> None:
     """Check what only a clean shutdown guarantees: every checkpoint agrees with the log."""
     point, high = replica.recovery_point, replica.high_watermark
 
@@ -131,7 +131,7 @@ def _check_clean(replica: Replica, log: LogExtent, found: list[AuditFinding]) ->
         )
 
 
-def _check_snapshots(replica: Replica, log: LogExtent, found: list[AuditFinding]) -> None:
+def _check_snapshots(replica: Replica, log: JoinedLog, found: list[AuditFinding]) -> None:
     flushed = replica.recovery_point or 0
     for offset in replica.snapshots:
         if offset <= log.end or log.is_cut:
@@ -147,7 +147,7 @@ def _check_snapshots(replica: Replica, log: LogExtent, found: list[AuditFinding]
         )
 
 
-def _check_epochs(replica: Replica, log: LogExtent) -> list[AuditFinding]:
+def _check_epochs(replica: Replica, log: JoinedLog) -> list[AuditFinding]:
     """Compare the leader-epoch checkpoint with the batches that are surely flushed."""
     limit = log.end if replica.is_clean else min(log.end, replica.recovery_point or 0)
     found = Collector(f"{replica.path}/{files.LEADER_EPOCHS}")
