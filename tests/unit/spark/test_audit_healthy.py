@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.support.audits import OwnProcess, damage
 from tests.support.log import NOW_MS, TOPIC_ID, TP, SimLogHarness, drive
-from tests.support.simulated_directories import Moment, moments, written
+from tests.unit.spark.simulated_directories import Moment, moments, written
 
 from tidelog.core.errors import NodeDead
 from tidelog.log.config import LogConfig
