@@ -190,11 +190,14 @@ def read_clean_marker(data: bytes) -> None:
 def read_stray_state(data: bytes) -> StrayOffsets:
     """Return the offsets in a stray's state file."""
     content = _json_object(data)
-    offsets = [content.get(key) for key in ("recovery_point", "log_start_offset")]
-    for offset in offsets:
+
+    def offset_of(key: str) -> int:
+        offset = content.get(key)
         if type(offset) is not int or offset < 0:
-            raise IllegibleFileError(f"an offset is {offset!r}, which is no offset")
-    return StrayOffsets(*offsets)
+            raise IllegibleFileError(f"{key} is {offset!r}, which is no offset")
+        return offset
+
+    return StrayOffsets(offset_of("recovery_point"), offset_of("log_start_offset"))
 
 
 def _json_object(data: bytes) -> dict[str, Any]:
