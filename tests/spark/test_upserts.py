@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from pyiceberg.catalog import load_catalog
 from tests.support.client.fake_logs import FakeLogs
@@ -19,10 +20,10 @@ from tidelog.spark.lake.protocol import CommitAnswer
 from tidelog.spark.lake.state import LakeState, TableChange, TableError
 from tidelog.spark.option_values import OptionError
 from tidelog.spark.pipelines import upserts
-from tidelog.spark.pipelines.compact import compact
+from tidelog.spark.pipelines.compact import CompactionReport, compact
 from tidelog.spark.pipelines.ingest import ingest, read_landed
 from tidelog.spark.pipelines.landing import BadRecordsError, ProofError
-from tidelog.spark.pipelines.latest_rows import UpsertKeyError
+from tidelog.spark.pipelines.latest_rows import UpsertKeyError, superseded
 from tidelog.spark.pipelines.parsing import json_columns
 from tidelog.spark.pipelines.upsert_proof import prove_upserts
 
@@ -173,15 +174,17 @@ def ingest_numbers(spark: SparkSession, logs: FakeLogs, table: Path, **more: Any
     )
 
 
+@pytest.mark.parametrize("partition_by", [(), ("place",), ("id",)], ids=str)
 def test_a_delete_that_has_only_the_key_and_columns_that_change(
-    spark: SparkSession, log: FakeLogs, tmp_path: Path
+    spark: SparkSession, log: FakeLogs, tmp_path: Path, partition_by: tuple[str, ...]
 ) -> None:
     """Other sinks look for the row where the delete's other columns say, and leave it."""
     put(log, T0, ("k", "1:DE:x"), ("k", "2:FR:x"), ("k", "3:FR:x"))
-    ingest_numbers(spark, log, tmp_path)
+    ingest_numbers(spark, log, tmp_path, partition_by=partition_by)
     put(log, T0, ("k", "1::-"), ("k", "2:DE:y"))
     ingest_numbers(spark, log, tmp_path)
     assert noted(spark, tmp_path) == [(2, "DE", "y"), (3, "FR", "x")]
+    assert prove_upserts(spark, str(tmp_path), log.bootstrap, transform=numbers).holds
 
 
 def test_rows_without_a_key_are_dead_letters(
@@ -332,3 +335,23 @@ def test_another_commit_between_reading_and_committing(
     rest = [] if other == "upsert" else [("a1", "1")]
     assert held(spark, tmp_path) == [("a0", "2"), *rest, ("b", "1"), ("c", "1")]
     assert DeltaLake(str(tmp_path)).read().following()[0] == log.end(T0)
+
+
+def test_files_that_a_compaction_deletes_while_an_upsert_reads_them(
+    spark: SparkSession, log: FakeLogs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(2):
+        put(log, T0, (f"a{number}", "1"))
+        ingest(spark, log.bootstrap, "t", str(tmp_path), upsert_by=KEY)
+    put(log, T0, ("a0", "2"))
+    reports: list[CompactionReport] = []
+
+    def compacted(rows: pa.Table) -> pa.Table:
+        if not reports:
+            reports.append(compact(spark, str(tmp_path), keep_hours=0))
+            assert reports[0].deleted == 2
+        return superseded(rows)
+
+    monkeypatch.setattr(upserts, "superseded", compacted)
+    ingest(spark, log.bootstrap, "t", str(tmp_path), upsert_by=KEY)
+    assert held(spark, tmp_path) == [("a0", "2"), ("a1", "1")]

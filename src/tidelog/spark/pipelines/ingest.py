@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from tidelog.core.dataclass import dataclass
+from tidelog.core.errors import TidelogError
 from tidelog.core.types import TopicPartition
 from tidelog.runtime.blocking import BlockingClient
 from tidelog.spark.lake.evolution import add_columns
@@ -149,7 +150,13 @@ class TopicIngest:
             run = new_run()
             place = run_folder(self._table, run, state.version)
             letters = self._letters(place.folder)
-            landing = self._landed(origin, rows, place, letters)
+            try:
+                landing = self._landed(origin, rows, place, letters)
+            except TidelogError:
+                if not self._has_lost_files(state):
+                    raise
+                self._state = self._table.read()
+                continue
             paths = self._letter_paths(letters, landing)
             offsets = (*landing.runs, *new.unseen)
             change = TableChange(run, offsets, landing.files, landing.replaced, dead_letters=paths)
@@ -211,6 +218,13 @@ class TopicIngest:
         except BaseException:  # even after a second Ctrl-C, delete the run's files
             _discard_all(place, letters)
             raise
+
+    def _has_lost_files(self, state: LakeState) -> bool:
+        """Return whether an upsert's base has files that other commits have replaced meanwhile."""
+        if not self._options.upsert_by:
+            return False
+        kept = {file.path for file in self._table.files()}
+        return any(file.path not in kept for file in self._table.files(state.version))
 
     def _upserted(self, landing: Landing, place: StagingFolder) -> Landing:
         """Replace the staged files by those of an upsert."""

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 #: Maximum number of keys that the driver compares itself, and of rows that it writes itself.
 DRIVER_KEYS: Final = 1_000_000
 DRIVER_ROWS: Final = 100_000
+#: Maximum number of files that the driver reads or writes, as each is a request of an object store.
+DRIVER_FILES: Final = 64
 #: Approximate number of keys that one task compares, in memory.
 KEYS_PER_TASK: Final = 1_000_000
 _FAILED: Final = "failed"
@@ -101,7 +103,7 @@ def upsert_files(
         return UpsertFiles((), ())
     files = (*table, *staged)
     upsert = _Upsert(plan, tuple(keys), files, len(table), is_marked)
-    if sum(file.rows for file in staged) <= DRIVER_KEYS:
+    if _is_small(staged, DRIVER_KEYS):
         written = _written_of_few(spark, upsert)
     else:
         written = _written_by_tasks(spark, upsert)
@@ -112,6 +114,11 @@ def upsert_files(
     return UpsertFiles(tuple(added), removed)
 
 
+def _is_small(files: Sequence[LakeFile], rows: int) -> bool:
+    """Return whether the driver handles these files itself, which have `rows` rows at most."""
+    return len(files) <= DRIVER_FILES and sum(file.rows for file in files) <= rows
+
+
 def _written_of_few(spark: SparkSession, upsert: _Upsert) -> list[Row]:
     """Compare keys on the driver; return the files that were written again."""
     import pyarrow as pa
@@ -120,7 +127,7 @@ def _written_of_few(spark: SparkSession, upsert: _Upsert) -> list[Row]:
     leaving = superseded(pa.concat_tables([new, *_matching(spark, upsert, new)]))
     jobs = _rewrites(upsert, leaving)
     jobs += _unmarked(upsert, {job.number for job in jobs})
-    if sum(upsert.files[job.number].rows for job in jobs) <= DRIVER_ROWS:
+    if _is_small([upsert.files[job.number] for job in jobs], DRIVER_ROWS):
         return [row for job in jobs for row in _rewrite(job)]
     return run_tasks(spark, jobs, _rewrite)
 
@@ -128,7 +135,7 @@ def _written_of_few(spark: SparkSession, upsert: _Upsert) -> list[Row]:
 def _matching(spark: SparkSession, upsert: _Upsert, new: pa.Table) -> list[pa.Table]:
     """Return the table's rows with the keys of new rows, and possibly some others."""
     wanted = [new.column(name).unique() for name in key_names(len(upsert.keys))]
-    if sum(file.rows for file in upsert.files[: upsert.staged_from]) <= DRIVER_KEYS:
+    if _is_small(upsert.files[: upsert.staged_from], DRIVER_KEYS):
         return [_key_rows(upsert, number, wanted) for number in range(upsert.staged_from)]
     found = _key_frame(spark, upsert, upsert.staged_from, wanted).toArrow()
     _raise_failure(found.column(_FAILED))
@@ -262,7 +269,7 @@ def _key_rows(upsert: _Upsert, number: int, wanted: Sequence[pa.Array] | None = 
             mark = TOMBSTONE_COLUMN if upsert.is_marked else _nullable_value(opened)
         named = [*upsert.keys, "partition", "offset", *([mark] if mark else [])]
         rows = opened.read(list(dict.fromkeys(named)))
-    for name in [name for name in file.values if name in named]:
+    for name in [each for each in file.values if each in named and each not in rows.column_names]:
         value = pa.scalar(file.values[name], pa.string()).cast(upsert.plan.schema.field(name).type)
         rows = rows.append_column(name, pa.repeat(value, rows.num_rows))
     keys = [rows.column(name) for name in upsert.keys]
@@ -306,11 +313,15 @@ def _rewrite(job: _Rewrite) -> Iterator[Row]:
     upsert, file = job.upsert, job.upsert.files[job.number]
     writer = LakeFileWriter(upsert.plan, file.partition, file.values)
     schema = upsert.plan.file_schema
+    leaving = np.sort(job.offsets)
     dropped = 0
     try:
         with _opened(upsert, file) as opened:
             for batch in opened.iter_batches():
-                stays = np.isin(batch.column("offset").to_numpy(), job.offsets, invert=True)
+                offsets = batch.column("offset").to_numpy()
+                # Rows are in order of offset: those of a batch are compared with few others.
+                first, last = np.searchsorted(leaving, [offsets[0], offsets[-1] + 1])
+                stays = np.isin(offsets, leaving[first:last], invert=True)
                 dropped += len(stays) - int(stays.sum())
                 kept = batch.filter(pa.array(stays))
                 if kept.num_rows:
