@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from examples.demo.proving import duckdb_with_delta
@@ -19,7 +21,7 @@ from tidelog.spark.lake.delta import DeltaLake
 from tidelog.spark.lake.state import TableError
 from tidelog.spark.option_values import OptionError
 from tidelog.spark.pipelines.compact import compact
-from tidelog.spark.pipelines.ingest import IngestReport, ingest, prove_table, read_landed
+from tidelog.spark.pipelines.ingest import IngestReport, follow, ingest, prove_table, read_landed
 from tidelog.spark.pipelines.ingest_report import verdict_of
 from tidelog.spark.pipelines.landing import LandingOptions
 
@@ -265,3 +267,64 @@ class TestPartitionColumns:
         assert put(("a", None), ("c", 7)) == [("b", 1, 3), ("c", 1, 7)]
         compact(spark, to)
         assert read_by_all(spark, to, ["k", "odd", "n"]) == [("b", 1, 3), ("c", 1, 7)]
+
+
+class TestFollow:
+    def test_files_stay_few_and_each_offset_is_there_once(
+        self, spark: SparkSession, logs: FakeLogs, tmp_path: Path
+    ) -> None:
+        to = str(tmp_path / "table")
+        logs.create("t", 2)
+        more(logs, 0, 3)
+        lake, counts = DeltaLake(to), list[int]()
+        stop = threading.Event()
+
+        def on_batch(report: IngestReport) -> None:
+            counts.append(len(lake.files()))
+            if len(counts) == 80:
+                stop.set()
+            for tp in (T0, T1):
+                more(logs, logs.end(tp), 3, tp)
+
+        options = LandingOptions(partition_by=("partition",))
+        follow(
+            spark,
+            logs.bootstrap,
+            "t",
+            to,
+            stop=stop,
+            interval_s=0.05,
+            compact_after=4,
+            keep_hours=0,
+            on_batch=on_batch,
+            options=options,
+        )
+        assert len(counts) == 80
+        # Each of two partitions: four times the four files, those of a batch, and tiers.
+        assert max(counts) <= 2 * (16 + 1 + 6), counts
+        assert len(lake.files()) <= 2 * (4 + 6)
+        for file in lake.files():
+            offsets = pq.ParquetFile(f"{to}/{file.path}").read().column("offset").to_pylist()
+            assert offsets == list(range(file.start, file.end))
+        proof = prove_table(spark, to)
+        assert (proof.holds, proof.offsets.rows) == (True, 3 + 79 * 6)
+        assert len(list(Path(to).rglob("*.parquet"))) < 80, "replaced files are deleted"
+
+    def test_a_reader_of_before_keeps_its_files(
+        self, spark: SparkSession, filled: FakeLogs, tmp_path: Path
+    ) -> None:
+        to = str(tmp_path / "table")
+        for number in range(1, 4):
+            ingest(spark, filled.bootstrap, "t", to)
+            more(filled, 10 * number, 10)
+        frame, opened = read_landed(spark, to), DeltaTable(to)
+        batches = opened.to_pyarrow_dataset().to_batches(batch_size=10)
+        first = next(batches)
+        for _ in range(2):
+            assert compact(spark, to, keep_hours=1).deleted == 0
+            ingest(spark, filled.bootstrap, "t", to)
+        assert first.num_rows + sum(batch.num_rows for batch in batches) == 30
+        assert frame.count() == opened.to_pyarrow_table().num_rows == 30
+        assert read_landed(spark, to).count() == 40
+        assert compact(spark, to, keep_hours=0).deleted > 0
+        assert read_landed(spark, to).count() == 40

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tidelog.spark.lake.state import LakeFile
-from tidelog.spark.pipelines.compact import plan_merges
+from tidelog.spark.pipelines.compact import plan_merges, plan_tiers
 
 
 def file(partition: int, start: int, rows: int) -> LakeFile:
@@ -42,3 +42,29 @@ def test_files_of_one_partition_value_are_merged_and_overlapping_files_stay() ->
 def test_a_file_alone_is_not_written_again() -> None:
     assert planned([file(0, 0, 10), file(0, 10, 90), file(1, 0, 10)]) == []
     assert planned([]) == []
+
+
+def test_tiers_write_a_record_again_a_few_times_only() -> None:
+    """Files that come one after the other are merged whenever there are eight more."""
+    files: list[LakeFile] = []
+    written = most = 0
+    for number in range(4_000):
+        files.append(file(0, number, 1))
+        if number % 8:
+            continue
+        for group in plan_tiers(files, 1_000_000):
+            rows = sum(each.rows for each in group)
+            written += rows
+            place = files.index(group[0])
+            files[place : place + len(group)] = [file(0, group[0].start, rows)]
+        most = max(most, len(files))
+    assert [each.start for each in files] == sorted(each.start for each in files)
+    assert sum(each.rows for each in files) == 4_000
+    assert most <= 14, "in the order of the logarithm, and the newest ones"
+    assert written <= 4_000 * 10
+
+
+def test_tiers_stop_at_the_target_and_at_large_files() -> None:
+    files = [file(0, 0, 40), file(0, 40, 40), file(0, 80, 40), file(0, 120, 60), file(0, 180, 5)]
+    groups = plan_tiers([*files, file(0, 185, 5)], 1_000)
+    assert [[each.start for each in group] for group in groups] == [[0, 40], [180, 185]]

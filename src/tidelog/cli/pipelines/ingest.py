@@ -9,7 +9,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -63,7 +63,13 @@ _IntervalOption = Annotated[
 ]
 _CompactAfterOption = Annotated[
     int | None,
-    typer.Option(min=0, help="With --follow: merge small files when there are so many; 0: never."),
+    typer.Option(
+        min=0, help="With --follow: merge so many small files of a partition; 32. 0: never."
+    ),
+]
+_KeepHoursOption = Annotated[
+    int | None,
+    typer.Option(min=0, help="With --follow: keep replaced files for readers for so long; 168."),
 ]
 _DeadLetterOption = Annotated[
     str | None, typer.Option(help="With --json or --debezium: a path for records that do not fit.")
@@ -102,6 +108,7 @@ def ingest(
     ] = False,
     interval: _IntervalOption = None,
     compact_after: _CompactAfterOption = None,
+    keep_hours: _KeepHoursOption = None,
     upsert: UpsertOption = False,
     key: KeyOption = None,
     json_columns: JsonOption = None,
@@ -127,8 +134,8 @@ def ingest(
     form = RecordForm.of(json_columns, debezium, key, upsert=upsert)
     if dead_letter is not None and form.is_raw:
         raise typer.BadParameter("--dead-letter needs --json: without it every record fits")
-    if not follow and (interval is not None or compact_after is not None):
-        raise typer.BadParameter("--interval and --compact-after belong to --follow")
+    given = {"interval_s": interval, "compact_after": compact_after, "keep_hours": keep_hours}
+    cadence = _cadence(given, follow=follow)
     if headers and not form.is_raw:
         raise typer.BadParameter("--headers and --json exclude each other")
     target = choose_target(bootstrap, directory)
@@ -151,9 +158,7 @@ def ingest(
             )
             where = (target.bootstrap, topic, table)
             if follow:
-                reports = _follow(
-                    spark, where, interval or 1.0, compact_after or 0, options, keys, output
-                )
+                reports = _follow(spark, where, cadence, options, keys, output)
             else:
                 reports = [_run(spark, where, options, keys)]
         if not follow:
@@ -162,6 +167,14 @@ def ingest(
     if html is not None:
         write_page(whole, html)
     say(whole.verdict)
+
+
+def _cadence(given: dict[str, float | None], *, follow: bool) -> dict[str, Any]:
+    """Return the given options of --follow; refuse them without it."""
+    cadence = {name: value for name, value in given.items() if value is not None}
+    if cadence and not follow:
+        raise typer.BadParameter("--interval, --compact-after and --keep-hours belong to --follow")
+    return cadence
 
 
 def _run(
@@ -179,8 +192,7 @@ def _run(
 def _follow(
     spark: SparkSession,
     where: tuple[str, str, str],
-    interval_s: float,
-    compact_after: int,
+    cadence: dict[str, Any],
     options: LandingOptions,
     storage: dict[str, str],
     output: OutputFormat,
@@ -201,11 +213,10 @@ def _follow(
             spark,
             *where,
             stop=stop,
-            interval_s=interval_s,
-            compact_after=compact_after,
             on_batch=show_batch,
             options=options,
             storage_options=storage,
+            **cadence,
         )
     return reports
 
@@ -252,7 +263,7 @@ def compact(
     table: TableArgument,
     target_file_bytes: _TargetOption = 128 * MIB,
     keep_hours: Annotated[
-        int, typer.Option(min=0, help="Keep replaced files for readers and earlier versions.")
+        int, typer.Option(min=0, help="Keep replaced files, for running readers and time travel.")
     ] = 168,
     storage: StorageOption = None,
     cores: CoresOption = 2,
@@ -260,11 +271,11 @@ def compact(
     output: OutputOption = OutputFormat.TABLE,
     html: HtmlOption = None,
 ) -> None:
-    """Merge the small files of a table into larger ones, by one commit.
+    """Merge the small files of a table into larger ones by one commit, then delete old files.
 
-    The command checks that the merged files have the records of the files that they replace. A
-    later compaction deletes the replaced files once the time to keep them has passed, and with them
-    the files of ingests that died a day ago or earlier. Ingests may run meanwhile.
+    The command checks that the merged files have the records of the files that they replace. It
+    deletes files that were replaced --keep-hours ago or earlier, and those of ingests that died a
+    day ago or earlier. Running readers keep theirs. Ingests may run meanwhile.
     """
     keys = storage_options(storage)
     with session("tidelog compact", cores, memory) as spark:

@@ -5,9 +5,10 @@ Pipelines of several modules: `copy`, `audit`, `analyze`, `plan`, `simulate`.
 ingest: `ingest` writes the records at the offsets of `new_offsets` into a table.
 `landing` stages the files of a run, which the tasks of `writing` write; `parsing` and `debezium`
 have ready transforms. `upserts` replaces rows by `latest_rows` of their keys, and `upsert_proof`
-replays the topic. `ingest_report` is the report. `compact` merges small files. `landed` reads and
-proves a table; `column_proof` proves tables of other tools, with `offset_faults`. `content_proof`
-compares rows with the log, in the tasks of `content_blocks`.
+replays the topic. `ingest_report` is the report. `compact` merges small files, and
+`file_upkeep` does so while a topic is followed. `landed` reads and proves a table; `column_proof`
+proves tables of other tools, with `offset_faults`. `content_proof` compares rows with the log, in
+the tasks of `content_blocks`.
 
 `continuity` proves that files have every offset once, with `counting` and `spans`; `sequence`
 proves from a table alone that no number is missing.

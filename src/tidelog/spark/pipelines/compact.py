@@ -9,11 +9,12 @@ Ingests may run meanwhile: a commit that another one overtakes is repeated on to
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.core.dataclass import dataclass
+from tidelog.core.errors import TidelogError
 from tidelog.spark.lake.places import lake_at
 from tidelog.spark.lake.runs import commit_run
 from tidelog.spark.lake.staging import (
@@ -25,11 +26,11 @@ from tidelog.spark.lake.staging import (
     new_run,
     run_folder,
 )
-from tidelog.spark.lake.state import LakeFile, LakeState, TableChange, TableError
+from tidelog.spark.lake.state import LakeFile, TableChange, TableError
 from tidelog.spark.lake.stores import LakeStore
 from tidelog.spark.lake.table import Lake
 from tidelog.spark.lake.vacuum import vacuum_staged
-from tidelog.spark.pipelines.counting import count_files
+from tidelog.spark.pipelines.counting import DRIVER_ROWS, count_files
 from tidelog.spark.pipelines.landing import ProofError, check_target
 from tidelog.spark.pipelines.task_rows import run_tasks
 
@@ -66,32 +67,68 @@ class _MergeJob:
 
 
 def plan_merges(files: Iterable[LakeFile], target_file_bytes: int) -> list[list[LakeFile]]:
-    """Return groups of neighbouring files to merge, each of `target_file_bytes` at most.
-
-    A file with over half of `target_file_bytes` is not merged, because that would gain little.
-    Files of unknown offsets, which no ingest has committed, stay. Files of one group have the same
-    partition, and the same values of the table's partition columns.
-    """
+    """Return groups of neighbouring files to merge, each of `target_file_bytes` at most."""
     groups: list[list[LakeFile]] = []
-    group: list[LakeFile] = []
-    for each in sorted(files, key=lambda file: (_split_of(file), file.start)):
-        is_small = each.start >= 0 and 2 * each.size_bytes <= target_file_bytes
-        fits = (
-            bool(group)
-            and _split_of(group[0]) == _split_of(each)
-            and group[-1].end <= each.start
-            and sum(file.size_bytes for file in group) + each.size_bytes <= target_file_bytes
-        )
-        if not (is_small and fits):
-            groups.append(group)
-            group = []
-        if is_small:
+    for run in _neighbours(files, target_file_bytes):
+        group: list[LakeFile] = []
+        for each in run:
+            if group and _size_of([*group, each]) > target_file_bytes:
+                groups.append(group)
+                group = []
             group.append(each)
-    groups.append(group)
+        groups.append(group)
     return [each for each in groups if len(each) > 1]
 
 
-def _split_of(file: LakeFile) -> tuple[int, tuple[tuple[bool, str], ...]]:
+def plan_tiers(files: Iterable[LakeFile], target_file_bytes: int) -> list[list[LakeFile]]:
+    """Return groups of neighbouring files of similar sizes, each of `target_file_bytes` at most.
+
+    A file joins those after it once they have half of its size. Of the files that stay, each has
+    more than twice the size of the next one. Whoever merges small files as they come thus writes a
+    record again a few times only, and keeps few files: both grow with the logarithm of the size.
+    """
+    groups: list[list[LakeFile]] = []
+    for run in _neighbours(files, target_file_bytes):
+        tiers: list[list[LakeFile]] = []
+        for each in run:
+            tiers.append([each])
+            while len(tiers) > 1:
+                before, last = _size_of(tiers[-2]), _size_of(tiers[-1])
+                if before > 2 * last or before + last > target_file_bytes:
+                    break
+                tiers[-2:] = [[*tiers[-2], *tiers[-1]]]
+        groups += tiers
+    return [each for each in groups if len(each) > 1]
+
+
+def _neighbours(files: Iterable[LakeFile], target_file_bytes: int) -> list[list[LakeFile]]:
+    """Return small files in runs of one partition and of one value of each partition column.
+
+    A file with over half of `target_file_bytes` ends a run, because its merge would gain little.
+    Files of unknown offsets, which no ingest has committed, and overlapping ones end a run as well.
+    """
+    runs: list[list[LakeFile]] = [[]]
+    for each in sorted(files, key=lambda file: (split_of(file), file.start)):
+        last = runs[-1][-1] if runs[-1] else None
+        if last is not None and (split_of(last) != split_of(each) or last.end > each.start):
+            runs.append([])
+        if is_small(each, target_file_bytes):
+            runs[-1].append(each)
+        else:
+            runs.append([])
+    return [run for run in runs if run]
+
+
+def is_small(file: LakeFile, target_file_bytes: int) -> bool:
+    """Return whether a merge takes a file: an ingest's, of half the target at most."""
+    return file.start >= 0 and 2 * file.size_bytes <= target_file_bytes
+
+
+def _size_of(files: Iterable[LakeFile]) -> int:
+    return sum(file.size_bytes for file in files)
+
+
+def split_of(file: LakeFile) -> tuple[int, tuple[tuple[bool, str], ...]]:
     """Return a file's partition and partition values, in a form that sorts."""
     values = (file.values[name] for name in sorted(file.values))
     return file.partition, tuple((value is not None, value or "") for value in values)
@@ -121,20 +158,11 @@ def compact_table(
     """Merge the small files of a table. Raises TableError, or ProofError if a merge loses rows."""
     started = time.monotonic()
     before = tuple(table.files())
-    version = None
     for _ in range(_ATTEMPTS):
-        state = table.read()
-        if state.rollback:
-            raise TableError(state.rollback)
-        if state.origin is None:
-            raise TableError(f"{table.location} holds no table: ingest a topic to it first")
-        table.check_files_are_rows(state.version)
-        groups = plan_merges(table.files(state.version), target_file_bytes)
-        if not groups:
-            break
-        merged = _merged(spark, table, state, groups, target_file_bytes)
-        if merged is not None:
-            version = merged
+        version, is_done = _merged(
+            spark, table, target_file_bytes, lambda files: plan_merges(files, target_file_bytes)
+        )
+        if is_done:
             break
     else:
         raise TableError(
@@ -148,38 +176,76 @@ def compact_table(
     return CompactionReport(table.location, before, after, deleted, abandoned, version, seconds)
 
 
+def merge_some(spark: SparkSession, table: Lake, target_file_bytes: int) -> bool:
+    """Merge the bytes of one or two full files at most; return whether there may be more to merge.
+
+    Raises TableError, or ProofError if a merge loses rows.
+    """
+
+    def plan(files: list[LakeFile]) -> list[list[LakeFile]]:
+        chosen: list[list[LakeFile]] = []
+        taken = 0
+        for group in plan_tiers(files, target_file_bytes):
+            if taken >= target_file_bytes:
+                break
+            chosen.append(group)
+            taken += _size_of(group)
+        return chosen
+
+    version, is_done = _merged(spark, table, target_file_bytes, plan)
+    return version is not None or not is_done
+
+
 def _merged(
     spark: SparkSession,
     table: Lake,
-    state: LakeState,
-    groups: Sequence[Sequence[LakeFile]],
     target_file_bytes: int,
-) -> int | None:
-    """Replace each group by one file; return the version, or None if another run was faster."""
-    assert state.origin is not None
+    plan: Callable[[list[LakeFile]], list[list[LakeFile]]],
+) -> tuple[int | None, bool]:
+    """Replace each planned group by one file.
+
+    Returns the version, if there is one, and whether no other commit has replaced the files first.
+    """
+    state = table.read()
+    if state.rollback:
+        raise TableError(state.rollback)
+    if state.origin is None:
+        raise TableError(f"{table.location} holds no table: ingest a topic to it first")
+    table.check_files_are_rows(state.version)
+    groups = plan(table.files(state.version))
+    if not groups:
+        return None, True
     run = new_run()
     place = run_folder(table, run, state.version)
-    plan = FilePlan(
-        place,
-        state.origin.topic,
-        table.schema(state.version),
-        target_file_bytes,
-        state.partition_by,
-    )
-    jobs = [_MergeJob(plan, tuple(group)) for group in groups]
+    schema = table.schema(state.version)
+    files = FilePlan(place, state.origin.topic, schema, target_file_bytes, state.partition_by)
+    jobs = [_MergeJob(files, tuple(group)) for group in groups]
     removed = tuple(each for group in groups for each in group)
     try:
-        added = tuple(LakeFile(**row) for row in run_tasks(spark, jobs, _merge))
+        added = tuple(LakeFile(**row) for row in _written(spark, jobs))
         _compare(spark, table.store, removed, added, state.origin.topic)
         discard(place, added)
+    except TidelogError:
+        discard(place)
+        there = {file.path for file in table.files()}
+        if any(file.path not in there for file in removed):
+            return None, False  # another compaction has replaced the files, and deleted them
+        raise
     except BaseException:  # even after Ctrl-C, delete the merged files
         discard(place)
         raise
     outcome = commit_run(table, state, TableChange(run, added=added, removed=removed))
     if outcome.obstacle is not None:
         discard(place)
-        return None
-    return outcome.state.version
+        return None, False
+    return outcome.state.version, True
+
+
+def _written(spark: SparkSession, jobs: Sequence[_MergeJob]) -> list[dict[str, Any]]:
+    """Write merged files: few rows on the driver, which is faster than the start of a job."""
+    if sum(file.rows for job in jobs for file in job.files) <= DRIVER_ROWS:
+        return [row for job in jobs for row in _merge(job)]
+    return run_tasks(spark, jobs, _merge)
 
 
 def _merge(job: _MergeJob) -> Iterator[dict[str, Any]]:

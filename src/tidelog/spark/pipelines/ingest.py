@@ -41,8 +41,9 @@ from tidelog.spark.lake.state import (
 from tidelog.spark.lake.stores import LakeStore, location_of
 from tidelog.spark.lake.table import Lake
 from tidelog.spark.lake.vacuum import vacuum_staged
-from tidelog.spark.pipelines.compact import KEEP_HOURS, compact_table, plan_merges
+from tidelog.spark.pipelines.compact import KEEP_HOURS
 from tidelog.spark.pipelines.continuity import ContinuityProof
+from tidelog.spark.pipelines.file_upkeep import COMPACT_AFTER, FileUpkeep
 from tidelog.spark.pipelines.job_progress import Progress
 from tidelog.spark.pipelines.landed import prove_table, read_landed
 from tidelog.spark.pipelines.landing import (
@@ -177,13 +178,6 @@ class TopicIngest:
             if self._state.following() == known.following():
                 raise
             return new_ranges(self._client, partitions, self._state.following())
-
-    def compact(self, after: int) -> None:
-        """Merge the table's small files if there are at least `after` of them."""
-        size = self._options.target_file_bytes
-        groups = plan_merges(self._table.files(), size)
-        if sum(map(len, groups)) >= after:
-            compact_table(self._spark, self._table, target_file_bytes=size, keep_hours=KEEP_HOURS)
 
     def _landed(
         self,
@@ -371,7 +365,8 @@ def follow(
     stop: threading.Event,
     interval_s: float = 1.0,
     offsets_per_batch: int = OFFSETS_PER_BATCH,
-    compact_after: int = 0,
+    compact_after: int = COMPACT_AFTER,
+    keep_hours: int = KEEP_HOURS,
     on_batch: Callable[[IngestReport], None] | None = None,
     options: LandingOptions | None = None,
     storage_options: Mapping[str, str] | None = None,
@@ -380,12 +375,21 @@ def follow(
 
     A batch that runs when `stop` is set is completed. `on_batch` gets the report of each batch. The
     function looks for new offsets every `interval_s`; a batch takes at most `offsets_per_batch`.
-    Between batches it merges small files when there are `compact_after` of them (0 for never).
-    Raises the errors of `ingest`; committed batches stay, and a later call continues.
+    Once a partition has `compact_after` small files, it merges them while batches go on (0 for
+    never), and deletes files that merges replaced over `keep_hours` ago. Raises the errors of
+    `ingest` and of `compact`; committed batches stay, and a later call continues.
     """
     batches = 0
     landing = options or LandingOptions()
-    with topic_ingest(spark, bootstrap, topic, table, landing, storage_options) as runs:
+    upkeep = FileUpkeep(
+        spark,
+        lake_at(table, storage_options),
+        after=compact_after,
+        target_file_bytes=landing.target_file_bytes,
+        keep_hours=keep_hours,
+        is_beside=not landing.upsert_by,
+    )
+    with upkeep, topic_ingest(spark, bootstrap, topic, table, landing, storage_options) as runs:
         while not stop.is_set():
             report = runs.run(offsets_per_batch)
             if report.version is None:
@@ -395,7 +399,7 @@ def follow(
             if on_batch is not None:
                 on_batch(report)
             if compact_after:
-                runs.compact(compact_after)
+                upkeep.added(report.files)
     return batches
 
 

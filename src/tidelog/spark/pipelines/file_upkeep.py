@@ -1,0 +1,132 @@
+"""Upkeep of a followed table: merges and deletions of files beside its batches.
+
+Each batch leaves small files. A thread merges them in rounds, each of which is a commit of a few
+seconds' work at most, and deletes files whose time to be kept has passed. Batches go on meanwhile:
+of two commits to one version, the one that comes second is repeated. A batch waits for the end of a
+round only if merges fall far behind.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable
+from types import TracebackType
+from typing import TYPE_CHECKING, Final
+
+from tidelog.spark.lake.state import LakeFile
+from tidelog.spark.lake.table import Lake
+from tidelog.spark.lake.vacuum import vacuum_staged
+from tidelog.spark.pipelines.compact import is_small, merge_some, split_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: Default number of small files of one partition that are merged.
+COMPACT_AFTER: Final = 32
+#: A batch waits for a round once there are so many times more small files than are to be merged.
+_FAR_BEHIND: Final = 4
+#: Time in seconds between deletions at most, and the part of the time to keep files between them.
+_DELETE_EVERY_S: Final = 3_600.0
+_PARTS_OF_KEEPING: Final = 24
+
+
+class FileUpkeep:
+    """The merges and deletions of one followed table."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        table: Lake,
+        *,
+        after: int,
+        target_file_bytes: int,
+        keep_hours: int,
+        is_beside: bool = True,
+    ) -> None:
+        """`table` belongs to the upkeep alone: a thread uses it.
+
+        Without `is_beside`, a round runs between batches. A batch that replaces files itself, as an
+        upsert does, would lose its work to a merge of the same files.
+        """
+        self._spark = spark
+        self._table = table
+        self._after = after
+        self._target = target_file_bytes
+        self._keep_hours = keep_hours
+        self._is_beside = is_beside
+        #: Small files of each partition (and partition value) since the last merge.
+        self._small: Counter[object] | None = None
+        self._thread: threading.Thread | None = None
+        self._is_stopping = False
+        self._round_ended = threading.Event()
+        self._error: BaseException | None = None
+        self._deleted_at: float | None = None
+
+    def __enter__(self) -> FileUpkeep:
+        """Return the upkeep, for a `with` block."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Wait for the end of a round; raise its error unless the block has one of its own."""
+        self._is_stopping = True
+        if self._thread is not None:
+            self._thread.join()
+        if error is None:
+            self._raise_error()
+
+    def added(self, files: Iterable[LakeFile]) -> None:
+        """Count the files of a batch, and begin to merge if there are enough small ones.
+
+        Raises the error of an earlier round: TableError, ProofError, or Spark's errors.
+        """
+        self._raise_error()
+        if self._small is None:
+            self._small, files = Counter(), self._table.files()
+        self._small.update(split_of(each) for each in files if is_small(each, self._target))
+        most = max(self._small.values(), default=0)
+        if most < self._after:
+            return
+        if not self._is_beside:
+            self._small.clear()
+            self._round()
+        elif self._thread is None or not self._thread.is_alive():
+            self._small.clear()
+            self._thread = threading.Thread(target=self._work, name="file-upkeep", daemon=True)
+            self._thread.start()
+        elif most >= _FAR_BEHIND * self._after:
+            self._round_ended.clear()
+            while self._thread.is_alive() and not self._round_ended.wait(0.1):
+                pass
+
+    def _work(self) -> None:
+        """Merge until nothing is left to merge, in a thread."""
+        try:
+            while self._round() and not self._is_stopping:
+                self._round_ended.set()
+        except BaseException as error:  # the thread of the batches raises it
+            self._error = error
+        finally:
+            self._round_ended.set()
+
+    def _round(self) -> bool:
+        """Merge some files, and delete files if it is time; return whether to go on."""
+        has_more = merge_some(self._spark, self._table, self._target)
+        now = time.monotonic()
+        every_s = min(_DELETE_EVERY_S, self._keep_hours * 3_600 / _PARTS_OF_KEEPING)
+        if self._deleted_at is None or now - self._deleted_at >= every_s:
+            self._table.vacuum(self._keep_hours)
+            vacuum_staged(self._table, [self._table.store])
+            self._deleted_at = now
+        return has_more
+
+    def _raise_error(self) -> None:
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
