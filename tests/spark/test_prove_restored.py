@@ -82,11 +82,16 @@ def test_an_older_commit_put_back_is_named_where_it_lies(
     shutil.copy(commit_file(table, 1), commit_file(table, 2))
     proof = prove_table(spark, str(table))
     assert named(proof) == [("missing", 0, 50, 80, ())]
+    [fault] = proof.faults
+    assert (fault.path, fault.reason) == (
+        "the commit of version 2",
+        "is that of version 1: it was put back from a backup",
+    )
     commit_file(table, 2).write_text(between)
     shutil.copy(commit_file(table, 1), commit_file(table, 3))
     proof = prove_table(spark, str(table))
     assert named(proof) == [("stray", 0, 50, 80, ())]
-    with pytest.raises(TableError, match="up to offset 80, but the newest commit .* ends at 50"):
+    with pytest.raises(TableError, match="has the commit of version 1 in the place of version 3"):
         ingest(spark, logs.bootstrap, "t", str(table))
     commit_file(table, 3).write_text(newest)
     assert prove_table(spark, str(table)).holds

@@ -108,14 +108,16 @@ def prove(
         is_upsert = columns is None and sequence is None and proofs.is_upsert
         form = RecordForm(json_columns, debezium)
         _check_mode(bootstrap, form, is_upsert=is_upsert, has_log=deep or columns is not None)
+        # A table whose content cannot be compared is refused before it is counted.
+        content = proofs.of_content(compare or ()) if deep else None
         if sequence is not None and produced is not None:
             verdict = proofs.of_sequence(sequence, produced)
         elif is_upsert:
             verdict = proofs.of_latest_rows(form.transform(spark))
         else:
             verdict = proofs.of_offsets() if columns is None else proofs.of_columns()
-        if deep:
-            verdict = verdict.and_content(proofs.of_content(compare or ()))
+    if content is not None:
+        verdict = verdict.and_content(content)
     verdict.show(output)
     if not verdict.holds:
         raise typer.Exit(1)

@@ -17,6 +17,8 @@ from tidelog.spark.lake.stores import reason_of
 if TYPE_CHECKING:
     from deltalake import DeltaTable, Schema
 
+#: Part of the library's message about a log that has lost its newest versions.
+_SHORTER: Final = "is older than the existing snapshot version"
 #: The library's message about versions that lie around missing ones.
 _GAP: Final = re.compile(r"found gap: .*?version: (\d+),.*?version: (\d+),", re.DOTALL)
 
@@ -61,6 +63,8 @@ def unsupported_features(table: DeltaTable) -> list[str]:
 def log_reason(error: Exception) -> str:
     """Return why the library cannot read a table's log; name the versions that the log lacks."""
     text = reason_of(error)
+    if _SHORTER in text:
+        return "its log went back to an earlier version while it was open; run it again"
     gap = _GAP.search(text)
     if gap is None:
         return text

@@ -2,8 +2,8 @@
 
 A RESTORE of another tool is a commit that brings back the files of an earlier version. The notes
 of the commits between stay in the table's log, and say that offsets have landed whose rows are
-gone. A commit file from a backup, put back over a newer one, has the opposite effect: the table has
-rows of which no note knows. In both cases an ingest must not go on from the notes.
+gone. A commit file from a backup, put back over the newest one, has the opposite effect: the table
+has rows of which no note knows. In both cases an ingest must not go on from the notes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from tidelog.core.dataclass import dataclass
-from tidelog.spark.lake.state import LakeCommit, LakeFile, LakeState, TableError
+from tidelog.spark.lake.state import LakeCommit
 
 #: Number of partitions that a sentence names.
 _NAMED: Final = 3
@@ -50,6 +50,13 @@ def noted_commits(commits: Iterable[LakeCommit]) -> NotedCommits:
 
 def rollback_of(commits: NotedCommits, location: str) -> str:
     """Return why the newest note is no longer true, as a sentence; empty if it is true."""
+    newest = commits.newest
+    if newest is not None and newest.note is not None and newest.is_misplaced:
+        return (
+            f"{location} has the commit of version {newest.note.version} in the place of version"
+            f" {newest.version}: it was put back from a backup. Put the table's log right, or"
+            " ingest to another table; `tidelog pipeline prove` names the rows"
+        )
     if not commits.is_rolled_back:
         return ""
     if commits.newest is None or commits.newest.note is None:
@@ -73,17 +80,3 @@ def rollback_of(commits: NotedCommits, location: str) -> str:
         f"{location} was restored to {target} after an ingest had committed version {version}"
         f"{offsets}. Restore it to version {version}, or ingest to another table"
     )
-
-
-def check_files(state: LakeState, files: Iterable[LakeFile], location: str) -> None:
-    """Raise TableError if files have offsets beyond those of the notes: they would land twice."""
-    following = state.following()
-    for file in files:
-        end = following.get(file.partition, 0)
-        if file.partition >= 0 and file.end > end:
-            raise TableError(
-                f"{location} has rows of partition {file.partition} up to offset {file.end}, but"
-                f" the newest commit of an ingest ends at {end}: an older commit was put back over"
-                " a newer one, or another tool wrote rows, which would land twice. Put the table's"
-                " log right, or ingest to another table; `tidelog pipeline prove` names the rows"
-            )

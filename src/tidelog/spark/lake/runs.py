@@ -25,7 +25,6 @@ from tidelog.spark.lake.protocol import (
     TableView,
     next_step,
 )
-from tidelog.spark.lake.rollbacks import check_files
 from tidelog.spark.lake.state import (
     LakeState,
     Origin,
@@ -62,8 +61,8 @@ def opened(
 ) -> LakeState:
     """Return the state of a topic's table, which is created if it does not exist.
 
-    Raises TableError, also for a table of another topic, with other partition columns, or with
-    other rows than its notes say.
+    Raises TableError, also for a table of another topic, with other partition columns, or whose
+    notes are not true.
     """
     state = table.read()
     if state.version == NO_VERSION:
@@ -77,7 +76,6 @@ def opened(
     check_same(table.location, state.partition_by, partition_by)
     if state.rollback:
         raise TableError(state.rollback)
-    check_files(state, table.files(state.version), table.location)
     return state
 
 

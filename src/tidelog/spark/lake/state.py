@@ -150,6 +150,8 @@ class CommitNote:
     fence: int = 0
     dead_letters: tuple[str, ...] = ()
     is_whole: bool = True
+    #: The commit's version; 0 in commits of earlier versions of tidelog.
+    version: int = 0
 
     @classmethod
     def after(cls, state: LakeState, change: TableChange) -> CommitNote:
@@ -164,6 +166,7 @@ class CommitNote:
             fence=max(state.fence, change.fence),
             dead_letters=change.dead_letters,
             is_whole=state.is_whole,
+            version=state.version + 1,
         )
 
     def to_json(self) -> str:
@@ -198,6 +201,11 @@ class LakeCommit:
     note: CommitNote | None
     #: The version that the commit restored, below 0 if unknown; None for other commits.
     restored: int | None = None
+
+    @property
+    def is_misplaced(self) -> bool:
+        """Whether the commit is that of another version, put back from a backup."""
+        return self.note is not None and self.note.version not in (0, self.version)
 
 
 def check_origin(before: Origin, now: Origin, where: str) -> None:

@@ -239,7 +239,11 @@ def prove_table(
     commits = lake.commits()
     return replace(
         proof,
-        faults=(*proof.faults, *_lost_letters(lake.store, dead_letters(lake))),
+        faults=(
+            *proof.faults,
+            *_misplaced(commits),
+            *_lost_letters(lake.store, dead_letters(lake)),
+        ),
         ranges=tuple(_with_versions(fault, commits) for fault in proof.ranges),
         rollback=state.rollback,
     )
@@ -257,6 +261,16 @@ def _with_versions(fault: OffsetFault, commits: Iterable[LakeCommit]) -> OffsetF
         if run.partition == fault.partition and run.start < fault.end and fault.start < run.end
     ]
     return replace(fault, versions=tuple(sorted(versions)))
+
+
+def _misplaced(commits: Iterable[LakeCommit]) -> Iterator[FileFault]:
+    """Yield the commits that a backup has put in the place of others."""
+    for commit in commits:
+        if commit.note is not None and commit.is_misplaced:
+            yield FileFault(
+                f"the commit of version {commit.version}",
+                f"is that of version {commit.note.version}: it was put back from a backup",
+            )
 
 
 def _lost_letters(store: LakeStore, paths: Iterable[str]) -> Iterator[FileFault]:

@@ -131,6 +131,8 @@ def test_offsets_and_files_are_one_commit(opening: Opening) -> None:
         staged_file.size_bytes,
     )
     assert lake.files(0) == []
+    [newest, *_] = lake.commits()
+    assert (newest.version, newest.is_misplaced) == (1, False)
     [added] = lake.added_in([file.path])[file.path]
     assert [each.path for each in lake.files(added)] == [file.path]
 

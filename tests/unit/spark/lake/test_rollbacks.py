@@ -106,7 +106,7 @@ def test_an_older_commit_in_place_of_the_newest_is_refused(location: str) -> Non
     shutil.copy(log / f"{1:020}.json", log / f"{3:020}.json")
     assert DeltaLake(location).read().following() == {0: 10}
     with pytest.raises(
-        TableError, match="partition 0 up to offset 20, but .* ends at 10: an older"
+        TableError, match="has the commit of version 1 in the place of version 3: it was"
     ):
         reopened(location)
 
@@ -122,6 +122,14 @@ def test_a_commit_that_is_cut_or_lost_is_refused(location: str) -> None:
     (log.parent / f"{2:020}.json").unlink()
     with pytest.raises(TableError, match="cannot be read: its log has lost version 2; put the"):
         reopened(location)
+
+
+def test_a_log_that_goes_back_under_an_open_table_is_named(location: str) -> None:
+    lake = DeltaLake(location)
+    state = lake.read()
+    Path(location, "_delta_log", f"{3:020}.json").unlink()
+    with pytest.raises(TableError, match="went back to an earlier version while it was open"):
+        commit_run(lake, state, change_of("r3", 30, 40))
 
 
 def commit(version: int, restored: int | None = None, *, is_noted: bool = True) -> LakeCommit:
