@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -80,14 +81,16 @@ def test_a_vacuum_does_not_hide_a_restore(location: str) -> None:
 
 
 def test_a_restore_to_a_time_or_before_all_ingests_is_seen(location: str) -> None:
-    time_ms = next(
-        each["timestamp"] for each in DeltaTable(location).history() if each["version"] == 2
-    )
-    DeltaTable(location).restore(datetime.fromtimestamp((time_ms + 1) / 1000, UTC))
-    with pytest.raises(TableError, match="was restored to an earlier version after .* version 3"):
+    lake = DeltaLake(location)
+    time.sleep(0.02)  # the next commit has another time in ms
+    time_ms = time.time_ns() // 1_000_000
+    time.sleep(0.02)  # this moment lies between two commits
+    commit_run(lake, lake.read(), change_of("r3", 30, 40))
+    DeltaTable(location).restore(datetime.fromtimestamp(time_ms / 1000, UTC))
+    with pytest.raises(TableError, match="was restored to an earlier version after .* version 4"):
         reopened(location)
     DeltaTable(location).restore(0)
-    with pytest.raises(TableError, match="to version 0 .* partition 0 from 0 to 30 are gone"):
+    with pytest.raises(TableError, match="to version 0 .* partition 0 from 0 to 40 are gone"):
         reopened(location)
 
 
