@@ -1,13 +1,13 @@
 """`python -m bench [part ...] [--beside VERSION] [--store STORE]`: docs/measurements.md's tables.
 
 Parts: throughput produce walk failover clients scale controller shutdown isr flush groups offsets
-compaction starts memory unread reassign jbod simulation spark. With `--beside` Apache Kafka of that
-version runs next to us and is measured in turns, where Java, Maven and a registry are; where they
-are not, one line says so and the parts go on without. The parts scale, controller and isr measure
-both stores, or with `--store` one of them. With `--against` each part runs in turns with another
-checkout, so that a change is measured where it is made; produce runs both clusters at the same
-time. The part spark takes Spark's official connector beside ours, and the cases named with
-`--cases` alone.
+compaction starts memory unread reassign jbod simulation spark lake. With `--beside` Apache Kafka of
+that version runs next to us and is measured in turns, where Java, Maven and a registry are; where
+they are not, one line says so and the parts go on without. The parts scale, controller and isr
+measure both stores, or with `--store` one of them. With `--against` each part runs in turns with
+another checkout, so that a change is measured where it is made; produce runs both clusters at the
+same time. The parts spark and lake take Spark's official connector beside ours, and the cases named
+with `--cases` alone.
 """
 
 from __future__ import annotations
@@ -66,6 +66,7 @@ PARTS = (
     "jbod",
     "simulation",
     "spark",
+    "lake",
 )
 
 
@@ -81,7 +82,9 @@ def main() -> None:
     parser.add_argument("--beside", metavar="VERSION", help="Apache Kafka to compare with: 3.9.2")
     parser.add_argument("--against", metavar="CHECKOUT", help="another checkout to compare with")
     parser.add_argument("--store", choices=scale.STORES, help="of scale, controller, isr: only it")
-    parser.add_argument("--cases", metavar="TEXT", help="of spark: those whose title has the text")
+    parser.add_argument(
+        "--cases", metavar="TEXT", help="of spark, lake: those whose title has the text"
+    )
     parser.add_argument("--clients", metavar="TEXT", help="of clients: those whose name has it")
     parser.add_argument("--kills", action="store_true", help="of clients: producers at kills alone")
     options = parser.parse_args()
@@ -108,6 +111,8 @@ def main() -> None:
             texts = produce.run(options.rounds, options.mib * MIB, options.against)
         elif part == "spark":
             texts = _spark(options.rounds, options.mib * MIB, options.cases or "")
+        elif part == "lake":
+            texts = _lake(options.rounds, options.mib * MIB, options.cases or "")
         elif part == "clients":
             texts = _clients(systems, options.rounds, options.clients or "", options.kills)
         else:
@@ -193,6 +198,12 @@ def _spark(rounds: int, run_bytes: int, cases: str) -> Iterable[str]:
     from bench import spark  # Loaded here alone: it needs PySpark.
 
     return spark.run(rounds, run_bytes, cases)
+
+
+def _lake(rounds: int, run_bytes: int, cases: str) -> Iterable[str]:
+    from bench import lake  # Loaded here alone: it needs PySpark.
+
+    return lake.run(rounds, run_bytes, cases)
 
 
 def _kafka(version: str) -> list[System]:

@@ -51,11 +51,12 @@ def fill_topic(
     client.await_topic(topic)
     for number, start in enumerate(range(0, rows, per_batch)):
         count = min(per_batch, rows - start)
-        batch = _batch(generator, start, count, value_bytes)
-        client.produce(TopicPartition(topic, number % partitions), batch, acks=1)
+        records = batch(generator, start, count, value_bytes)
+        client.produce(TopicPartition(topic, number % partitions), records, acks=1)
 
 
-def _batch(generator: np.random.Generator, start: int, count: int, value_bytes: int) -> bytearray:
+def batch(generator: np.random.Generator, start: int, count: int, value_bytes: int) -> bytearray:
+    """Return a batch of records with keys from `start` on, each with bytes of its own."""
     keys = np.char.zfill(np.arange(start, start + count).astype(f"S{_KEY_BYTES}"), _KEY_BYTES)
     times = _FIRST_TIMESTAMP_MS + np.arange(start, start + count, dtype=np.int64) // 1000
     encoder = RecordEncoder(
@@ -65,12 +66,12 @@ def _batch(generator: np.random.Generator, start: int, count: int, value_bytes: 
         times,
     )
     payload, timestamps = encoder.encode(0, count)
-    batch = bytearray(HEADER_BYTES)
+    data = bytearray(HEADER_BYTES)
     length = HEADER_BYTES - LOG_OVERHEAD_BYTES + len(payload)
-    HEADER.pack_into(batch, 0, 0, length, -1, 2, 0, 0, count - 1, *timestamps, *_NO_PRODUCER, count)
-    batch += payload
-    batch[17:21] = crc32c(memoryview(batch)[ATTRIBUTES_POSITION:]).to_bytes(4, "big")
-    return batch
+    HEADER.pack_into(data, 0, 0, length, -1, 2, 0, 0, count - 1, *timestamps, *_NO_PRODUCER, count)
+    data += payload
+    data[17:21] = crc32c(memoryview(data)[ATTRIBUTES_POSITION:]).to_bytes(4, "big")
+    return data
 
 
 def _fixed(data: bytes, count: int, size: int) -> pa.BinaryArray:

@@ -20,8 +20,8 @@ import pytest
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.table import Table
 from tests.spark import dying_ingest
-from tests.spark.s3_server import BUCKET, S3Fault, S3Server, s3_server
 from tests.support.client.fake_logs import FakeLogs
+from tests.support.s3_server import BUCKET, S3Fault, S3Server, s3_server
 from tests.support.spark import Row, batch
 
 from tidelog.core.types import TopicPartition

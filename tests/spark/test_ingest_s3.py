@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 from deltalake import DeltaTable
 from tests.spark import dying_ingest
-from tests.spark.s3_server import BUCKET, S3Fault, S3Server, s3_server
 from tests.support.client.fake_logs import FakeLogs
+from tests.support.s3_server import BUCKET, S3Fault, S3Server, s3_server
 from tests.support.spark import Row, batch
 
 from tidelog.core.types import TopicPartition

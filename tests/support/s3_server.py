@@ -1,4 +1,4 @@
-"""moto's S3 server on a port of loopback, with faults: `-m tests.spark.s3_server PORT`.
+"""moto's S3 server on a port of loopback, with faults: `-m tests.support.s3_server PORT`.
 
 A test posts faults to FAULTS_PATH, as a JSON list. A fault matches requests by method and a part of
 the path. The first `times` of them get `status` in the place of the answer: before the request is
@@ -121,7 +121,7 @@ def s3_server(port: int, log_path: Path) -> Iterator[S3Server]:
     """Run a server in a process of its own for a `with` block."""
     with log_path.open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.spark.s3_server", str(port)],
+            [sys.executable, "-m", "tests.support.s3_server", str(port)],
             cwd=ROOT,
             stdout=log,
             stderr=log,
