@@ -174,7 +174,9 @@ def ingest_numbers(spark: SparkSession, logs: FakeLogs, table: Path, **more: Any
     )
 
 
-@pytest.mark.parametrize("partition_by", [(), ("place",), ("id",)], ids=str)
+@pytest.mark.parametrize(
+    "partition_by", [("place",), ("id",), pytest.param((), marks=pytest.mark.soak)], ids=str
+)
 def test_a_delete_that_has_only_the_key_and_columns_that_change(
     spark: SparkSession, log: FakeLogs, tmp_path: Path, partition_by: tuple[str, ...]
 ) -> None:
@@ -223,7 +225,7 @@ def test_gaps_of_compaction_are_no_loss_where_the_topic_is_compacted(
     assert held(spark, tmp_path) == [("a", "2"), ("b", "1"), ("c", "1")]
 
 
-@pytest.fixture(params=["driver", "keys in tasks", "tasks"])
+@pytest.fixture(params=["driver", "tasks", pytest.param("keys in tasks", marks=pytest.mark.soak)])
 def where(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Where keys are compared and files are written."""
     if request.param != "driver":

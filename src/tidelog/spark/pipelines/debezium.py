@@ -28,8 +28,9 @@ def debezium_columns(spark: SparkSession, ddl: str) -> Transform:
 
     `ddl` names columns of the database's table, such as `id long, name string`; a row gets those of
     `after`. A delete and a tombstone get those of the record's JSON key, or else of `before`. Other
-    operations, such as t (truncate), are bad records. Raises OptionError for an invalid `ddl`, or
-    for a column name that the table already has.
+    operations, such as t (truncate), are bad records. A value that Debezium does not have, such as
+    an unchanged TOAST column of PostgreSQL, is its placeholder `__debezium_unavailable_value`.
+    Raises OptionError for an invalid `ddl`, or for a column name that the table already has.
     """
     from pyspark.sql import functions as F  # noqa: N812 - how all of Spark names it
     from pyspark.sql.types import StringType, StructType
