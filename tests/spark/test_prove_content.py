@@ -14,6 +14,7 @@ from tests.support.client.fake_logs import FakeLogs
 from tests.support.client.fake_logs import batch as transactional
 from tests.support.spark import CONTROL, Row, batch, rewritten
 
+from tidelog.cli.pipelines.verdicts import Proofs
 from tidelog.core.types import TopicPartition
 from tidelog.records.control import ABORT, build_end_marker
 from tidelog.spark.lake.places import lake_at
@@ -136,7 +137,12 @@ def test_the_log_says_nothing_below_its_start_and_of_what_compaction_removed(
     filled.configs[(2, "t")] = {"cleanup.policy": ("compact", 1)}
     proof = prove_content(spark, str(tmp_path), filled.bootstrap)
     assert (proof.holds, proof.faults) == (True, ())
-    assert [each.unreached for each in proof.partitions] == [60, 10]
+    assert [(each.unreached, each.removed) for each in proof.partitions] == [(60, 0), (0, 10)]
+    lines = Proofs(spark, str(tmp_path), {}, None, filled.bootstrap).of_content(()).lines
+    assert lines[:2] == [
+        "partition 0: 60 rows at offsets 0 to 60 lie below the log's start",
+        "partition 1: compaction removed the records of 10 rows from the log",
+    ]
 
 
 def test_rows_of_aborted_records_and_beyond_the_log_have_no_record(

@@ -129,6 +129,9 @@ def test_ingest_and_producer_survive_a_leaders_death(
     assert sum(each.compared for each in content.partitions) == 2 * RECORDS
     cluster.start(leader)
     assert load(spark, cluster, "stormy").select("value").distinct().count() == 2 * RECORDS
+    client.delete_records({TopicPartition("stormy", 0): 10})
+    [first, *_] = prove_content(spark, str(tmp_path), cluster.bootstrap).partitions
+    assert (first.unreached, first.compared) == (10, first.rows - 10)
 
 
 def followed_through_a_death(

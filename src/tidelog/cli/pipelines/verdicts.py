@@ -216,6 +216,7 @@ class Proofs:
                 "unknown": each.unknown,
                 "beyond": each.beyond,
                 "unreached": each.unreached,
+                "removed": each.removed,
             }
             for each in proof.partitions
         ]
@@ -240,8 +241,13 @@ class Proofs:
         for each in proof.partitions:
             if each.unreached:
                 lines.append(
-                    f"partition {each.partition}: the log no longer has the records of"
-                    f" {each.unreached} rows; it begins at offset {each.log_start}"
+                    f"partition {each.partition}: {each.unreached} rows at offsets {each.start} to"
+                    f" {min(each.end, each.log_start)} lie below the log's start"
+                )
+            if each.removed:
+                lines.append(
+                    f"partition {each.partition}: compaction removed the records of {each.removed}"
+                    " rows from the log"
                 )
         return ProofVerdict(document, rows, [*lines, proof.verdict], proof.holds)
 

@@ -3,7 +3,7 @@
 The driver gives each task a few files, whose rows the task compares with the records at the same
 offsets (`content_blocks`). The columns that a table has as the source yields them are compared.
 Rows below the log's start, and rows that compaction removed from the log, cannot be compared: the
-proof counts them as unreached.
+proof counts them.
 """
 
 from __future__ import annotations
@@ -73,8 +73,10 @@ class PartitionContent:
     unknown: int
     #: Rows beyond the log's end: the log lost records, or the topic was recreated.
     beyond: int
-    #: Rows below the log's start, or whose records compaction removed.
+    #: Rows below the log's start.
     unreached: int
+    #: Rows whose records compaction removed from the log.
+    removed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +108,7 @@ class ContentProof:
                 compared=each.compared,
                 differing=each.differing,
                 unknown=each.unknown + each.beyond,
-                unreached=each.unreached,
+                unreached=each.unreached + each.removed,
             )
         unknown = f", {sums['unknown']} without a record" if sums["unknown"] else ""
         return (
@@ -314,8 +316,7 @@ def _of_compacted(proof: ContentProof) -> ContentProof:
     return replace(
         proof,
         partitions=tuple(
-            replace(each, unknown=0, unreached=each.unreached + each.unknown)
-            for each in proof.partitions
+            replace(each, unknown=0, removed=each.unknown) for each in proof.partitions
         ),
         faults=tuple(
             fault for fault in proof.faults if fault.columns or fault.start >= ends[fault.partition]
