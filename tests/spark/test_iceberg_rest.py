@@ -22,7 +22,7 @@ def test_the_contract_holds_with_a_rest_catalog(tmp_path: Path) -> None:
     try:
         with rest_catalog(tmp_path) as uri:
             ended = subprocess.run(
-                [*words, contract, "-k", "rest"],
+                [*words, contract, "-k", REST],
                 cwd=ROOT,
                 env={**os.environ, REST: uri},
                 capture_output=True,

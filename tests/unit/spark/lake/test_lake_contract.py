@@ -48,15 +48,20 @@ SCHEMA = pa.schema(
         ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
     ]
 )
+#: The URI of a folder in an object store, whose options are in the environment.
+STORE = "TIDELOG_TEST_LAKE_STORE"
+MORE = (REST, STORE)
 #: Opens the table of a test.
 Opening = Callable[[], Lake]
 
 
-@pytest.fixture(params=["delta", "iceberg", *(["rest"] if REST in os.environ else [])])
+@pytest.fixture(params=["delta", "iceberg", *(name for name in MORE if name in os.environ)])
 def opening(request: pytest.FixtureRequest, tmp_path: Path) -> Opening:
     if request.param == "delta":
         return functools.partial(lake_at, str(tmp_path / "table"), None)
-    if request.param == "rest":
+    if request.param == STORE:
+        return functools.partial(lake_at, f"{os.environ[STORE]}/{tmp_path.name}", None)
+    if request.param == REST:
         options = {"type": "rest", "uri": os.environ[REST]}
         return functools.partial(lake_at, f"iceberg:{tmp_path.name}.flights", options)
     return functools.partial(lake_at, "iceberg:landed.flights", {"warehouse": str(tmp_path)})
@@ -235,11 +240,12 @@ def test_replaced_files_are_deleted_after_their_time_and_others_stay(opening: Op
     before = tuple(lake.files())
     commit_run(lake, state, TableChange("m", (), (staged(lake, "m", 0, 20),), before))
     assert lake.vacuum(keep_hours=1) == 0
-    assert all(Path(lake.store.url(file.path)).exists() for file in before)
+    paths = [file.path for file in before]
+    assert lake.store.existing(paths) == paths
     assert lake.vacuum(keep_hours=0) == 2
-    assert not any(Path(lake.store.url(file.path)).exists() for file in before)
+    assert lake.store.existing(paths) == []
     [file] = opening().files()
-    assert Path(lake.store.url(file.path)).exists()
+    assert lake.store.existing([file.path]) == [file.path]
     assert opening().read().following() == {0: 20}
     assert lake.vacuum(keep_hours=0) == 0
 
