@@ -191,6 +191,7 @@ LIMITS_S = {
 OWN_STORE = tuple(
     f"tests/cluster/test_{name}.py"
     for name in (
+        "audited_kafka",
         "chaos",
         "histories",
         "kafka_levels",
@@ -233,6 +234,7 @@ SPLIT: dict[str, dict[str, tuple[str, ...]]] = {
 ANY_STORE = tuple(
     f"tests/cluster/test_{name}.py"
     for name in (
+        "audited_directories",
         "bad_input",
         "command_line",
         "configurations",
