@@ -137,6 +137,18 @@ def test_json_values_and_tombstones(spark: SparkSession, log: FakeLogs, tmp_path
     assert [(bytes(row.key), row.n) for row in rows] == [(b"b", 1)]
 
 
+def test_a_tombstone_of_columns_has_them_in_its_json_key(
+    spark: SparkSession, log: FakeLogs, tmp_path: Path
+) -> None:
+    put(log, T0, ("?", '{"n": 1}'), ("?", '{"n": 2}'), ('{"n": 1}', None))
+    transform = json_columns(spark, "n long", tombstones=True)
+    ingest(spark, log.bootstrap, "t", str(tmp_path), upsert_by=("n",), transform=transform)
+    assert [row.n for row in read_landed(spark, str(tmp_path)).collect()] == [2]
+    put(log, T0, ("?", None))
+    with pytest.raises(BadRecordsError, match="at offset 3 does not fit: n is null, and an upsert"):
+        ingest(spark, log.bootstrap, "t", str(tmp_path), upsert_by=("n",), transform=transform)
+
+
 def numbers(frame: DataFrame) -> DataFrame:
     """The columns of a row per word: ID:GROUP:VALUE; a value `-` deletes, and has the key alone."""
     text = "cast(value as string)"

@@ -29,15 +29,16 @@ def json_columns(spark: SparkSession, ddl: str, *, tombstones: bool = False) -> 
     """Return a transform that parses values as JSON objects with the columns of `ddl`.
 
     `ddl` is like `carrier string, distance long`. With `tombstones`, a record without a value is a
-    tombstone instead of a bad record. Raises OptionError for an invalid `ddl`, or for a column name
-    that the table already has.
+    tombstone instead of a bad record, with the columns of its key, if that is a JSON object. Raises
+    OptionError for an invalid `ddl`, or for a column name that the table already has.
     """
     from pyspark.sql import functions as F  # noqa: N812 - how all of Spark names it
 
     fields = fields_of(ddl, (*OWN_COLUMNS, TOMBSTONE_COLUMN) if tombstones else OWN_COLUMNS)
 
     def transform(frame: DataFrame) -> DataFrame:
-        text = F.col("value").cast("string")
+        source = F.coalesce("value", "key") if tombstones else F.col("value")
+        text = source.cast("string")
         parsed = frame.withColumn("_parsed", parsed_json(text, fields, _RAW))
         without = None if tombstones else "the record has no value"
         error = (
