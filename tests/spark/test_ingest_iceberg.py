@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -32,7 +33,7 @@ from tidelog.spark.lake.state import TableError
 from tidelog.spark.pipelines.column_proof import prove_columns
 from tidelog.spark.pipelines.compact import compact
 from tidelog.spark.pipelines.counting import OffsetColumns
-from tidelog.spark.pipelines.ingest import IngestReport, ingest, prove_table, read_landed
+from tidelog.spark.pipelines.ingest import IngestReport, follow, ingest, prove_table, read_landed
 from tidelog.spark.pipelines.parsing import json_columns
 
 if TYPE_CHECKING:
@@ -319,3 +320,32 @@ def test_a_table_by_day_and_by_a_column(
         proof = prove_table(spark, PLACE, storage_options=options)
         assert (proof.holds, proof.offsets.rows) == (True, 81)
         compact(spark, PLACE, storage_options=options)
+
+
+def test_a_followed_table_is_merged_beside_its_batches(
+    spark: SparkSession, filled: FakeLogs, options: dict[str, str]
+) -> None:
+    lake, counts = lake_at(PLACE, options), list[int]()
+    stop = threading.Event()
+
+    def on_batch(report: IngestReport) -> None:
+        counts.append(len(lake.files()))
+        if len(counts) == 12:
+            stop.set()
+        filled.append(T0, numbers(0, 5, filled.end(T0)))
+
+    follow(
+        spark,
+        filled.bootstrap,
+        "t",
+        PLACE,
+        stop=stop,
+        interval_s=0.05,
+        compact_after=3,
+        keep_hours=0,
+        on_batch=on_batch,
+        storage_options=options,
+    )
+    assert len(lake.files()) <= 8
+    proof = prove_table(spark, PLACE, storage_options=options)
+    assert (proof.holds, proof.offsets.rows) == (True, 80 + 11 * 5)

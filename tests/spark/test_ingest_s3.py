@@ -77,6 +77,38 @@ def check(spark: SparkSession, place: str, s3: S3Server, rows: int) -> None:
     assert {path for path in listed if path.endswith(".parquet")} == named
 
 
+def test_partition_columns_and_new_columns(
+    spark: SparkSession, filled: FakeLogs, place: str, s3: S3Server
+) -> None:
+    """Names of objects have the values, escaped."""
+
+    def run(*texts: str) -> int:
+        report = ingest(
+            spark,
+            filled.bootstrap,
+            "t",
+            place,
+            transform=lambda frame: frame.selectExpr("topic", "partition", "offset", *texts),
+            partition_by="c d",
+            storage_options=s3.options,
+        )
+        return len(report.files)
+
+    odd = "element_at(array('a/b %41=ü', null, 'x y'), int(offset % 3) + 1) as `c d`"
+    assert run(odd) == 3
+    filled.append(T0, numbers(50, 10))
+    assert run(odd, "offset as n") == 3
+    check(spark, place, s3, 60)
+    for _ in range(2):
+        table = DeltaTable(place, storage_options=s3.options).to_pyarrow_table()
+        assert table.column("c d").to_pylist().count("a/b %41=ü") == 20
+        assert table.column("n").null_count == 50
+        frame = read_landed(spark, place, storage_options=s3.options)
+        assert frame.where("`c d` = 'x y' and n is null").count() == 16
+        assert len(compact(spark, place, keep_hours=0, storage_options=s3.options).after) == 3
+    check(spark, place, s3, 60)
+
+
 def test_runs_a_compaction_and_readers(
     spark: SparkSession, filled: FakeLogs, place: str, s3: S3Server
 ) -> None:
