@@ -121,6 +121,18 @@ def test_files_that_lack_a_later_column_are_compared_in_the_others(
     assert found(proof) == [(0, 3, 4, ("value",))]
 
 
+def test_columns_that_partition_a_table_are_not_compared(
+    spark: SparkSession, filled: FakeLogs, tmp_path: Path
+) -> None:
+    ingest(spark, filled.bootstrap, "t", str(tmp_path), partition_by=("partition", "timestampType"))
+    assert prove_table(spark, str(tmp_path)).holds
+    changed(tmp_path, 1, 3, value=b"x")
+    proof = prove_content(spark, str(tmp_path), filled.bootstrap)
+    assert proof.columns == ("key", "value", "timestamp")
+    assert found(proof) == [(1, 3, 4, ("value",))]
+    assert sum(each.compared for each in proof.partitions) == 130
+
+
 def test_the_log_says_nothing_below_its_start_and_of_what_compaction_removed(
     spark: SparkSession, filled: FakeLogs, tmp_path: Path
 ) -> None:
