@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 from deltalake import DeltaTable
-from tests.spark.commands import pipeline
 from tests.support.client.fake_logs import FakeLogs
 from tests.support.spark import Row, batch
 
+from tidelog.cli.pipelines.verdicts import Proofs
 from tidelog.core.types import TopicPartition
 from tidelog.spark.lake.delta import DeltaLake
 from tidelog.spark.lake.state import TableError
@@ -63,11 +63,12 @@ def test_a_version_rolled_back_is_refused_and_its_offsets_are_named(
     with pytest.raises(TableError, match="restored to version 1"):
         compact(spark, str(table))
     assert named(prove_table(spark, str(table))) == [("missing", 0, 50, 100, (2, 3))]
-    ran = pipeline("prove", str(table))
-    assert ran.returncode == 1, ran.stderr
-    lines = ran.stdout.splitlines()
-    assert "partition 0: offsets 50 to 100 are missing, landed in version 2, 3" in lines
-    assert "Restore it to version 3, or ingest to another table" in ran.stdout
+    verdict = Proofs(spark, str(table), {}).of_offsets()
+    assert not verdict.holds
+    assert verdict.lines[0] == (
+        "partition 0: offsets 50 to 100 are missing, landed in version 2, 3"
+    )
+    assert verdict.lines[1].endswith("Restore it to version 3, or ingest to another table")
     DeltaTable(str(table)).restore(3)
     ingest(spark, logs.bootstrap, "t", str(table))
     assert prove_table(spark, str(table)).offsets.rows == 110
