@@ -328,3 +328,22 @@ class TestFollow:
         assert read_landed(spark, to).count() == 40
         assert compact(spark, to, keep_hours=0).deleted > 0
         assert read_landed(spark, to).count() == 40
+
+    def test_files_of_a_shuffling_transform_are_merged_in_order(
+        self, spark: SparkSession, filled: FakeLogs, tmp_path: Path
+    ) -> None:
+        to = str(tmp_path / "table")
+        for number in range(1, 3):
+            ingest(
+                spark,
+                filled.bootstrap,
+                "t",
+                to,
+                transform=lambda frame: frame.repartition(3, frame["offset"] % 3),
+            )
+            more(filled, 10 * number, 10)
+        assert len(DeltaLake(to).files()) > 2
+        [file] = compact(spark, to).after
+        offsets = pq.ParquetFile(f"{to}/{file.path}").read().column("offset").to_pylist()
+        assert offsets == list(range(20))
+        assert prove_table(spark, to).holds

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
+from itertools import pairwise
+
+import pyarrow as pa
+import pytest
 
 from tidelog.spark.lake.state import LakeFile
-from tidelog.spark.pipelines.compact import plan_merges, plan_tiers
+from tidelog.spark.pipelines.compact import merge_rows, plan_merges, plan_tiers
 
 
 def file(partition: int, start: int, rows: int) -> LakeFile:
@@ -31,12 +36,12 @@ def test_a_large_file_ends_a_group_and_stays() -> None:
     assert planned(files) == [["p0-0", "p0-10"], ["p0-71", "p0-81"]]
 
 
-def test_files_of_one_partition_value_are_merged_and_overlapping_files_stay() -> None:
+def test_files_of_one_partition_value_are_merged() -> None:
     def split(value: str | None, start: int) -> LakeFile:
         return replace(file(0, start, 10), path=f"{value}-{start}", values={"c": value})
 
     files = [split("a", 0), split("b", 10), split(None, 20), split("a", 30), split(None, 40)]
-    assert planned([*files, split("b", 15)]) == [["None-20", "None-40"], ["a-0", "a-30"]]
+    assert planned(files) == [["None-20", "None-40"], ["a-0", "a-30"]]
 
 
 def test_a_file_alone_is_not_written_again() -> None:
@@ -68,3 +73,24 @@ def test_tiers_stop_at_the_target_and_at_large_files() -> None:
     files = [file(0, 0, 40), file(0, 40, 40), file(0, 80, 40), file(0, 120, 60), file(0, 180, 5)]
     groups = plan_tiers([*files, file(0, 185, 5)], 1_000)
     assert [[each.start for each in group] for group in groups] == [[0, 40], [180, 185]]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_rows_of_overlapping_files_come_in_order(seed: int) -> None:
+    chance = random.Random(seed)
+    owners = [chance.randrange(4) for _ in range(300)]
+    streams = []
+    schema = pa.schema([("offset", pa.int64()), ("owner", pa.int64())])
+    for owner in range(5):  # the last one is empty
+        offsets = [place for place, each in enumerate(owners) if each == owner]
+        cuts = [0, *sorted(chance.choices(range(len(offsets) + 1), k=4)), len(offsets)]
+        batches = [
+            pa.RecordBatch.from_pylist(
+                [{"offset": offset, "owner": owner} for offset in offsets[a:b]], schema
+            )
+            for a, b in pairwise(cuts)
+        ]
+        streams.append(iter(batches))
+    rows = pa.Table.from_batches(list(merge_rows(streams)))
+    assert rows["offset"].to_pylist() == list(range(300))
+    assert rows["owner"].to_pylist() == owners

@@ -35,6 +35,7 @@ from tidelog.spark.pipelines.landing import ProofError, check_target
 from tidelog.spark.pipelines.task_rows import run_tasks
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 #: Default time in hours to keep replaced files, which is Delta's own: a week.
@@ -105,12 +106,11 @@ def _neighbours(files: Iterable[LakeFile], target_file_bytes: int) -> list[list[
     """Return small files in runs of one partition and of one value of each partition column.
 
     A file with over half of `target_file_bytes` ends a run, because its merge would gain little.
-    Files of unknown offsets, which no ingest has committed, and overlapping ones end a run as well.
+    Files of unknown offsets, which no ingest has committed, end a run as well.
     """
     runs: list[list[LakeFile]] = [[]]
     for each in sorted(files, key=lambda file: (split_of(file), file.start)):
-        last = runs[-1][-1] if runs[-1] else None
-        if last is not None and (split_of(last) != split_of(each) or last.end > each.start):
+        if runs[-1] and split_of(runs[-1][-1]) != split_of(each):
             runs.append([])
         if is_small(each, target_file_bytes):
             runs[-1].append(each)
@@ -250,19 +250,11 @@ def _written(spark: SparkSession, jobs: Sequence[_MergeJob]) -> list[dict[str, A
 
 def _merge(job: _MergeJob) -> Iterator[dict[str, Any]]:
     """Write the rows of neighbouring files as one file in a task, and yield it."""
-    from pyarrow import parquet
-
     writer = LakeFileWriter(job.plan, job.files[0].partition, job.files[0].values)
-    schema = job.plan.file_schema
-    opened = job.plan.place.store.open()
     try:
-        for file in job.files:
-            with (
-                opened.open_input_file(file.path) as source,
-                parquet.ParquetFile(source, coerce_int96_timestamp_unit="us") as rows,
-            ):
-                for batch in rows.iter_batches():
-                    writer.append(in_columns(batch, schema))
+        for files in _overlapping(job.files):
+            for batch in merge_rows([_rows(job.plan, file) for file in files]):
+                writer.append(batch)
         yield asdict(writer.close())
     except FileNotFoundError as error:
         writer.abandon()
@@ -273,6 +265,61 @@ def _merge(job: _MergeJob) -> Iterator[dict[str, Any]]:
     except BaseException:
         writer.abandon()
         raise
+
+
+def _rows(plan: FilePlan, file: LakeFile) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a file in the columns of the merged one."""
+    from pyarrow import parquet
+
+    with (
+        plan.place.store.open().open_input_file(file.path) as source,
+        parquet.ParquetFile(source, coerce_int96_timestamp_unit="us") as rows,
+    ):
+        for batch in rows.iter_batches():
+            yield in_columns(batch, plan.file_schema)
+
+
+def _overlapping(files: Iterable[LakeFile]) -> list[list[LakeFile]]:
+    """Return files, which are in order of their first offsets, in groups that do not overlap."""
+    groups: list[list[LakeFile]] = []
+    end = -1
+    for file in files:
+        if file.start >= end:
+            groups.append([])
+        groups[-1].append(file)
+        end = max(end, file.end)
+    return groups
+
+
+def merge_rows(streams: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of several streams in order of offset, in which each stream has its own."""
+    import numpy as np
+    import pyarrow as pa
+
+    heads: dict[int, pa.RecordBatch] = {}
+
+    def advance(number: int) -> None:
+        heads.pop(number, None)
+        for batch in streams[number]:
+            if batch.num_rows:
+                heads[number] = batch
+                return
+
+    for number in range(len(streams)):
+        advance(number)
+    while heads:
+        reached = min(batch.column("offset")[-1].as_py() for batch in heads.values())
+        parts = []
+        for number, batch in list(heads.items()):
+            offsets = batch.column("offset").to_numpy()
+            count = int(np.searchsorted(offsets, reached, side="right"))
+            parts.append(batch.slice(0, count))
+            if count < batch.num_rows:
+                heads[number] = batch.slice(count)
+            else:
+                advance(number)
+        rows = pa.concat_batches(parts) if len(parts) > 1 else parts[0]
+        yield rows.sort_by("offset") if len(parts) > 1 else rows
 
 
 def _compare(
