@@ -22,10 +22,9 @@ from tidelog.spark.pipelines.audit.auditing import audit_directories
 
 #: Profiles of the simulator without power losses in most runs, and their seeds.
 MANY = {
-    "default": (2, 4), "compaction": (3, 4, 5), "topic_churn": (2, 3), "directory_moves": (1, 3, 5),
-    "thinned_logs": (1, 2, 3), "jbod": (1, 2), "untimed_records": (1, 2), "shutdowns": (1, 3, 4),
-    "redirected_moves": (1, 2, 3), "reassignments": (1, 2), "unheard_of_return": (1,),
-    "unclean_elections": (1, 2), "rolled_segments": (1, 3),
+    "default": (4,), "compaction": (4,), "topic_churn": (2,), "directory_moves": (1, 3),
+    "thinned_logs": (1,), "jbod": (1, 2), "untimed_records": (1,), "redirected_moves": (1, 2),
+    "unheard_of_return": (1,), "unclean_elections": (1,),
 }  # fmt: skip
 COMPACT = LogConfig(
     segment_bytes=500,
@@ -71,7 +70,7 @@ def test_hundreds_of_healthy_directories_have_no_damage(tmp_path: Path) -> None:
             count, found = alarms(profile, seed, 1_500, tmp_path)
             assert found == [], f"{profile} {seed}"
             total += count
-    assert total >= 200, "this test looks at too little"
+    assert total >= 200, f"this test looks at {total} directories"
 
 
 def filled(directory: LogDirectory) -> PartitionLog:
