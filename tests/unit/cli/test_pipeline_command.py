@@ -19,6 +19,10 @@ runner = CliRunner()
     [
         ["ingest", "--to", "x"],
         ["ingest", "--topic", "t"],
+        ["ingest", "--topic", "t", "--to", "x", "--keep-hours", "3"],
+        ["ingest", "--topic", "t", "--to", "x", "--compact-after", "3"],
+        ["ingest", "--topic", "t", "--to", "x", "--target-file-bytes", "0"],
+        ["compact", "x", "--target-file-bytes", "0"],
         ["ingest", "--topic", "t", "--to", "x", "--bootstrap-server", "h:1", "--dir", "d"],
         ["prove"],
         ["prove", "x", "--sequence", "seq"],
