@@ -42,7 +42,8 @@ _FOOT: Final = """
 - A checkpoint of a broker that runs or crashed may be behind the log. An offset in it that is too
   low is found only after a clean shutdown.
 - An offset index is sparse. An index without some of its entries is valid, and lookups only read
-  more of the log.
+  more of the log. An entry may also name any offset up to the batch of the next entry.
+- A time index entry may name any offset of its batch.
 - A topic with one replica has no other replica to compare with. A lost first segment is then found
   only after a clean shutdown, by the checkpointed log start.
 - A power loss may lose records that were not flushed. The audit reports a replica that ends below

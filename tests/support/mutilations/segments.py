@@ -123,10 +123,16 @@ def index_alone(site: Site) -> None:
     site.write(site.replica / f"{9999:020d}.index", b"12345678")
 
 
+def _harmful(site: Site, path: Path, entry_bytes: int, low_byte: int) -> int:
+    """Draw a byte of an index, except the lowest byte of an offset, whose change may be valid."""
+    places = [at for at in range(path.stat().st_size) if at % entry_bytes != low_byte]
+    return site.draw.choice(places)
+
+
 @plants(Kind.INDEX, "a flipped bit in an offset index")
 def flipped_index(site: Site) -> None:
     path = _index(site, "index")
-    site.flip(path, site.draw.randrange(path.stat().st_size))
+    site.flip(path, _harmful(site, path, 8, 3))
 
 
 @plants(Kind.INDEX, "an offset index that ends inside an entry")
@@ -159,7 +165,7 @@ def other_index(site: Site) -> None:
 @plants(Kind.TIME_INDEX, "a flipped bit in a time index")
 def flipped_time_index(site: Site) -> None:
     path = _index(site, "timeindex")
-    site.flip(path, site.draw.randrange(path.stat().st_size))
+    site.flip(path, _harmful(site, path, 12, 11))
 
 
 @plants(Kind.TIME_INDEX, "a time index that ends inside an entry, or before its last entries")
