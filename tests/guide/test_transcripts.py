@@ -51,6 +51,7 @@ GUIDES_TYPED: Final = {
     "simulation",
 }
 NOT_TYPED_GUIDES: Final = {
+    "lake": "its commands are those of tests/spark",
     "spark": "its commands are those of tests/spark",
     "zookeeper": "needs ZooKeeper; tests/cluster/test_zookeeper.py does what the guide does",
 }

@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-GUIDE: Final = Path(__file__).resolve().parents[2] / "docs" / "guide" / "spark.md"
+GUIDE: Final = Path(__file__).resolve().parents[2] / "docs" / "guide" / "lake.md"
 #: Delta's jar, and the version of Spark that it fits.
 DELTA_JAR, SPARK_OF_DELTA_JAR = "4.4.0", "4.2.0"
 _HEADER: Final = "| reader | versions tried | Delta | Iceberg |"

@@ -35,7 +35,7 @@ PAGES = {
         "tidelog configs reference",
         "test_configuration.py::test_the_reference_is_what_the_declarations_say",
     ),
-    "docs/guide/spark.md": Generated(
+    "docs/guide/lake.md": Generated(
         "python -m tests.support.reader_versions",
         "test_generated_pages.py::test_the_guide_has_the_versions_of_readers_that_were_tried",
     ),
