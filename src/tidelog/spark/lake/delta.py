@@ -33,6 +33,7 @@ from tidelog.spark.lake.state import (
     MARK,
     OFFSET_COLUMNS,
     CommitNote,
+    HiddenRowsError,
     LakeCommit,
     LakeFile,
     LakeState,
@@ -290,6 +291,10 @@ class DeltaLake:
         rows = pa.table(table.get_add_actions(flatten=True)).to_pylist()
         return [_file_of(row, bounded) for row in rows]
 
+    def referenced(self) -> set[str]:
+        """Return the paths of the newest version's files; removed ones are the vacuum's matter."""
+        return {file.path for file in self.files()}
+
     def schema(self, version: int | None = None) -> pa.Schema:
         """Return the columns of a version, of the newest by default. Raises TableError."""
         import pyarrow as pa
@@ -304,7 +309,7 @@ class DeltaLake:
         """Raise TableError if a version's rows are not those of its files."""
         table = self._at(version)
         for feature in hidden_rows(table):
-            raise TableError(needs_delta(self.location, feature))
+            raise HiddenRowsError(needs_delta(self.location, feature))
 
     def added_in(self, paths: Collection[str]) -> dict[str, tuple[int, ...]]:
         """Return the last version that added each of these files, if the log has its commit."""

@@ -6,8 +6,10 @@ take an id from the metadata of a field.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
+
+from tidelog.spark.lake.state import HiddenRowsError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,6 +41,39 @@ def _with_inner_ids(kind: pa.DataType, path: str, ids: Mapping[str, int]) -> pa.
         key = _with_id(kind.key_field, f"{path}.key", ids)
         return pa.map_(key, _with_id(kind.item_field, f"{path}.value", ids))
     return kind
+
+
+def check_field_ids(schema: pa.Schema, ids: Mapping[str, int], path: str) -> None:
+    """Raise HiddenRowsError if a file has a column under another name, or another of the name.
+
+    Another tool may have renamed the column, or dropped it and added one of the same name.
+    """
+    paths = {number: name for name, number in ids.items()}
+    for name, number in _ids_of(schema):
+        if paths.get(number, name) != name or ids.get(name, number) != number:
+            raise HiddenRowsError(
+                f"{path} has column {name!r}, which was renamed or added again since: read the"
+                " table with Iceberg's own reader"
+            )
+
+
+def _ids_of(fields: Iterable[pa.Field], prefix: str = "") -> Iterator[tuple[str, int]]:
+    """Yield the path and the id of each column of a file that has ids."""
+    import pyarrow as pa
+
+    for field in fields:
+        path = prefix + field.name
+        number = (field.metadata or {}).get(_KEY)
+        if number is not None:
+            yield path, int(number)
+        kind = field.type
+        if pa.types.is_struct(kind):
+            yield from _ids_of(kind, f"{path}.")
+        elif pa.types.is_list(kind):
+            yield from _ids_of([kind.value_field.with_name("element")], f"{path}.")
+        elif pa.types.is_map(kind):
+            inner = [kind.key_field.with_name("key"), kind.item_field.with_name("value")]
+            yield from _ids_of(inner, f"{path}.")
 
 
 def plain_types(schema: pa.Schema) -> pa.Schema:

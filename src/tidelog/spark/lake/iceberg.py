@@ -12,7 +12,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from datetime import date
 from itertools import pairwise
@@ -24,6 +24,7 @@ from tidelog.spark.lake.state import (
     MARK,
     OFFSET_COLUMNS,
     CommitNote,
+    HiddenRowsError,
     LakeCommit,
     LakeFile,
     LakeState,
@@ -120,6 +121,7 @@ class IcebergLake:
             True if note is None else note.is_whole,
             str(table.metadata.table_uuid),
             partition_by=self._partition_columns(table),
+            head=_head(table),
         )
 
     def create(
@@ -131,7 +133,13 @@ class IcebergLake:
         from pyiceberg.schema import assign_fresh_schema_ids
         from pyiceberg.transforms import IdentityTransform
 
+        for name in partition_by:
+            if "." in name:
+                raise TableError(
+                    f"{self.location}: Iceberg reads the partition column {name!r} as nested"
+                )
         catalog = self._known_catalog()
+        self._check_folder()
         converted = assign_fresh_schema_ids(self._converted(schema))
         ids = {field.name: field.field_id for field in converted.fields}
         spec = PartitionSpec(
@@ -167,12 +175,12 @@ class IcebergLake:
         from tidelog.spark.lake.iceberg_library import CATALOG_ERRORS
 
         table = self._at_head()
-        if _version(table) != state.version:
+        if (_version(table), _head(table)) != (state.version, state.head):
             return CommitAnswer.CONFLICT
         try:
             if table.properties.get(_RETRIES) != "0":
                 table.transaction().set_properties({_RETRIES: "0"}).commit_transaction()
-                table = self._at_head()
+                return CommitAnswer.CONFLICT  # look again: another commit may have come in
             send(table)
         except (CommitFailedException, ValidationException):
             return CommitAnswer.CONFLICT
@@ -183,11 +191,12 @@ class IcebergLake:
         return CommitAnswer.COMMITTED
 
     def _commit(self, table: Table, note: CommitNote, change: TableChange) -> None:
-        from pyiceberg.io.pyarrow import parquet_file_to_data_file
         from pyiceberg.table.snapshots import Operation
 
-        from tidelog.spark.lake.iceberg_library import ReplacedFiles
+        from tidelog.spark.lake.iceberg_library import ReplacedFiles, data_file
 
+        if change.removed:
+            self._check_rows(table, table.current_snapshot())
         transaction = table.transaction()
         transaction.set_properties(
             {
@@ -204,17 +213,15 @@ class IcebergLake:
             )
         root = table.location()
         for file in change.added:
-            producer.append_data_file(
-                parquet_file_to_data_file(
-                    table.io, transaction.table_metadata, f"{root}/{file.path}"
-                )
-            )
-        removed = {f"{root}/{file.path}" for file in change.removed}
+            path = f"{root}/{file.path}"
+            producer.append_data_file(data_file(table.io, table.metadata, path, file.values))
+        removed = {file.path for file in change.removed}
         if removed:
             for entry in _entries(table, table.current_snapshot()):
-                if entry.data_file.file_path in removed:
+                path = self._path_of(table, entry.data_file)
+                if path in removed:
                     producer.delete_data_file(entry.data_file)
-                    removed.remove(entry.data_file.file_path)
+                    removed.remove(path)
         if removed:
             raise TableError(f"{self.location} has no file {min(removed)} to replace")
         producer.commit()
@@ -249,6 +256,14 @@ class IcebergLake:
                 for entry in _entries(table, snapshot)
             ]
 
+    def referenced(self) -> set[str]:
+        """Return the paths of all snapshots' files, also of those on branches and with tags."""
+        table = self._at_head()
+        root = f"{location_of(table.location())}/"
+        with self._asking("be read"):
+            files = _reachable(table, table.snapshots())
+        return {location_of(path).removeprefix(root) for path, is_data in files.items() if is_data}
+
     def schema(self, version: int | None = None) -> pa.Schema:
         """Return the columns of a version, of the newest by default. Raises TableError."""
         table = self._at_head()
@@ -263,9 +278,7 @@ class IcebergLake:
     def check_files_are_rows(self, version: int | None = None) -> None:
         """Raise TableError if a version's rows are not those of its files, read by column name."""
         table = self._at_head()
-        snapshot = self._snapshot(table, version)
-        for feature in _hidden_rows(table, snapshot):
-            raise TableError(f"{self.location} has {feature}: read it with Iceberg's own reader")
+        self._check_rows(table, self._snapshot(table, version))
 
     def added_in(self, paths: Collection[str]) -> dict[str, tuple[int, ...]]:
         """Return the ids of the snapshots that added each of these files.
@@ -308,6 +321,8 @@ class IcebergLake:
         """
         from pyiceberg.exceptions import CommitFailedException
 
+        from tidelog.spark.lake.iceberg_library import expire
+
         table = self._at_head()
         oldest_ms = time.time_ns() // 1_000_000 - keep_hours * 3_600_000
         chain = list(_ancestors(table))
@@ -321,15 +336,27 @@ class IcebergLake:
             return 0
         with self._asking("be vacuumed"):
             old = _reachable(table, doomed)
+            refs, table = table.metadata.refs, self._at_head()
+            known = {snapshot.snapshot_id for snapshot in table.snapshots()}
+            ids = {snapshot.snapshot_id for snapshot in doomed}
+            if table.metadata.refs != refs or not ids <= known:
+                return 0  # another commit, tag or vacuum came first: the next vacuum takes them
             try:
-                ids = [snapshot.snapshot_id for snapshot in doomed]
-                table.maintenance.expire_snapshots().by_ids(ids).commit()
+                expire(table, ids)
             except CommitFailedException:
-                return 0  # another commit came first: the next vacuum takes them
+                return 0
             left = _reachable(self._at_head(), self._at_head().snapshots())
-            for path in sorted(old.keys() - left.keys()):
-                table.io.delete(path)
-            return sum(old[path] for path in old.keys() - left.keys())
+            gone = old.keys() - left.keys()
+            for path in sorted(gone):
+                with suppress(FileNotFoundError):
+                    table.io.delete(path)
+            return sum(old[path] for path in gone)
+
+    def _check_rows(self, table: Table, snapshot: Snapshot | None) -> None:
+        for feature in _hidden_rows(table, snapshot):
+            raise HiddenRowsError(
+                f"{self.location} has {feature}: read it with Iceberg's own reader"
+            )
 
     def _converted(self, schema: pa.Schema) -> Schema:
         """Return Arrow's columns as Iceberg's, without ids. Raises TableError."""
@@ -340,7 +367,7 @@ class IcebergLake:
 
         try:
             return _pyarrow_to_schema_without_ids(schema)
-        except UnsupportedPyArrowTypeException as error:
+        except (UnsupportedPyArrowTypeException, ValueError) as error:
             raise TableError(f"{self.location}: Iceberg has no such column: {error}") from error
 
     def _snapshot(self, table: Table, version: int | None) -> Snapshot | None:
@@ -351,7 +378,7 @@ class IcebergLake:
         if version == 0:
             return None
         found = table.metadata.snapshot_by_id(version)
-        matches = (each for each in table.snapshots() if each.sequence_number == version)
+        matches = (each for each in _ancestors(table) if each.sequence_number == version)
         found = found or next(matches, None)
         if found is None:
             raise TableError(
@@ -377,12 +404,17 @@ class IcebergLake:
         text = table.properties.get(_NOTE)
         if text is None:
             return None
-        if head is None or (head.sequence_number or 0) < int(table.properties[_NOTE_VERSION]):
+        note = CommitNote.from_json(text, self.location)
+        is_older = head is None or (head.sequence_number or 0) < int(
+            table.properties[_NOTE_VERSION]
+        )
+        if is_older or (not note.origin.upsert_key and _rows_of(head) < _rows_in(note)):
             raise TableError(
-                f"{self.location} was rolled back to a snapshot from before the last ingest, and no"
-                " snapshot has its offsets any more; ingest to another table"
+                f"{self.location}: no snapshot has an ingest's offsets any more, and the newest"
+                " one has fewer rows than have landed: it was rolled back, or another tool has"
+                " deleted rows. Ingest to another table"
             )
-        return CommitNote.from_json(text, self.location)
+        return note
 
     def _note_of(self, snapshot: Snapshot) -> CommitNote | None:
         text = None if snapshot.summary is None else snapshot.summary[MARK]
@@ -430,6 +462,19 @@ class IcebergLake:
         if is_refused or any(word in text for word in _REFUSED):
             raise TableError(f"{self.location} cannot be written: {text}") from error
         return CommitAnswer.LOST
+
+    def _check_folder(self) -> None:
+        """Raise TableError if an embedded catalog's warehouse has the table's files already."""
+        from tidelog.spark.lake.iceberg_library import embedded_warehouse
+
+        warehouse = embedded_warehouse(self._options)
+        if warehouse is None or self.newest() != NO_VERSION:
+            return
+        for file in LakeStore("/".join([warehouse, *self._identifier])).listed():
+            raise TableError(
+                f"{self.location} is not in the catalog of {warehouse}, which holds files of such a"
+                f" table, such as {file.path!r}; ingest to another table"
+            )
 
     def _known_catalog(self) -> Catalog:
         if self._catalog is None:
@@ -488,6 +533,22 @@ def _version(table: Table) -> int:
     return table.metadata.last_sequence_number
 
 
+def _head(table: Table) -> str:
+    """Return the id of the newest snapshot of the branch, "none" without one."""
+    head = table.current_snapshot()
+    return "none" if head is None else str(head.snapshot_id)
+
+
+def _rows_of(snapshot: Snapshot | None) -> int:
+    """Return the number of a snapshot's rows, 0 if its summary does not have it."""
+    summary = None if snapshot is None else snapshot.summary
+    return 0 if summary is None else int(summary["total-records"] or 0)
+
+
+def _rows_in(note: CommitNote) -> int:
+    return sum(run.rows for run in note.partitions)
+
+
 def _ancestors(table: Table) -> Iterator[Snapshot]:
     """Yield the snapshots of the table's history, from the newest on."""
     from pyiceberg.table.snapshots import ancestors_of
@@ -507,15 +568,20 @@ def _entries(table: Table, snapshot: Snapshot | None) -> Iterator[ManifestEntry]
 def _hidden_rows(table: Table, snapshot: Snapshot | None) -> Iterator[str]:
     """Yield the features by which a snapshot's rows differ from those of its files."""
     from pyiceberg.manifest import ManifestContent
+    from pyiceberg.schema import index_name_by_id
 
     manifests = [] if snapshot is None else snapshot.manifests(table.io)
     if any(manifest.content != ManifestContent.DATA for manifest in manifests):
         yield "delete files"
     names: dict[int, str] = {}
+    ids: dict[str, int] = {}
     for schema in table.schemas().values():
-        for field in schema.fields:
-            if names.setdefault(field.field_id, field.name) != field.name:
-                yield f"a renamed column {names[field.field_id]!r}"
+        for number, name in index_name_by_id(schema).items():
+            if names.setdefault(number, name) != name:
+                yield f"a renamed column {names[number]!r}"
+                return
+            if ids.setdefault(name, number) != number:
+                yield f"a column {name!r} that was dropped and added again"
                 return
 
 

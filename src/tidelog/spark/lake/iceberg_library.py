@@ -10,8 +10,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
+from datetime import date
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from pyarrow import parquet
 from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import (
     BadRequestError,
@@ -21,21 +25,44 @@ from pyiceberg.exceptions import (
     RESTError,
     UnauthorizedError,
 )
-from pyiceberg.io import OutputFile, OutputStream
-from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.io import FileIO, OutputFile, OutputStream
+from pyiceberg.io.pyarrow import (
+    MetricModeTypes,
+    MetricsMode,
+    PyArrowFileIO,
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+)
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table.snapshots import Operation, Summary
-from pyiceberg.table.update.snapshot import _OverwriteFiles
+from pyiceberg.table.update import AssertRefSnapshotId, UpdatesAndRequirements
+from pyiceberg.table.update.snapshot import ExpireSnapshots, _OverwriteFiles
+from pyiceberg.typedef import Record
+from pyiceberg.types import (
+    BooleanType,
+    DateType,
+    IcebergType,
+    StringType,
+    TimestampType,
+    TimestamptzType,
+)
 from requests import RequestException
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy import URL
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from tidelog.spark.lake.state import TableError
-from tidelog.spark.lake.stores import reason_of, sync_file
+from tidelog.spark.lake.stores import location_of, reason_of, sync_file
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+    from pyiceberg.table.metadata import TableMetadata
 
 #: The file of an embedded catalog, in its warehouse.
 CATALOG_FILE: Final = "catalog.db"
+#: The name of embedded catalogs, in which their tables are registered.
+_EMBEDDED: Final = "default"
 #: What a catalog or a store may raise about a request that it does not fulfil.
 CATALOG_ERRORS: Final = (OSError, SQLAlchemyError, RESTError, RequestException, ValueError)
 #: Errors that no retry will help, but for a RequestException, which may be a ValueError as well.
@@ -76,11 +103,15 @@ def open_catalog(options: Mapping[str, str], where: str) -> Catalog:
     """
     properties: dict[str, Any] = {"py-io-impl": _FILE_IO, **options}
     name = properties.pop("catalog", None)
-    warehouse = properties.get("warehouse")
-    if warehouse is not None and "uri" not in properties and "type" not in properties:
+    warehouse = embedded_warehouse(options)
+    if warehouse is not None:
+        name = _EMBEDDED
         properties |= _embedded(warehouse, where)
     try:
-        return load_catalog(name, **properties)
+        try:
+            return load_catalog(name, **properties)
+        except OperationalError:
+            return load_catalog(name, **properties)  # another process has created its tables first
     except CATALOG_ERRORS as error:
         raise TableError(
             f"{where} has no catalog: {reason_of(error)}. Give one, such as warehouse=DIRECTORY, or"
@@ -88,20 +119,101 @@ def open_catalog(options: Mapping[str, str], where: str) -> Catalog:
         ) from error
 
 
+def embedded_warehouse(options: Mapping[str, str]) -> str | None:
+    """Return the directory or URI of a warehouse that is given alone, without a catalog."""
+    if "warehouse" not in options or any(name in options for name in ("uri", "type", "catalog")):
+        return None
+    return location_of(options["warehouse"])
+
+
 def _embedded(warehouse: str, where: str) -> dict[str, str]:
     """Return the properties of a SQLite catalog in a local directory. Raises TableError."""
-    path = warehouse.removeprefix("file://")
-    if "://" in path:
+    if "://" in warehouse:
         raise TableError(
             f"{where}: the warehouse {warehouse} needs a catalog, whose commits are atomic: give"
             " uri=..., of a REST catalog or of a database (sqlite:////DIRECTORY/catalog.db)"
         )
-    path = os.path.abspath(path)
     try:
-        os.makedirs(path, exist_ok=True)
+        os.makedirs(warehouse, exist_ok=True)
     except OSError as error:
-        raise TableError(f"{where}: {path} cannot be created: {reason_of(error)}") from error
-    return {"type": "sql", "uri": f"sqlite:///{path}/{CATALOG_FILE}", "warehouse": path}
+        raise TableError(f"{where}: {warehouse} cannot be created: {reason_of(error)}") from error
+    uri = URL.create("sqlite", database=os.path.join(warehouse, CATALOG_FILE))
+    return {"type": "sql", "uri": uri.render_as_string(), "warehouse": warehouse}
+
+
+def expire(table: Table, ids: set[int]) -> None:
+    """Remove snapshots, if all branches and tags are where `table` has them.
+
+    Raises CommitFailedException.
+    """
+    transaction = table.transaction()
+    _Expiry(transaction).by_ids(sorted(ids)).commit()
+    transaction.commit_transaction()
+
+
+class _Expiry(ExpireSnapshots):
+    """Without its requirements, pyiceberg removes branches that were moved meanwhile."""
+
+    def _commit(self) -> UpdatesAndRequirements:
+        updates, requirements = super()._commit()
+        refs = self._transaction.table_metadata.refs
+        kept = (
+            AssertRefSnapshotId.model_validate({"ref": name, "snapshot-id": ref.snapshot_id})
+            for name, ref in refs.items()
+        )
+        return updates, (*requirements, *kept)
+
+
+def data_file(
+    io: FileIO, metadata: TableMetadata, path: str, values: Mapping[str, str | None]
+) -> DataFile:
+    """Return a staged file for a commit: statistics from its footer, partition values as given.
+
+    pyiceberg would take partition values from statistics, which a table may be set not to keep.
+    """
+    source = io.new_input(path)
+    with source.open() as stream:
+        footer = parquet.read_metadata(stream)
+    schema, spec = metadata.schema(), metadata.spec()
+    plan = compute_statistics_plan(schema, metadata.properties)
+    read = partial(
+        data_file_statistics_from_parquet_metadata,
+        parquet_metadata=footer,
+        parquet_column_mapping=parquet_path_to_id_mapping(schema),
+    )
+    try:
+        statistics = read(stats_columns=plan)
+    except OverflowError:  # a time that Python has no type for, such as the year 55,000
+        counts = MetricsMode(MetricModeTypes.COUNTS)
+        is_time = (DateType, TimestampType, TimestamptzType)
+        for number, column in plan.items():
+            if isinstance(column.iceberg_type, is_time):
+                plan[number] = replace(column, mode=counts)
+        statistics = read(stats_columns=plan)
+    partition = [
+        _partition_value(schema.find_type(field.source_id), values.get(field.name))
+        for field in spec.fields
+    ]
+    return DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=path,
+        file_format=FileFormat.PARQUET,
+        partition=Record(*partition),
+        file_size_in_bytes=len(source),
+        spec_id=metadata.default_spec_id,
+        **statistics.to_serialized_dict(),
+    )
+
+
+def _partition_value(kind: IcebergType, text: str | None) -> Any:
+    """Return the text of a partition value as Iceberg keeps it."""
+    if text is None:
+        return None
+    if isinstance(kind, DateType):
+        return date.fromisoformat(text).toordinal() - date(1970, 1, 1).toordinal()
+    if isinstance(kind, BooleanType):
+        return text == "true"
+    return text if isinstance(kind, StringType) else int(text)
 
 
 def store_options(properties: Mapping[str, str]) -> dict[str, str]:

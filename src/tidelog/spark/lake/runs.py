@@ -114,7 +114,7 @@ def commit_run(
     for _ in range(MOST_COMMITS):
         answer = table.commit(state, change)
         if answer is CommitAnswer.COMMITTED:
-            return RunOutcome(_after(state, change))
+            return RunOutcome(table.read() if state.head else _after(state, change))
         if answer is CommitAnswer.LOST:
             sleep(wait_s * random.uniform(0.5, 1.0))
             wait_s = min(2 * wait_s, LONGEST_WAIT_S)
@@ -123,7 +123,9 @@ def commit_run(
         if isinstance(step, LandedBefore):
             return RunOutcome(state)
         if isinstance(step, StartOver):
-            return RunOutcome(state, step.obstacle)
+            has_landed = not table.referenced().isdisjoint(file.path for file in change.added)
+            # The commit is there, and the table's log has lost its note.
+            return RunOutcome(state, None if has_landed else step.obstacle)
     raise TableError(
         f"{table.location} refused {MOST_COMMITS} commits, or did not answer them. Run it again: it"
         " goes on from the offsets that the table has"

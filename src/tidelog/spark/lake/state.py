@@ -27,6 +27,10 @@ class TableError(TidelogError):
     """An unusable table; the message has the reason and the right form."""
 
 
+class HiddenRowsError(TableError):
+    """A table whose rows are not those of its files, which only the format's own readers read."""
+
+
 @dataclass(frozen=True, slots=True)
 class Origin:
     """The topic that a table belongs to, and its mode. A recreated topic has another id."""
@@ -125,6 +129,8 @@ class LakeState:
     rollback: str = ""
     #: Names of the table's partition columns.
     partition_by: tuple[str, ...] = ()
+    #: The id of the newest commit, in a format whose tables may go back to an earlier one.
+    head: str = field(default="", compare=False)
 
     def following(self) -> dict[int, int]:
         """Return the next offset of each partition."""

@@ -70,6 +70,10 @@ class Lake(Protocol):
         """
         ...
 
+    def referenced(self) -> set[str]:
+        """Return the paths of the files of the newest version, and of others that are kept."""
+        ...
+
     def schema(self, version: int | None = None) -> pa.Schema:
         """Return the columns of a version, of the newest by default."""
         ...

@@ -61,7 +61,7 @@ def vacuum_staged(
             return VacuumReport(running=running)
         answer = table.commit(state, TableChange(new_run(), fence=fence))
         if answer is CommitAnswer.COMMITTED:
-            referenced = [file.path for file in table.files()]
+            referenced = table.referenced()
             deleted: list[str] = []
             for store, left in zip(stores, known, strict=True):
                 doomed = [each.path for each in abandoned(left, fence, referenced)]
@@ -83,7 +83,9 @@ def _uncommitted(table: Lake, staged: Sequence[StagedFile]) -> list[StagedFile]:
     recent = [each for each in staged if each.began + 1 >= known]
     if not recent:
         return []
-    landed = dict.fromkeys(landed_runs(table, min(each.began for each in recent)))
+    landed = set(landed_runs(table, min(each.began for each in recent)))
+    referenced = table.referenced()
+    landed |= {each.run for each in recent if each.path in referenced}
     return [each for each in recent if each.run not in landed]
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import TidelogError
+from tidelog.spark.lake.field_ids import check_field_ids
 from tidelog.spark.lake.places import lake_at
 from tidelog.spark.lake.runs import commit_run
 from tidelog.spark.lake.staging import (
@@ -275,6 +276,7 @@ def _rows(plan: FilePlan, file: LakeFile) -> Iterator[pa.RecordBatch]:
         plan.place.store.open().open_input_file(file.path) as source,
         parquet.ParquetFile(source, coerce_int96_timestamp_unit="us") as rows,
     ):
+        check_field_ids(rows.schema_arrow, plan.place.field_ids, file.path)
         for batch in rows.iter_batches():
             yield in_columns(batch, plan.file_schema)
 

@@ -8,6 +8,7 @@ round only if merges fall far behind.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import Counter
@@ -15,7 +16,7 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
-from tidelog.spark.lake.state import LakeFile
+from tidelog.spark.lake.state import HiddenRowsError, LakeFile
 from tidelog.spark.lake.table import Lake
 from tidelog.spark.lake.vacuum import vacuum_staged
 from tidelog.spark.pipelines.compact import is_small, merge_some, split_of
@@ -23,6 +24,7 @@ from tidelog.spark.pipelines.compact import is_small, merge_some, split_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_LOG: Final = logging.getLogger(__name__)
 #: Default number of small files of one partition that are merged.
 COMPACT_AFTER: Final = 32
 #: A batch waits for a round once there are so many times more small files than are to be merged.
@@ -117,7 +119,11 @@ class FileUpkeep:
 
     def _round(self) -> bool:
         """Merge some files, and delete files if it is time; return whether to go on."""
-        has_more = merge_some(self._spark, self._table, self._target)
+        try:
+            has_more = merge_some(self._spark, self._table, self._target)
+        except HiddenRowsError as error:
+            has_more = False
+            _LOG.warning("small files are not merged: %s", error)
         now = time.monotonic()
         every_s = min(_DELETE_EVERY_S, self._keep_hours * 3_600 / _PARTS_OF_KEEPING)
         if self._deleted_at is None or now - self._deleted_at >= every_s:

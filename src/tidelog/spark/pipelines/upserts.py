@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import TidelogError
+from tidelog.spark.lake.field_ids import check_field_ids
 from tidelog.spark.lake.staging import FilePlan, LakeFileWriter, in_columns
 from tidelog.spark.lake.state import LakeFile, TableError
 from tidelog.spark.lake.stores import reason_of
@@ -317,6 +318,7 @@ def _rewrite(job: _Rewrite) -> Iterator[Row]:
     dropped = 0
     try:
         with _opened(upsert, file) as opened:
+            check_field_ids(opened.schema_arrow, upsert.plan.place.field_ids, file.path)
             for batch in opened.iter_batches():
                 offsets = batch.column("offset").to_numpy()
                 # Rows are in order of offset: those of a batch are compared with few others.

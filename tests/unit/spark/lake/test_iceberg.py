@@ -10,7 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import load_catalog
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
+from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
+from pyiceberg.table.snapshots import Snapshot
 from tests.support.iceberg import add_position_deletes
 from tests.unit.spark.lake.test_lake_contract import (
     ORIGIN,
@@ -20,14 +23,23 @@ from tests.unit.spark.lake.test_lake_contract import (
     staged,
 )
 
-from tidelog.spark.lake import iceberg_library
+from tidelog.spark.lake import iceberg, iceberg_library
 from tidelog.spark.lake.commits import landed_runs
+from tidelog.spark.lake.field_ids import check_field_ids
 from tidelog.spark.lake.iceberg import IcebergLake
 from tidelog.spark.lake.iceberg_library import CATALOG_FILE, store_options
 from tidelog.spark.lake.places import lake_at
-from tidelog.spark.lake.protocol import CommitAnswer
+from tidelog.spark.lake.protocol import CommitAnswer, CommitObstacle
 from tidelog.spark.lake.runs import commit_run, opened
-from tidelog.spark.lake.state import LakeState, TableChange, TableError
+from tidelog.spark.lake.staging import FilePlan, LakeFileWriter, run_folder
+from tidelog.spark.lake.state import (
+    HiddenRowsError,
+    LakeState,
+    PartitionRun,
+    TableChange,
+    TableError,
+)
+from tidelog.spark.lake.vacuum import vacuum_staged
 
 __all__ = ["closed_catalogs"]
 NAME = "landed.flights"
@@ -97,20 +109,32 @@ def test_offsets_outlive_expired_snapshots(tmp_path: Path, foreign: Table) -> No
     assert rows_of(foreign) == 40
 
 
-def test_a_rollback_behind_the_last_note_is_refused(tmp_path: Path, foreign: Table) -> None:
-    empty = foreign.catalog.create_table("landed.other", SCHEMA)
-    empty.append(pa.table({"offset": [1]}, schema=pa.schema([("offset", pa.int64())])))
-    foreign.delete()
-    snapshots = foreign.refresh().snapshots()
-    lake = lake_in(tmp_path)
-    assert lake.read().following() == {0: 30}, "an empty snapshot is a commit like others"
-    properties = {"tidelog.note-version": str(len(snapshots) + 7)}
-    foreign.transaction().set_properties(properties).commit_transaction()
+def test_a_rollback_that_leaves_no_note_is_refused(tmp_path: Path, foreign: Table) -> None:
+    """Another tool rolls back, rewrites the files, and expires all snapshots with notes."""
+    foreign.manage_snapshots().rollback_to_snapshot(foreign.history()[0].snapshot_id).commit()
+    foreign.overwrite(foreign.refresh().scan().to_arrow())
     head = foreign.refresh().current_snapshot()
-    ids = [each.snapshot_id for each in snapshots if each != head]
+    ids = [each.snapshot_id for each in foreign.snapshots() if each != head]
     foreign.maintenance.expire_snapshots().by_ids(ids).commit()
-    with pytest.raises(TableError, match="was rolled back to a snapshot from before the last"):
-        lake.read()
+    with pytest.raises(TableError, match="one has fewer rows than have landed: it was rolled back"):
+        lake_in(tmp_path).read()
+
+
+def test_a_run_that_was_planned_before_a_rollback_starts_over(
+    tmp_path: Path, foreign: Table
+) -> None:
+    """A rollback changes no sequence number."""
+    lake = lake_in(tmp_path)
+    state = lake.read()
+    foreign.manage_snapshots().rollback_to_snapshot(foreign.history()[1].snapshot_id).commit()
+    outcome = commit_run(lake, state, change_of(lake, "late", 30, 40))
+    assert outcome.obstacle is CommitObstacle.OVERTAKEN
+    outcome = commit_run(lake, outcome.state, change_of(lake, "again", 20, 40))
+    assert (outcome.obstacle, outcome.state.following()) == (None, {0: 40})
+    table = foreign.refresh()
+    table.manage_snapshots().rollback_to_snapshot(table.history()[0].snapshot_id).commit()
+    late = change_of(lake, "later", 40, 50)
+    assert commit_run(lake, outcome.state, late).obstacle is CommitObstacle.OVERTAKEN
 
 
 def test_delete_files_are_not_read_as_rows(tmp_path: Path, foreign: Table) -> None:
@@ -124,13 +148,168 @@ def test_delete_files_are_not_read_as_rows(tmp_path: Path, foreign: Table) -> No
 
 
 def test_commits_are_tried_once_whatever_others_set(tmp_path: Path, foreign: Table) -> None:
-    foreign.transaction().remove_properties("commit.retry.num-retries").commit_transaction()
     lake, other = lake_in(tmp_path), lake_in(tmp_path)
     state, same = lake.read(), other.read()
-    assert lake.commit(state, change_of(lake, "a", 30, 40)) is CommitAnswer.COMMITTED
+    foreign.transaction().remove_properties("commit.retry.num-retries").commit_transaction()
+    change = change_of(lake, "a", 30, 40)
+    assert lake.commit(state, change) is CommitAnswer.CONFLICT, "the property comes first"
     assert foreign.refresh().properties["commit.retry.num-retries"] == "0"
+    assert commit_run(lake, state, change).obstacle is None
     assert other.commit(same, change_of(lake, "b", 30, 40)) is CommitAnswer.CONFLICT
     assert rows_of(foreign) == 40
+
+
+def test_rows_that_others_delete_during_a_merge_stay_deleted(
+    tmp_path: Path, foreign: Table
+) -> None:
+    lake = lake_in(tmp_path)
+    state, before = lake.read(), tuple(lake.files())
+    change = TableChange("m", (), (staged(lake, "m", 0, 30),), before)
+    add_position_deletes(foreign)
+    with pytest.raises(HiddenRowsError, match="has delete files"):
+        commit_run(lake, state, change)
+
+
+def test_a_landed_run_without_a_note_keeps_its_files(tmp_path: Path, foreign: Table) -> None:
+    """The answer was lost, and another run's vacuum has expired the snapshot since."""
+    lake, other = lake_in(tmp_path), lake_in(tmp_path)
+    state = lake.read()
+    change = change_of(lake, "lost", 30, 40)
+    commit = lake.commit
+
+    def losing(state: LakeState, change: TableChange) -> CommitAnswer:
+        commit(state, change)
+        commit_run(other, other.read(), change_of(other, "next", 40, 50))
+        other.vacuum(keep_hours=0)
+        return CommitAnswer.LOST
+
+    lake.commit = losing  # type: ignore[method-assign]  # an answer is lost
+    assert commit_run(lake, state, change, sleep=lambda _: None).obstacle is None
+    assert rows_of(foreign) == 50
+
+
+def test_a_file_with_a_renamed_column_is_not_read_by_name(tmp_path: Path, foreign: Table) -> None:
+    lake = lake_in(tmp_path)
+    [first, *_] = lake.files()
+    columns = pq.read_schema(lake.store.url(first.path))
+    check_field_ids(columns, lake.field_ids(), first.path)
+    for path, name in (("value", "payload"), ("headers.key", "name")):
+        with foreign.update_schema() as update:
+            update.rename_column(path, name)
+        with pytest.raises(HiddenRowsError, match=f"column '.*{path.rpartition('.')[2]}', which"):
+            check_field_ids(columns, lake.field_ids(), first.path)
+        with foreign.update_schema() as update:
+            update.rename_column(path.replace(path.rpartition(".")[2], name), path.split(".")[-1])
+    with pytest.raises(HiddenRowsError, match="renamed column"):
+        lake.check_files_are_rows()
+
+
+def test_a_vacuum_of_dead_runs_keeps_the_files_of_other_snapshots(
+    tmp_path: Path, foreign: Table
+) -> None:
+    foreign.manage_snapshots().create_tag(foreign.history()[2].snapshot_id, "kept").commit()
+    foreign.manage_snapshots().rollback_to_snapshot(foreign.history()[1].snapshot_id).commit()
+    lake = lake_in(tmp_path)
+    dead = staged(lake, "0123456789abcdef", 20, 30)
+    report = vacuum_staged(lake, [lake.store], dead_after_ms=0)
+    assert report.deleted == (dead.path,)
+    assert foreign.refresh().scan(snapshot_id=foreign.refs()["kept"].snapshot_id).count() == 30
+
+
+def test_a_vacuum_expires_nothing_while_branches_move(
+    tmp_path: Path, foreign: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = lake_in(tmp_path)
+    first = foreign.history()[0].snapshot_id
+    real = iceberg._reachable
+
+    def moving(table: Table, snapshots: list[Snapshot]) -> dict[str, bool]:
+        monkeypatch.setattr(iceberg, "_reachable", real)
+        foreign.manage_snapshots().rollback_to_snapshot(first).commit()
+        return real(table, snapshots)
+
+    monkeypatch.setattr(iceberg, "_reachable", moving)
+    assert lake.vacuum(keep_hours=0) == 0
+    assert rows_of(foreign) == 10
+    table = foreign.refresh()
+    foreign.manage_snapshots().create_tag(foreign.snapshots()[-1].snapshot_id, "late").commit()
+    foreign.manage_snapshots().remove_tag("late").commit()
+    lost = table.snapshots()[1].snapshot_id
+    table.metadata.refs["main"] = SnapshotRef.model_validate(
+        {"snapshot-id": lost, "type": SnapshotRefType.BRANCH}
+    )
+    with pytest.raises(CommitFailedException, match="main has changed"):
+        iceberg_library.expire(table, {table.snapshots()[2].snapshot_id})
+
+
+def test_a_vacuum_goes_on_where_another_has_deleted_files(tmp_path: Path, foreign: Table) -> None:
+    lake = lake_in(tmp_path)
+    before = tuple(lake.files())
+    commit_run(lake, lake.read(), TableChange("m", (), (staged(lake, "m", 0, 30),), before))
+    Path(lake.store.url(before[0].path)).unlink()
+    assert lake.vacuum(keep_hours=0) == 3
+    assert lake.store.existing([file.path for file in before]) == []
+
+
+def test_partition_values_are_those_of_the_rows_whatever_statistics_are_kept(
+    tmp_path: Path,
+) -> None:
+    lake = lake_in(tmp_path)
+    schema = SCHEMA.append(pa.field("c", pa.string()))
+    state = opened(lake, ORIGIN, lambda: schema, ("c",))
+    table = lake._at_head()
+    table.transaction().set_properties(
+        {"write.metadata.metrics.default": "none"}
+    ).commit_transaction()
+    plan = FilePlan(run_folder(lake, "a", 0), "flights", schema, partition_by=("c",))
+    writer = LakeFileWriter(plan, 0, {"c": "AA"})
+    rows = [{"partition": 0, "offset": offset, "c": "AA"} for offset in range(10)]
+    writer.append(pa.RecordBatch.from_pylist(rows, schema))
+    change = TableChange("a", (PartitionRun(0, 0, 10, 10),), (writer.close(),))
+    assert commit_run(lake, state, change).obstacle is None
+    assert table.refresh().scan(row_filter="c = 'AA'").count() == 10
+    with pytest.raises(TableError, match=r"reads the partition column 'a.b' as nested"):
+        IcebergLake("landed.dotted", {"warehouse": str(tmp_path)}).create(
+            ORIGIN, SCHEMA.append(pa.field("a.b", pa.string())), ("a.b",)
+        )
+
+
+def test_times_that_python_lacks_have_no_bounds(tmp_path: Path) -> None:
+    lake = lake_in(tmp_path)
+    schema = SCHEMA.append(pa.field("t", pa.timestamp("us", "UTC")))
+    state = opened(lake, ORIGIN, lambda: schema)
+    writer = LakeFileWriter(FilePlan(run_folder(lake, "a", 0), "flights", schema), 0)
+    times = pa.array([0, 10**18], pa.int64()).cast(pa.timestamp("us", "UTC"))
+    offsets = pa.array([0, 1], pa.int64())
+    columns = [pa.nulls(2, field.type) for field in SCHEMA]
+    columns[1:3] = [pa.array([0, 0], pa.int32()), offsets]
+    writer.append(pa.RecordBatch.from_arrays([*columns, times], schema=schema))
+    change = TableChange("a", (PartitionRun(0, 0, 2, 2),), (writer.close(),))
+    assert commit_run(lake, state, change).obstacle is None
+    [file] = lake.files()
+    assert (file.start, file.end) == (0, 2)
+
+
+def test_an_embedded_catalog_has_one_name_and_no_files_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made(tmp_path)
+    monkeypatch.setenv("PYICEBERG_DEFAULT_CATALOG", "prod")
+    assert lake_in(tmp_path).newest() == 0
+    (tmp_path / CATALOG_FILE).unlink()
+    with pytest.raises(TableError, match="not in the catalog of .*, which holds files of such a"):
+        lake_in(tmp_path).create(ORIGIN, SCHEMA)
+
+
+@pytest.mark.parametrize(
+    "warehouse", ["{}/w", "file://{}/w", "file:{}/w", "{}/with ? and # and %41"]
+)
+def test_a_warehouse_is_where_it_says(tmp_path: Path, warehouse: str) -> None:
+    lake = IcebergLake(NAME, {"warehouse": warehouse.format(tmp_path)})
+    opened(lake, ORIGIN, lambda: SCHEMA)
+    [catalog] = tmp_path.rglob(CATALOG_FILE)
+    assert catalog.parent.parent == tmp_path
+    assert lake.store.location.startswith(str(catalog.parent))
 
 
 def test_foreign_commits_between_ours_are_no_obstacle(tmp_path: Path, foreign: Table) -> None:
