@@ -347,3 +347,20 @@ class TestFollow:
         offsets = pq.ParquetFile(f"{to}/{file.path}").read().column("offset").to_pylist()
         assert offsets == list(range(20))
         assert prove_table(spark, to).holds
+
+
+def test_a_merge_sorts_files_that_another_tool_has_sorted_otherwise(
+    spark: SparkSession, logs: FakeLogs, tmp_path: Path
+) -> None:
+    logs.create("t", 1)
+    logs.append(T0, batch([Row(b"%02d" % (59 - n), b"v") for n in range(60)]))
+    to = str(tmp_path / "table")
+    ingest(spark, logs.bootstrap, "t", to)
+    DeltaTable(to).optimize.z_order(["key"])
+    (path,) = DeltaTable(to).file_uris()
+    assert pq.read_table(path)["offset"][0].as_py() == 59
+    more(logs, 60, 1)
+    ingest(spark, logs.bootstrap, "t", to)
+    (merged,) = compact(spark, to).after
+    offsets = pq.read_table(f"{to}/{merged.path}")["offset"].to_pylist()
+    assert offsets == list(range(61))

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pyarrow as pa
 import pytest
 
-from tidelog.spark.lake.state import LakeFile
+from tidelog.spark.lake.state import LakeFile, TableError
 from tidelog.spark.pipelines.compact import merge_rows, plan_merges, plan_tiers
 
 
@@ -94,3 +94,9 @@ def test_rows_of_overlapping_files_come_in_order(seed: int) -> None:
     rows = pa.Table.from_batches(list(merge_rows(streams)))
     assert rows["offset"].to_pylist() == list(range(300))
     assert rows["owner"].to_pylist() == owners
+
+
+def test_rows_in_another_order_are_refused() -> None:
+    rows = pa.record_batch({"offset": [*range(10, 20), 0, 1]})
+    with pytest.raises(TableError, match="not in order of offset"):
+        list(merge_rows([iter([rows])]))

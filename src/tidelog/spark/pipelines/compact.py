@@ -269,7 +269,12 @@ def _merge(job: _MergeJob) -> Iterator[dict[str, Any]]:
 
 
 def _rows(plan: FilePlan, file: LakeFile) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a file in the columns of the merged one."""
+    """Yield the rows of a file in order of offset, in the columns of the merged one.
+
+    Another tool may have sorted the file otherwise. Its rows are then in memory at once: a merge
+    takes files of half the target size at most.
+    """
+    import pyarrow as pa
     from pyarrow import parquet
 
     with (
@@ -277,8 +282,18 @@ def _rows(plan: FilePlan, file: LakeFile) -> Iterator[pa.RecordBatch]:
         parquet.ParquetFile(source, coerce_int96_timestamp_unit="us") as rows,
     ):
         check_field_ids(rows.schema_arrow, plan.place.field_ids, file.path)
-        for batch in rows.iter_batches():
-            yield in_columns(batch, plan.file_schema)
+        batches = (in_columns(batch, plan.file_schema) for batch in rows.iter_batches())
+        if _ascends(rows.read(["offset"]).column("offset")):
+            yield from batches
+        else:
+            whole = pa.Table.from_batches(batches, plan.file_schema)
+            yield from whole.sort_by("offset").to_batches()
+
+
+def _ascends(offsets: pa.Array | pa.ChunkedArray) -> bool:
+    import numpy as np
+
+    return not np.any(np.diff(offsets.to_numpy()) < 0)
 
 
 def _overlapping(files: Iterable[LakeFile]) -> list[list[LakeFile]]:
@@ -294,7 +309,10 @@ def _overlapping(files: Iterable[LakeFile]) -> list[list[LakeFile]]:
 
 
 def merge_rows(streams: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of several streams in order of offset, in which each stream has its own."""
+    """Yield the rows of several streams in order of offset, in which each stream has its own.
+
+    Raises TableError for a batch in another order.
+    """
     import numpy as np
     import pyarrow as pa
 
@@ -303,6 +321,8 @@ def merge_rows(streams: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.Recor
     def advance(number: int) -> None:
         heads.pop(number, None)
         for batch in streams[number]:
+            if not _ascends(batch.column("offset")):
+                raise TableError("rows to merge are not in order of offset")
             if batch.num_rows:
                 heads[number] = batch
                 return
