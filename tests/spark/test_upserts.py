@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 from pyiceberg.catalog import load_catalog
 from tests.support.client.fake_logs import FakeLogs
 from tests.support.spark import Row, batch
@@ -289,6 +290,27 @@ def test_a_compaction_between_upserts(spark: SparkSession, log: FakeLogs, tmp_pa
     put(log, T0, ("a1", "2"), ("b", None))
     ingest(spark, log.bootstrap, "t", str(tmp_path), upsert_by=KEY)
     assert held(spark, tmp_path) == [("a0", "1"), ("a1", "2"), ("a2", "1")]
+
+
+def test_files_of_another_tool_that_merges_partitions_and_sorts_by_key(
+    spark: SparkSession, log: FakeLogs, tmp_path: Path
+) -> None:
+    """An offset is in several partitions of such a file, and offsets do not ascend."""
+    put(log, T0, *[(f"{9 - n}", "1") for n in range(10)])
+    put(log, T1, *[(f"b{n}", "1") for n in range(4)])
+    ingest(spark, log.bootstrap, "t", str(tmp_path), upsert_by=KEY)
+    DeltaTable(str(tmp_path)).optimize.z_order(["key"])
+    [merged] = DeltaLake(str(tmp_path)).files()
+    assert (merged.partition, merged.rows) == (-1, 14)
+    put(log, T0, ("8", "2"), ("1", "2"))
+    ingest(spark, log.bootstrap, "t", str(tmp_path), upsert_by=KEY)
+    rest = [(f"{n}", "2" if n in (1, 8) else "1") for n in range(10)]
+    assert held(spark, tmp_path) == [*rest, *[(f"b{n}", "1") for n in range(4)]]
+    assert sorted(each.partition for each in DeltaLake(str(tmp_path)).files()) == [0, 0, 1]
+    DeltaTable(str(tmp_path)).delete("partition = 1 and offset = 0")  # its file has views of bytes
+    put(log, T1, ("b3", None))
+    ingest(spark, log.bootstrap, "t", str(tmp_path), upsert_by=KEY)
+    assert held(spark, tmp_path) == [*rest, ("b1", "1"), ("b2", "1")]
 
 
 @pytest.mark.parametrize("comes_in", [True, False])

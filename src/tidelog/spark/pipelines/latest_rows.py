@@ -1,8 +1,9 @@
 """The latest row of each key: which rows of a table and of new records leave the table.
 
-A row is known by its file and offset. Within a partition a later offset replaces an earlier one of
-the same key, and a tombstone replaces all and leaves no row. Offsets of two partitions have no
-order, so that a key must not be in two. The module uses Arrow and numpy, not Spark.
+A row is known by its file, its partition and its offset. Within a partition a later offset replaces
+an earlier one of the same key, and a tombstone replaces all and leaves no row. Offsets of two
+partitions have no order, so that a key must not be in two. The module uses Arrow and numpy, not
+Spark.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def key_names(count: int) -> list[str]:
 
 
 def superseded(rows: pa.Table) -> pa.Table:
-    """Return the places (`file`, `offset`) of the rows that leave the table.
+    """Return the places (`file`, `partition`, `offset`) of the rows that leave the table.
 
     These are the rows with a later row of the same key, and all tombstones. `rows` has the columns
     of PLACE and at least one column of a key without nulls. Raises UpsertKeyError for a key in two
@@ -63,7 +64,7 @@ def superseded(rows: pa.Table) -> pa.Table:
     import pyarrow as pa
 
     if rows.num_rows == 0:
-        return pa.table({"file": pa.array([], pa.int32()), "offset": pa.array([], pa.int64())})
+        return rows.select(list(PLACE[:3]))
     names = [name for name in rows.column_names if name not in PLACE]
     files, partitions, offsets, tombstones = (
         rows.column(name).to_numpy(zero_copy_only=False) for name in PLACE
@@ -79,7 +80,8 @@ def superseded(rows: pa.Table) -> pa.Table:
         first, second = sorted(pair, key=itemgetter("partition"))
         raise UpsertKeyError(_two_partitions([first[name] for name in names], first, second))
     leaving = order[is_same | tombstones[order]]
-    return pa.table({"file": files[leaving], "offset": offsets[leaving]})
+    places = (files[leaving], partitions[leaving], offsets[leaving])
+    return pa.table(dict(zip(PLACE[:3], places, strict=True)))
 
 
 def _codes(keys: pa.Table) -> npt.NDArray[np.int64]:

@@ -11,7 +11,7 @@ The driver compares the keys of small runs. Spark's tasks compare those of large
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import TidelogError
 from tidelog.spark.lake.field_ids import check_field_ids
-from tidelog.spark.lake.staging import FilePlan, LakeFileWriter, in_columns
+from tidelog.spark.lake.staging import FilePlan, TaskFiles, in_columns, partitions_of
 from tidelog.spark.lake.state import LakeFile, TableError
 from tidelog.spark.lake.stores import reason_of
 from tidelog.spark.pipelines.latest_rows import (
@@ -78,10 +78,15 @@ class _Upsert:
 
 @dataclass(frozen=True, slots=True)
 class _Rewrite:
-    """The work of a task: one file without the rows at some offsets."""
+    """The work of a task: one file without the rows at some places.
+
+    Another tool's compaction may have merged partitions of the topic, so that an offset alone is no
+    place in a file.
+    """
 
     upsert: _Upsert
     number: int
+    partitions: npt.NDArray[np.int32]
     offsets: npt.NDArray[np.int64]
 
 
@@ -148,7 +153,7 @@ def _written_by_tasks(spark: SparkSession, upsert: _Upsert) -> list[Row]:
     import pyarrow as pa
 
     tasks = -(-sum(file.rows for file in upsert.files) // KEYS_PER_TASK)
-    leaving = pa.schema([("file", pa.int32()), ("offset", pa.int64())])
+    leaving = pa.schema([("file", pa.int32()), ("partition", pa.int32()), ("offset", pa.int64())])
 
     def written(rows: pa.Table) -> Iterator[pa.Table]:
         import pyarrow as pa
@@ -238,10 +243,11 @@ def _raise_failure(failures: pa.ChunkedArray) -> None:
 
 def _rewrites(upsert: _Upsert, leaving: pa.Table) -> list[_Rewrite]:
     """Return the files to write again without the rows that leave."""
-    files = leaving.column("file").to_numpy()
-    offsets = leaving.column("offset").to_numpy()
+    files, partitions, offsets = (
+        leaving.column(name).to_numpy() for name in ("file", "partition", "offset")
+    )
     return [
-        _Rewrite(upsert, number, offsets[files == number])
+        _Rewrite(upsert, number, partitions[files == number], offsets[files == number])
         for number in dict.fromkeys(files.tolist())
     ]
 
@@ -251,8 +257,8 @@ def _unmarked(upsert: _Upsert, known: Collection[int]) -> list[_Rewrite]:
     import numpy as np
 
     numbers = upsert.staged if upsert.is_marked else ()
-    none = np.array([], np.int64)
-    return [_Rewrite(upsert, number, none) for number in numbers if number not in known]
+    none = np.array([], np.int32), np.array([], np.int64)
+    return [_Rewrite(upsert, number, *none) for number in numbers if number not in known]
 
 
 def _key_rows(upsert: _Upsert, number: int, wanted: Sequence[pa.Array] | None = None) -> pa.Table:
@@ -273,7 +279,8 @@ def _key_rows(upsert: _Upsert, number: int, wanted: Sequence[pa.Array] | None = 
     for name in [each for each in file.values if each in named and each not in rows.column_names]:
         value = pa.scalar(file.values[name], pa.string()).cast(upsert.plan.schema.field(name).type)
         rows = rows.append_column(name, pa.repeat(value, rows.num_rows))
-    keys = [rows.column(name) for name in upsert.keys]
+    # Files of other tools have the same columns in other types, such as views.
+    keys = [rows.column(name).cast(upsert.plan.schema.field(name).type) for name in upsert.keys]
     for name, column in zip(upsert.keys, keys, strict=True):
         for bad in rows.filter(pc.is_null(column)).slice(0, 1).to_pylist():
             raise UpsertKeyError(
@@ -307,36 +314,62 @@ def _nullable_value(opened: parquet.ParquetFile) -> str | None:
 
 
 def _rewrite(job: _Rewrite) -> Iterator[Row]:
-    """Write a file again without some rows; yield the file, or None if no row is left."""
+    """Write a file again without some rows; yield the new files, or None if no row is left.
+
+    There is one new file, or one for each partition of the topic that the file has rows of.
+    """
     import numpy as np
-    import pyarrow as pa
 
     upsert, file = job.upsert, job.upsert.files[job.number]
-    writer = LakeFileWriter(upsert.plan, file.partition, file.values)
-    schema = upsert.plan.file_schema
-    leaving = np.sort(job.offsets)
+    files = TaskFiles(upsert.plan)
+    leaving = {
+        int(partition): np.sort(job.offsets[job.partitions == partition])
+        for partition in np.unique(job.partitions)
+    }
     dropped = 0
     try:
         with _opened(upsert, file) as opened:
             check_field_ids(opened.schema_arrow, upsert.plan.place.field_ids, file.path)
             for batch in opened.iter_batches():
-                offsets = batch.column("offset").to_numpy()
-                # Rows are in order of offset: those of a batch are compared with few others.
-                first, last = np.searchsorted(leaving, [offsets[0], offsets[-1] + 1])
-                stays = np.isin(offsets, leaving[first:last], invert=True)
-                dropped += len(stays) - int(stays.sum())
-                kept = batch.filter(pa.array(stays))
-                if kept.num_rows:
-                    writer.append(in_columns(kept, schema))
+                rows = in_columns(batch, upsert.plan.schema, file.values)
+                kept = rows.filter(_stays(rows, leaving))
+                dropped += rows.num_rows - kept.num_rows
+                if file.partition < 0:
+                    kept = kept.sort_by([("partition", "ascending"), ("offset", "ascending")])
+                for partition, part in partitions_of(kept):
+                    files.append(partition, part)
         if dropped != len(job.offsets):
             raise TableError(
                 f"{upsert.plan.place.store.url(file.path)} has an offset twice;"
                 " `tidelog pipeline prove` lists what is wrong with the table"
             )
-        yield {"number": job.number, "file": asdict(writer.close()) if writer.rows else None}
+        found = files.close()
     except BaseException:
-        writer.abandon()
+        files.abandon()
         raise
+    for each in found:
+        yield {"number": job.number, "file": asdict(each)}
+    if not found:
+        yield {"number": job.number, "file": None}
+
+
+def _stays(rows: pa.RecordBatch, leaving: Mapping[int, npt.NDArray[np.int64]]) -> pa.Array:
+    """Return whether each row stays in its file; the rows may be in any order.
+
+    `leaving` has the offsets of each partition that leave, in order.
+    """
+    import numpy as np
+    import pyarrow as pa
+
+    partitions = rows.column("partition").to_numpy()
+    offsets = rows.column("offset").to_numpy()
+    stays = np.ones(rows.num_rows, bool)
+    for partition in np.unique(partitions).tolist():
+        if (gone := leaving.get(partition)) is not None:
+            # A search for each row costs less than `isin`, which sorts all offsets for each batch.
+            nearest = gone[np.minimum(np.searchsorted(gone, offsets), len(gone) - 1)]
+            stays &= (partitions != partition) | (nearest != offsets)
+    return pa.array(stays)
 
 
 @contextmanager
