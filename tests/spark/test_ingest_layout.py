@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from examples.demo.proving import duckdb_with_delta
 from tests.support.client.fake_logs import FakeLogs
 from tests.support.spark import Row, batch
 
+from tidelog.core.errors import TidelogError
 from tidelog.core.types import TopicPartition
 from tidelog.spark.lake.delta import DeltaLake
 from tidelog.spark.lake.state import TableError
@@ -167,6 +169,61 @@ class TestPartitionColumns:
             with pytest.raises(TableError, match=f"'timestamp' .* has {has} there"):
                 ingest(spark, logs.bootstrap, "t", to, transform=columns(text))
         assert ingest(spark, logs.bootstrap, "t", to, without=("timestamp",)).proof.rows == 1
+
+    def test_a_far_day_is_null_and_a_far_date_refused(
+        self, spark: SparkSession, logs: FakeLogs, tmp_path: Path
+    ) -> None:
+        logs.create("t", 1)
+        far_ms = 1_700_000_000_000_000
+        times = [0, far_ms, 253_402_300_800_000, -62_135_596_800_001]
+        logs.append(T0, batch([Row(b"k", b"v", ms) for ms in times], 0))
+        to, other = str(tmp_path / "table"), str(tmp_path / "other")
+        ingest(spark, logs.bootstrap, "t", to, partition_by="day")
+        want = [(0, date(1970, 1, 1)), *((n, None) for n in (1, 2, 3))]
+        assert read_by_all(spark, to, ["offset", "day"]) == want
+        assert prove_table(spark, to).holds
+        for text in ("make_date(10000, 1, 1)", "date_sub(date'0001-01-01', 1)"):
+            transform = columns(f"if(offset = 2, {text}, date'2026-01-01') as d")
+            with pytest.raises(TidelogError, match="column 'd' of partition 0, offset 2, is outs"):
+                ingest(spark, logs.bootstrap, "t", other, transform=transform, partition_by="d")
+        foreign = str(tmp_path / "foreign")
+        write_deltalake(
+            foreign,
+            pa.table({"d": pa.array([-800_000], pa.int32()).cast(pa.date32()), "n": [1]}),
+            partition_by=["d"],
+        )
+        with pytest.raises(TableError, match="a partition value outside the years 1 to 9999"):
+            DeltaLake(foreign).files()
+
+    def test_null_and_empty_text_are_one_value_in_order_of_offset(
+        self, spark: SparkSession, logs: FakeLogs, tmp_path: Path
+    ) -> None:
+        logs.create("t", 1)
+        more(logs, 0, 9)
+        to = str(tmp_path / "table")
+        transform = columns("element_at(array('', null, 'x'), int(offset % 3) + 1) as `c.d`")
+        ingest(spark, logs.bootstrap, "t", to, transform=transform, partition_by="c.d")
+        found = {
+            file.values["c.d"]: pq.read_table(f"{to}/{file.path}")["offset"].to_pylist()
+            for file in DeltaLake(to).files()
+        }
+        assert found == {None: [0, 1, 3, 4, 6, 7], "x": [2, 5, 8]}
+
+    def test_text_in_no_utf_8_is_refused(
+        self, spark: SparkSession, logs: FakeLogs, tmp_path: Path
+    ) -> None:
+        logs.create("t", 1)
+        logs.append(T0, batch([Row(b"k", b"v"), Row(b"k", b"\xff")], 0))
+        for by in ((), "p"):
+            with pytest.raises(TidelogError, match="column 'p' of partition 0, offset 1, is no te"):
+                ingest(
+                    spark,
+                    logs.bootstrap,
+                    "t",
+                    str(tmp_path / f"table{len(by)}"),
+                    transform=columns("string(value) as p"),
+                    partition_by=by,
+                )
 
     def test_by_partition_and_by_a_column(
         self, spark: SparkSession, filled: FakeLogs, tmp_path: Path

@@ -287,8 +287,21 @@ class DeltaLake:
         """Return the data files of a version, of the newest by default. Raises TableError."""
         import pyarrow as pa
 
-        table = self._at(version)
-        rows = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+        actions = pa.table(self._at(version).get_add_actions(flatten=True))
+        sought = {"path", "size_bytes", "num_records"}
+        sought |= {f"{bound}.{name}" for bound in ("min", "max") for name in bounded}
+        places = [
+            place
+            for place, name in enumerate(actions.column_names)
+            if name in sought or name.startswith("partition.")
+        ]
+        try:
+            rows = actions.select(places).to_pylist()
+        except (OverflowError, ValueError) as error:
+            raise TableError(
+                f"{self.location} has a partition value outside the years 1 to 9999, which this"
+                f" reader lacks: {reason_of(error)}"
+            ) from error
         return [_file_of(row, bounded) for row in rows]
 
     def referenced(self) -> set[str]:

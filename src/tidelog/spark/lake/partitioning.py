@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
+from tidelog.spark.lake.row_checks import FIRST_DAY, LAST_DAY
 from tidelog.spark.lake.state import TableError
 
 if TYPE_CHECKING:
@@ -124,11 +125,18 @@ def _texts(rows: pa.RecordBatch, name: str, *, empty_is_null: bool) -> pa.Array:
 
 
 def with_day(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Return rows with the column that is derived from their timestamps."""
+    """Return rows with the column that is derived from their timestamps.
+
+    It is null for a timestamp outside the years 1 to 9999, whose day readers do not have.
+    """
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     times = rows.column(TIMESTAMP).cast(pa.timestamp("us", "UTC"))
-    return rows.append_column(DAY, times.cast(pa.date32()))
+    days = times.cast(pa.date32())
+    numbers = days.cast(pa.int32())
+    is_near = pc.and_(pc.greater_equal(numbers, FIRST_DAY), pc.less_equal(numbers, LAST_DAY))
+    return rows.append_column(DAY, pc.if_else(is_near, days, pa.scalar(None, pa.date32())))
 
 
 def folder_of_values(values: Values) -> str:

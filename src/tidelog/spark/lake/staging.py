@@ -31,6 +31,7 @@ from tidelog.spark.lake.partitioning import (
     with_day,
 )
 from tidelog.spark.lake.protocol import StagedFile
+from tidelog.spark.lake.row_checks import check_rows
 from tidelog.spark.lake.state import LakeFile
 from tidelog.spark.lake.stores import LakeStore, sync_file
 from tidelog.spark.lake.table import Lake
@@ -232,10 +233,14 @@ class TaskFiles:
         self.reopened = 0
 
     def append(self, partition: int, rows: pa.RecordBatch) -> None:
-        """Add rows of a partition, which come in order of offset."""
+        """Add rows of a partition, which come in order of offset.
+
+        Raises TableError for a row that no reader could read.
+        """
         names = self._plan.partition_by
         if derives_day(rows.schema.names, names):
             rows = with_day(rows)
+        check_rows(partition, rows, self._schema.names, names)
         empty_is_null = not self._plan.place.keeps_partition_columns
         split = by_values(rows, names, empty_is_null=empty_is_null) if names else [((), rows)]
         for values, part in split:

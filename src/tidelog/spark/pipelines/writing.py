@@ -26,7 +26,7 @@ from tidelog.spark.splitting import split_ranges
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 #: The column in which a transform gives the reason for a bad record; null for a good one.
 ERROR_COLUMN: Final = "error"
@@ -140,7 +140,7 @@ def write_frame(
     # mapInArrow finds no column whose name has a dot: tasks get numbers, and the job has the names.
     numbers = [str(number) for number in range(len(frame.columns))]
     # A task then has few files open, as the rows of each partition value come together.
-    keys = [_quoted(name) for name in plan.partition_by if name in frame.columns]
+    keys = [_sort_key(frame, name, plan) for name in plan.partition_by if name in frame.columns]
     ordered = frame.sortWithinPartitions("partition", *keys, "offset").toDF(*numbers)
     rows = [
         json.loads(row["row"])
@@ -167,6 +167,22 @@ def _rows_of(files: TaskFiles) -> list[dict[str, Any]]:
     """Close a task's files, and return them as rows."""
     rows: list[dict[str, Any]] = [{"file": asdict(each)} for each in files.close()]
     return [*rows, {"reopened": files.reopened}]
+
+
+def _sort_key(frame: DataFrame, name: str, plan: FilePlan) -> Column:
+    """Return a partition column as its values are in the table: Delta has null for empty text.
+
+    Rows of one value then come in order of offset.
+    """
+    from pyspark.sql import functions as F  # noqa: N812 - how all of Spark names it
+    from pyspark.sql.types import StringType
+
+    column = frame[_quoted(name)]
+    if plan.place.keeps_partition_columns or not isinstance(
+        frame.schema[name].dataType, StringType
+    ):
+        return column
+    return F.when(column != "", column)
 
 
 def _quoted(name: str) -> str:

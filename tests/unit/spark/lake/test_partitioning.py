@@ -18,6 +18,7 @@ from tidelog.spark.lake.partitioning import (
     with_day,
     with_partitions,
 )
+from tidelog.spark.lake.row_checks import check_rows
 from tidelog.spark.lake.staging import MOST_OPEN, FilePlan, StagingFolder, TaskFiles, in_columns
 from tidelog.spark.lake.state import TableError
 from tidelog.spark.lake.stores import LakeStore
@@ -49,6 +50,36 @@ def test_the_day_is_that_of_utc() -> None:
         [pa.array(times, pa.timestamp("us", "UTC")).cast(zone)], ["timestamp"]
     )
     assert with_day(batch)["day"].to_pylist() == [date(2026, 1, 1), date(2026, 1, 2), None]
+
+
+def test_a_day_that_readers_lack_is_null() -> None:
+    first, last = -62_135_596_800_000_000, 253_402_300_800_000_000 - 1
+    times = pa.array([first - 1, first, last, last + 1], pa.timestamp("us", "UTC"))
+    found = with_day(pa.RecordBatch.from_arrays([times], ["timestamp"]))["day"]
+    assert found.to_pylist() == [None, date(1, 1, 1), date(9999, 12, 31), None]
+
+
+def test_far_dates_partition_no_table() -> None:
+    for days in (-719_163, 2_932_897):
+        dates = pa.array([None, 0, days], pa.int32()).cast(pa.date32())
+        batch = rows(["a", "b", "c"], 7).append_column("d", dates)
+        check_rows(3, batch, ["c", "d"], ["c"])
+        with pytest.raises(TableError, match="partition column 'd' of partition 3, offset 9, is"):
+            check_rows(3, batch, ["c"], ["c", "d"])
+
+
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_text_in_no_utf_8_is_refused_with_its_offset(is_nested: bool) -> None:
+    raw = pa.array([b"ok", None, b"\xff", b"ok"])
+    text: pa.Array = pa.Array.from_buffers(pa.string(), 4, raw.buffers())
+    if is_nested:
+        text = pa.StructArray.from_arrays([text], ["x"])
+    batch = rows(["a"] * 4, 5).append_column("t", text)
+    check_rows(2, batch.slice(0, 2), ["t"], ["c"])
+    check_rows(2, batch, ["c"], [])
+    for names, by in ((["t"], []), ([], ["t"])):
+        with pytest.raises(TableError, match="'t' of partition 2, offset 7, is no text in UTF-8"):
+            check_rows(2, batch, names, by)
 
 
 def test_columns_that_partition_no_table_are_named() -> None:

@@ -1,0 +1,84 @@
+"""Rows that no reader of a table could read: far dates in partition columns, and text in no UTF-8.
+
+A transform can make both. They are refused before a file has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from tidelog.spark.lake.state import TableError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: 0001-01-01 and 9999-12-31 in days since 1970: the dates that all readers have.
+FIRST_DAY: Final = -719_162
+LAST_DAY: Final = 2_932_896
+
+
+def check_rows(
+    partition: int, rows: pa.RecordBatch, names: Iterable[str], partition_by: Iterable[str]
+) -> None:
+    """Raise TableError for a row of a partition that a table with these columns cannot have.
+
+    `names` are the columns of files, `partition_by` those whose values are in paths.
+    """
+    by = tuple(partition_by)
+    for name in dict.fromkeys([*names, *by]):
+        if name in rows.schema.names:
+            _check_text(partition, rows, name)
+    for name in by:
+        if name in rows.schema.names:
+            _check_date(partition, rows, name)
+
+
+def _check_text(partition: int, rows: pa.RecordBatch, name: str) -> None:
+    import pyarrow as pa
+
+    column = rows.column(name)
+    if "string" not in str(column.type):
+        return
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid as error:
+        place = _first_invalid(column)
+        if place is None:
+            return  # a slice's nested columns are checked with the rows around it
+        raise TableError(
+            f"column {name!r} of {_place(partition, rows, place)} is no text in UTF-8, and readers"
+            " would fail; keep it as binary in the transform, or mark the record as bad"
+        ) from error
+
+
+def _first_invalid(column: pa.Array) -> int | None:
+    import pyarrow as pa
+
+    for place in range(len(column)):
+        try:
+            column.take(pa.array([place])).validate(full=True)
+        except pa.ArrowInvalid:
+            return place
+    return None
+
+
+def _check_date(partition: int, rows: pa.RecordBatch, name: str) -> None:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    column = rows.column(name)
+    if not pa.types.is_date32(column.type):
+        return
+    days = column.cast(pa.int32())
+    is_far = pc.or_(pc.less(days, FIRST_DAY), pc.greater(days, LAST_DAY))
+    if pc.any(is_far).as_py():
+        place = pc.index(is_far, True).as_py()
+        raise TableError(
+            f"the date in partition column {name!r} of {_place(partition, rows, place)} is outside"
+            " the years 1 to 9999, and readers would fail; make it null in the transform"
+        )
+
+
+def _place(partition: int, rows: pa.RecordBatch, place: int) -> str:
+    return f"partition {partition}, offset {rows.column('offset')[place].as_py()},"
