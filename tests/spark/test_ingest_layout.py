@@ -22,6 +22,7 @@ from tidelog.core.types import TopicPartition
 from tidelog.spark.lake.delta import DeltaLake
 from tidelog.spark.lake.state import TableError
 from tidelog.spark.option_values import OptionError
+from tidelog.spark.pipelines import file_upkeep
 from tidelog.spark.pipelines.compact import compact
 from tidelog.spark.pipelines.ingest import IngestReport, follow, ingest, prove_table, read_landed
 from tidelog.spark.pipelines.ingest_report import verdict_of
@@ -421,3 +422,31 @@ def test_a_merge_sorts_files_that_another_tool_has_sorted_otherwise(
     (merged,) = compact(spark, to).after
     offsets = pq.read_table(f"{to}/{merged.path}")["offset"].to_pylist()
     assert offsets == list(range(61))
+
+
+def test_an_error_of_a_merge_ends_a_follower_whose_topic_is_idle(
+    spark: SparkSession, logs: FakeLogs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs.create("t", 1)
+    more(logs, 0, 1)
+    stop = threading.Event()
+
+    def fails(*_: object) -> bool:
+        raise TableError("no merge")
+
+    monkeypatch.setattr(file_upkeep, "merge_some", fails)
+    timer = threading.Timer(20, stop.set)
+    timer.start()
+    to = str(tmp_path / "table")
+    with pytest.raises(TableError, match="no merge"):
+        follow(spark, logs.bootstrap, "t", to, stop=stop, interval_s=0.05, compact_after=1)
+    timer.cancel()
+    assert not stop.is_set()
+
+
+def test_a_time_to_keep_files_is_not_negative(spark: SparkSession, tmp_path: Path) -> None:
+    to = str(tmp_path / "table")
+    with pytest.raises(OptionError, match="keep_hours is -1; expected 0 or more"):
+        compact(spark, to, keep_hours=-1)
+    with pytest.raises(OptionError, match="keep_hours is -1; expected 0 or more"):
+        follow(spark, "none:1", "t", to, stop=threading.Event(), keep_hours=-1)

@@ -172,6 +172,18 @@ def test_an_error_of_the_last_round_is_raised_at_the_end(table: Table, merges: M
     _raises(batches)
 
 
+def test_an_error_beside_that_of_a_batch_is_logged(
+    table: Table, merges: Merges, caplog: pytest.LogCaptureFixture
+) -> None:
+    merges.error = TableError("gone")
+    merges.allowed.release()
+    with pytest.raises(KeyError), made(table) as upkeep:
+        upkeep.added([])
+        upkeep.added(files(0, 0, 0))
+        raise KeyError("batch")
+    assert "small files were not merged: gone" in caplog.text
+
+
 def _raises(batches: Callable[[], None]) -> None:
     with pytest.raises(TableError, match="gone"):
         batches()

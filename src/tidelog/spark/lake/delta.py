@@ -68,6 +68,8 @@ _REFUSALS: Final = (
 )
 #: Parts of messages about a version that exists.
 _CONFLICTS: Final = ("already exists", "ersion conflict", "oncurrent")
+#: Number of times that other commits may overtake a vacuum.
+_VACUUMS: Final = 5
 #: Number of partitions without a transaction after which no more are expected.
 _NO_MORE: Final = 100
 
@@ -350,19 +352,29 @@ class DeltaLake:
     def vacuum(self, keep_hours: int) -> int:
         """Delete data files that commits removed over `keep_hours` ago; return their number.
 
-        Raises TableError. Files without a commit stay.
+        Raises TableError. Files without a commit stay. A vacuum is a commit, too, which other
+        commits may overtake: after some attempts it leaves the files to the next one.
         """
-        from deltalake.exceptions import DeltaError
+        from deltalake.exceptions import CommitFailedError, DeltaError
 
-        table = self._at(None)
+        there: dict[str, None] = {}
         try:
-            # The library names files that an earlier vacuum has deleted as well.
-            removed = table.vacuum(keep_hours, enforce_retention_duration=False)
-            there = self.store.existing(removed)
-            table.vacuum(keep_hours, dry_run=False, enforce_retention_duration=False)
+            for _ in range(_VACUUMS):
+                table = self._at(None)
+                # The library names files that an earlier vacuum has deleted as well.
+                removed = table.vacuum(keep_hours, enforce_retention_duration=False)
+                there |= dict.fromkeys(self.store.existing(removed))
+                try:
+                    table.vacuum(keep_hours, dry_run=False, enforce_retention_duration=False)
+                    break
+                except CommitFailedError as error:
+                    if not any(word in str(error) for word in _CONFLICTS):
+                        raise
+            else:
+                _log.info("%s: other commits overtook a vacuum; the next goes on", self.location)
         except (DeltaError, OSError) as error:
             raise TableError(f"{self.location} cannot be vacuumed: {reason_of(error)}") from error
-        return len(there)
+        return len(there) - len(self.store.existing(there))
 
     def _converted(self, schema: pa.Schema) -> Schema:
         """Return Arrow's columns as Delta's. Raises TableError."""

@@ -31,6 +31,7 @@ from tidelog.spark.lake.state import LakeFile, TableChange, TableError
 from tidelog.spark.lake.stores import LakeStore
 from tidelog.spark.lake.table import Lake
 from tidelog.spark.lake.vacuum import vacuum_staged
+from tidelog.spark.option_values import OptionError
 from tidelog.spark.pipelines.counting import DRIVER_ROWS, count_files
 from tidelog.spark.pipelines.landing import ProofError, check_target
 from tidelog.spark.pipelines.task_rows import run_tasks
@@ -149,8 +150,15 @@ def compact(
     `keep_hours` ago are deleted. Raises TableError, ProofError, OptionError.
     """
     check_target(target_file_bytes)
+    check_keep_hours(keep_hours)
     lake = lake_at(table, storage_options)
     return compact_table(spark, lake, target_file_bytes=target_file_bytes, keep_hours=keep_hours)
+
+
+def check_keep_hours(keep_hours: int) -> None:
+    """Raise OptionError for a time that no file can be kept."""
+    if keep_hours < 0:
+        raise OptionError(f"keep_hours is {keep_hours}; expected 0 or more")
 
 
 def compact_table(

@@ -76,19 +76,21 @@ class FileUpkeep:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Wait for the end of a round; raise its error unless the block has one of its own."""
+        """Wait for the end of a round; raise its error, or log it beside one of the block."""
         self._is_stopping = True
         if self._thread is not None:
             self._thread.join()
         if error is None:
-            self._raise_error()
+            self.check()
+        elif self._error is not None:
+            _LOG.error("small files were not merged: %s", self._error)
 
     def added(self, files: Iterable[LakeFile]) -> None:
         """Count the files of a batch, and begin to merge if there are enough small ones.
 
         Raises the error of an earlier round: TableError, ProofError, or Spark's errors.
         """
-        self._raise_error()
+        self.check()
         if self._small is None:
             self._small, files = Counter(), self._table.files()
         self._small.update(split_of(each) for each in files if is_small(each, self._target))
@@ -106,6 +108,12 @@ class FileUpkeep:
             self._round_ended.clear()
             while self._thread.is_alive() and not self._round_ended.wait(0.1):
                 pass
+
+    def check(self) -> None:
+        """Raise the error of an earlier round: TableError, ProofError, or Spark's errors."""
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
 
     def _work(self) -> None:
         """Merge until nothing is left to merge, in a thread."""
@@ -131,8 +139,3 @@ class FileUpkeep:
             vacuum_staged(self._table, [self._table.store])
             self._deleted_at = now
         return has_more
-
-    def _raise_error(self) -> None:
-        if self._error is not None:
-            error, self._error = self._error, None
-            raise error

@@ -41,7 +41,7 @@ from tidelog.spark.lake.state import (
 from tidelog.spark.lake.stores import LakeStore, location_of
 from tidelog.spark.lake.table import Lake
 from tidelog.spark.lake.vacuum import vacuum_staged
-from tidelog.spark.pipelines.compact import KEEP_HOURS
+from tidelog.spark.pipelines.compact import KEEP_HOURS, check_keep_hours
 from tidelog.spark.pipelines.continuity import ContinuityProof
 from tidelog.spark.pipelines.file_upkeep import COMPACT_AFTER, FileUpkeep
 from tidelog.spark.pipelines.job_progress import Progress
@@ -380,6 +380,7 @@ def follow(
     `ingest` and of `compact`; committed batches stay, and a later call continues.
     """
     batches = 0
+    check_keep_hours(keep_hours)
     landing = options or LandingOptions()
     upkeep = FileUpkeep(
         spark,
@@ -393,6 +394,7 @@ def follow(
         while not stop.is_set():
             report = runs.run(offsets_per_batch)
             if report.version is None:
+                upkeep.check()
                 stop.wait(interval_s)
                 continue
             batches += 1

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, transaction, write_deltalake
+from deltalake.exceptions import CommitFailedError
 
 from tidelog.spark.lake.commits import first_known, landed_runs
 from tidelog.spark.lake.delta import DeltaLake
@@ -333,3 +335,24 @@ def test_a_commit_that_exists_has_not_failed(
     monkeypatch.setattr(DeltaTable, "create_write_transaction", lost)
     outcome = commit_run(lake, lake.read(), change_of("b", 10, 20), sleep=lambda wait_s: None)
     assert (outcome.obstacle, outcome.state.following()) == (None, {0: 20})
+
+
+@pytest.mark.parametrize("conflicts", [2, 99])
+def test_a_vacuum_that_another_commit_overtakes_is_repeated(
+    location: str, monkeypatch: pytest.MonkeyPatch, conflicts: int
+) -> None:
+    for mode in ("append", "overwrite"):
+        write_deltalake(location, pa.table({"n": [1]}), mode=mode)
+    real, calls = DeltaTable.vacuum, []
+
+    def vacuum(table: DeltaTable, hours: int, *, dry_run: bool = True, **options: Any) -> list[str]:
+        if not dry_run:
+            calls.append(hours)
+            if len(calls) <= conflicts:
+                raise CommitFailedError("a concurrent transaction deleted data")
+        return real(table, hours, dry_run=dry_run, **options)
+
+    monkeypatch.setattr(DeltaTable, "vacuum", vacuum)
+    assert DeltaLake(location).vacuum(0) == (1 if conflicts == 2 else 0)
+    assert len(calls) == (3 if conflicts == 2 else 5)
+    assert len(list(Path(location).glob("*.parquet"))) == (1 if conflicts == 2 else 2)
