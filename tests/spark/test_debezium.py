@@ -121,6 +121,11 @@ def test_records_that_are_no_change_of_a_row_are_dead_letters(
         "no envelope of Debezium with id long": Row(b"{}", b'{"id": 1}'),
         "no envelope of Debezium with": Row(b"{}", b"no json"),
         "no envelope of Debezium": record(1, "c", None, {"id": "no number"}),
+        "the value is no envelope of": Row(
+            b"{}", (record(1, "c", None, {"id": 1}).value or b"") + b"x"
+        ),
+        "the value is no envelope": Row(b"{}", b'[{"op": "c", "after": {"id": 1}}]'),
+        "the value is no UTF-8": Row(b"{}", b'{"op": "c", "after": {"id": 1, "name": "\xff"}}'),
         "id is null, and an upsert": Row(None, None),
     }
     table, letters = tmp_path / "table", str(tmp_path / "letters")
@@ -131,8 +136,31 @@ def test_records_that_are_no_change_of_a_row_are_dead_letters(
     found = spark.read.option("recursiveFileLookup", True).parquet(letters).orderBy("offset")
     for reason, row in zip(bad, found.collect(), strict=True):
         assert reason in row.error
-    with pytest.raises(BadRecordsError, match="t-0 at offset 8 does not fit: op t truncates"):
+    with pytest.raises(BadRecordsError, match="t-0 at offset 11 does not fit: op t truncates"):
         land(spark, log, table, record(1, "t"))
+
+
+def test_an_update_that_changes_the_key_of_an_upsert_by_another_column(
+    spark: SparkSession, log: FakeLogs, tmp_path: Path
+) -> None:
+    """Its record has the same key, so that no delete of the former row comes."""
+    rows = [
+        record(1, "c", None, image(1, "x")),
+        record(1, "u", image(1, "x"), {**image(1, "x"), "a.b": 5}),
+        record(1, "u", image(1, "x"), image(1, "y")),
+    ]
+    with pytest.raises(BadRecordsError, match="t-0 at offset 2 does not fit: name changes in an"):
+        land(spark, log, tmp_path, *rows, upsert_by=("name",))
+
+
+def test_an_iceberg_table(spark: SparkSession, log: FakeLogs, tmp_path: Path) -> None:
+    """Staged files have the mark of tombstones, which the table has no column id for."""
+    changes = [record(number, "c", None, image(number, "x")) for number in (1, 2)]
+    changes.append(record(1, "d", image(1, "x")))
+    options = {"warehouse": str(tmp_path)}
+    land(spark, log, Path("iceberg:landed.t"), *changes, storage_options=options)
+    rows = read_landed(spark, "iceberg:landed.t", storage_options=options).collect()
+    assert [(row.id, row.name) for row in rows] == [(2, "x")]
 
 
 def test_names_of_the_table_are_taken(spark: SparkSession) -> None:

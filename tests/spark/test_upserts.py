@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from pyiceberg.catalog import load_catalog
+from pyspark.sql import functions as F  # noqa: N812 - how all of Spark names it
 from tests.support.client.fake_logs import FakeLogs
 from tests.support.spark import Row, batch
 
@@ -148,6 +149,53 @@ def test_a_tombstone_of_columns_has_them_in_its_json_key(
     put(log, T0, ("?", None))
     with pytest.raises(BadRecordsError, match="at offset 3 does not fit: n is null, and an upsert"):
         ingest(spark, log.bootstrap, "t", str(tmp_path), upsert_by=("n",), transform=transform)
+
+
+def test_keys_that_are_no_utf_8_do_not_become_one(
+    spark: SparkSession, log: FakeLogs, tmp_path: Path
+) -> None:
+    log.append(T0, batch([Row(b"?", b'{"n": "\xff"}'), Row(b"?", b'{"n": "\xfe"}')], 0))
+    transform = json_columns(spark, "n string", tombstones=True)
+    with pytest.raises(BadRecordsError, match="at offset 0 does not fit: the value is no UTF-8"):
+        ingest(spark, log.bootstrap, "t", str(tmp_path), upsert_by="n", transform=transform)
+
+
+def test_marks_in_another_case_are_refused(
+    spark: SparkSession, log: FakeLogs, tmp_path: Path
+) -> None:
+    for name in ("Tombstone", "ERROR"):
+        with pytest.raises(TableError, match=f"column '{name}': the mark is '{name.lower()}'"):
+            ingest(
+                spark,
+                log.bootstrap,
+                "t",
+                str(tmp_path),
+                transform=lambda frame: frame.selectExpr("*", f"null as {name}"),  # noqa: B023
+            )
+
+
+def test_an_empty_text_is_no_key_where_it_is_null_in_the_table(
+    spark: SparkSession, log: FakeLogs, tmp_path: Path
+) -> None:
+    put(log, T0, ("k", "1:DE:x"), ("k", "2::x"))
+    table, letters = str(tmp_path / "table"), str(tmp_path / "bad")
+
+    def transform(frame: DataFrame) -> DataFrame:
+        return numbers(frame).withColumn("place", F.coalesce("place", F.lit("")))
+
+    ingest(
+        spark,
+        log.bootstrap,
+        "t",
+        table,
+        upsert_by="place",
+        partition_by="place",
+        transform=transform,
+        dead_letter=letters,
+    )
+    [row] = read_landed(spark, table).collect()
+    assert (row.id, row.place) == (1, "DE")
+    assert prove_upserts(spark, table, log.bootstrap, transform=transform).holds
 
 
 def numbers(frame: DataFrame) -> DataFrame:

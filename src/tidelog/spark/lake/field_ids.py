@@ -18,10 +18,18 @@ _KEY: Final = b"PARQUET:field_id"
 
 
 def with_field_ids(schema: pa.Schema, ids: Mapping[str, int]) -> pa.Schema:
-    """Return the columns with their ids; `ids` has the id of each path, or is empty."""
+    """Return the columns with their ids; `ids` has the id of each path, or is empty.
+
+    A column that the table lacks, such as the mark of tombstones in staged files, stays without id.
+    """
     import pyarrow as pa
 
-    return pa.schema([_with_id(field, field.name, ids) for field in schema]) if ids else schema
+    if not ids:
+        return schema
+    numbered = [
+        _with_id(field, field.name, ids) if field.name in ids else field for field in schema
+    ]
+    return pa.schema(numbered)
 
 
 def _with_id(field: pa.Field, path: str, ids: Mapping[str, int]) -> pa.Field:

@@ -10,8 +10,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tidelog.spark.pipelines.latest_rows import TOMBSTONE_COLUMN
-from tidelog.spark.pipelines.parsing import OWN_COLUMNS, RECORD_COLUMNS, fields_of
+from tidelog.spark.pipelines.latest_rows import BEFORE_COLUMN, TOMBSTONE_COLUMN
+from tidelog.spark.pipelines.parsing import (
+    OWN_COLUMNS,
+    RECORD_COLUMNS,
+    fields_of,
+    utf8_text,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -30,20 +35,27 @@ def debezium_columns(spark: SparkSession, ddl: str) -> Transform:
     `after`. A delete and a tombstone get those of the record's JSON key, or else of `before`. Other
     operations, such as t (truncate), are bad records. A value that Debezium does not have, such as
     an unchanged TOAST column of PostgreSQL, is its placeholder `__debezium_unavailable_value`.
-    Raises OptionError for an invalid `ddl`, or for a column name that the table already has.
+    The former row of an update goes along in BEFORE_COLUMN, which no table gets. Raises OptionError
+    for an invalid `ddl`, or for a column name that the table already has.
     """
     from pyspark.sql import functions as F  # noqa: N812 - how all of Spark names it
-    from pyspark.sql.types import StringType, StructType
+    from pyspark.sql.types import ArrayType, StringType, StructType
 
-    row = fields_of(ddl, (*OWN_COLUMNS, TOMBSTONE_COLUMN))
+    row = fields_of(ddl, (*OWN_COLUMNS, TOMBSTONE_COLUMN, BEFORE_COLUMN))
     envelope = StructType().add("before", row).add("after", row).add("op", StringType())
-    # The fields of both forms: an envelope, and an envelope beside its schema.
-    schema = StructType([*envelope.fields]).add("payload", envelope).add(_RAW, StringType())
+    # The fields of both forms: an envelope, and an envelope beside its schema. Spark ignores what
+    # comes after an object, but for one in a list.
+    both = StructType([*envelope.fields]).add("payload", envelope)
+    schema = StructType().add("values", ArrayType(both)).add(_RAW, StringType())
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _RAW}
 
     def transform(frame: DataFrame) -> DataFrame:
-        value = F.from_json(F.col("value").cast("string"), schema, options)
-        key = F.col("key").cast("string")
+        text = utf8_text(F.col("value"))
+        listed = F.concat(F.lit('{"values":['), text, F.lit("]}"))
+        found = F.from_json(listed, schema, options)
+        is_whole = found[_RAW].isNull() & (F.size(found["values"]) == 1)
+        value = F.when(is_whole, F.get(found["values"], 0))
+        key = utf8_text(F.col("key"))
         op = F.coalesce(F.col("_value.op"), F.col("_value.payload.op"))
         is_delete = F.col("value").isNull() | F.coalesce(op == "d", F.lit(False))
         inner_key = F.from_json(key, StructType().add("payload", row))["payload"]
@@ -63,15 +75,20 @@ def debezium_columns(spark: SparkSession, ddl: str) -> Transform:
             columns.append(F.when(is_delete, of_key).otherwise(after).alias(name))
         has_row = F.coalesce(F.col("_value.after"), F.col("_value.payload.after")).isNotNull()
         no_envelope = f"the value is no envelope of Debezium with {ddl}"
-        is_torn = F.col("_value").isNull() | F.col("_value")[_RAW].isNotNull()
         error = (
             F.when(F.col("value").isNull(), F.lit(None))
-            .when(is_torn | op.isNull(), F.lit(no_envelope))
+            .when(utf8_text(F.col("value")).isNull(), F.lit("the value is no UTF-8"))
+            .when(op.isNull(), F.lit(no_envelope))
             .when(op == "t", F.lit("op t truncates the database's table, which no upsert does"))
             .when(~op.isin(*_SETTING, "d"), F.concat(F.lit("op "), op, F.lit(" changes no row")))
             .when(~is_delete & ~has_row, F.concat(F.lit("op "), op, F.lit(" has no after")))
         )
-        marks = (is_delete.alias(TOMBSTONE_COLUMN), error.alias("error"))
+        before = F.coalesce(F.col("_value.before"), F.col("_value.payload.before"))
+        marks = (
+            is_delete.alias(TOMBSTONE_COLUMN),
+            error.alias("error"),
+            F.when(op == "u", before).alias(BEFORE_COLUMN),
+        )
         return parsed.select(*RECORD_COLUMNS, *columns, *marks)
 
     return transform

@@ -272,7 +272,15 @@ class TopicIngest:
 
     def _rows(self, partition_by: tuple[str, ...], ranges: Sequence[OffsetRange] = ()) -> RunRows:
         spark, topic = self._spark, self._topic
-        return rows_of(spark, self._bootstrap, topic, ranges, self._options, partition_by)
+        return rows_of(
+            spark,
+            self._bootstrap,
+            topic,
+            ranges,
+            self._options,
+            partition_by,
+            empty_is_null=not self._table.keeps_partition_columns,
+        )
 
     def _letter_store(self) -> LakeStore | None:
         """Return the store of this table's dead letters, a folder of the path for them."""
@@ -321,7 +329,7 @@ def ingest(
     partition_by: str | Sequence[str] = (),
     progress: Progress | None = None,
     storage_options: Mapping[str, str] | None = None,
-    upsert_by: tuple[str, ...] = (),
+    upsert_by: str | Sequence[str] = (),
 ) -> IngestReport:
     """Append the new records of `topic` to the Delta table at the path or URI `table`.
 
@@ -350,7 +358,7 @@ def ingest(
         target_file_bytes=target_file_bytes,
         progress=progress,
         partition_by=(partition_by,) if isinstance(partition_by, str) else tuple(partition_by),
-        upsert_by=upsert_by,
+        upsert_by=(upsert_by,) if isinstance(upsert_by, str) else tuple(upsert_by),
     )
     with topic_ingest(spark, bootstrap, topic, table, options, storage_options) as runs:
         return runs.run()

@@ -30,7 +30,7 @@ from tidelog.spark.pipelines.continuity import (
 )
 from tidelog.spark.pipelines.counting import count_files
 from tidelog.spark.pipelines.job_progress import Progress, reported
-from tidelog.spark.pipelines.latest_rows import TOMBSTONE_COLUMN, check_key
+from tidelog.spark.pipelines.latest_rows import BEFORE_COLUMN, TOMBSTONE_COLUMN, check_key
 from tidelog.spark.pipelines.writing import (
     ERROR_COLUMN,
     LETTER,
@@ -215,9 +215,12 @@ def rows_of(
     ranges: Sequence[OffsetRange],
     options: LandingOptions,
     partition_by: tuple[str, ...] = (),
+    *,
+    empty_is_null: bool = True,
 ) -> RunRows:
     """Return the rows of `ranges`, none of which is read yet; without ranges, just their columns.
 
+    `empty_is_null` states that the table takes an empty text of a partition column for null.
     Raises TableError for columns that are missing, or that no table can have.
     """
     frame = None
@@ -228,7 +231,9 @@ def rows_of(
         schema = arrow_schema(names)
     else:
         taken = ranges or [OffsetRange(TopicPartition(topic, 0), 0, 0)]
-        frame = _transformed(spark, bootstrap, taken, options, options.transform)
+        frame = _loaded(spark, bootstrap, taken, options)
+        nulled = partition_by if empty_is_null else ()
+        frame = _transformed(frame, options, options.transform, nulled)
         schema = table_schema(frame, options.dropped)
         if derives_day(schema.names, partition_by):
             _check_time(frame)
@@ -236,17 +241,13 @@ def rows_of(
     return RunRows(tuple(ranges), with_partitions(schema, partition_by), frame, partition_by)
 
 
-def _transformed(
-    spark: SparkSession,
-    bootstrap: str,
-    ranges: Sequence[OffsetRange],
-    options: LandingOptions,
-    transform: Transform,
+def _loaded(
+    spark: SparkSession, bootstrap: str, ranges: Sequence[OffsetRange], options: LandingOptions
 ) -> DataFrame:
-    """Return the transformed records of `ranges`; raise TableError for missing columns."""
+    """Return the records of `ranges` as the source yields them."""
     offsets = sum(each.size for each in ranges)
     topic = ranges[0].tp.topic
-    frame = (
+    return (
         spark.read.format("tidelog")
         .option("kafka.bootstrap.servers", bootstrap)
         .option("kafka.client.id", "tidelog-ingest")
@@ -258,10 +259,20 @@ def _transformed(
         .option("minPartitions", str(max(1, -(-offsets // options.offsets_per_task))))
         .load()
     )
+
+
+def _transformed(
+    frame: DataFrame, options: LandingOptions, transform: Transform, nulled: Sequence[str]
+) -> DataFrame:
+    """Return the transformed records; raise TableError for missing columns.
+
+    `nulled` are columns whose empty texts the table takes for null.
+    """
     frame = transform(frame)
     _check_names(frame)
     if options.upsert_by:
-        frame = with_tombstones(frame, options)
+        frame = with_tombstones(frame, options, nulled)
+    frame = frame.drop(BEFORE_COLUMN)
     needed = _PLACE if options.dead_letter is None else LETTER
     missing = [name for name in needed if name not in frame.columns]
     if missing:
@@ -274,12 +285,17 @@ def _transformed(
     return frame
 
 
-def with_tombstones(frame: DataFrame, options: LandingOptions) -> DataFrame:
+def with_tombstones(
+    frame: DataFrame, options: LandingOptions, nulled: Sequence[str] = ()
+) -> DataFrame:
     """Return rows with their tombstones marked, and with an error for those without a key.
 
-    Raises TableError for missing columns.
+    An empty text of one of the columns `nulled` is no key. Neither is a key that differs from the
+    row's former one in BEFORE_COLUMN: the former row would stay. Raises TableError for missing
+    columns.
     """
     from pyspark.sql import functions as F  # noqa: N812 - how all of Spark names it
+    from pyspark.sql.types import StringType
 
     missing = [name for name in options.upsert_by if name not in frame.columns]
     if missing:
@@ -296,17 +312,35 @@ def with_tombstones(frame: DataFrame, options: LandingOptions) -> DataFrame:
             " tombstones by one of them"
         )
     reasons = [F.col(ERROR_COLUMN)] if ERROR_COLUMN in frame.columns else []
+    known = frame.select(f"{BEFORE_COLUMN}.*").columns if BEFORE_COLUMN in frame.columns else []
     for name in options.upsert_by:
+        value = F.col(f"`{name}`")
         text = f"{name} is null, and an upsert needs a key"
-        reasons.append(F.when(F.col(f"`{name}`").isNull(), F.lit(text)))
+        reasons.append(F.when(value.isNull(), F.lit(text)))
+        if name in nulled and isinstance(frame.schema[name].dataType, StringType):
+            text = f"{name} is empty, which is null in a partition column; an upsert needs a key"
+            reasons.append(F.when(value == "", F.lit(text)))
+        if name in known:
+            former = F.col(BEFORE_COLUMN).getField(name)
+            text = f"{name} changes in an update, and the former row would stay: upsert by the key"
+            text = f"{text} of Debezium's records"
+            reasons.append(F.when(~is_tombstone & (former != value), F.lit(text)))
     error = F.coalesce(*reasons).cast("string")
     return frame.withColumn(TOMBSTONE_COLUMN, is_tombstone).withColumn(ERROR_COLUMN, error)
 
 
 def _check_names(frame: DataFrame) -> None:
-    """Raise TableError for columns whose names differ in no more than their case."""
+    """Raise TableError for columns whose names differ in no more than their case.
+
+    The names of marks are in lower case: Spark would find a mark in another case, and a run not.
+    """
     names = [name.lower() for name in frame.columns]
     for name in frame.columns:
+        if name.lower() in (TOMBSTONE_COLUMN, ERROR_COLUMN) and name != name.lower():
+            raise TableError(
+                f"the transform returns column {name!r}: the mark is {name.lower()!r}; write it so,"
+                " or give the column another name"
+            )
         if names.count(name.lower()) > 1:
             raise TableError(f"the transform returns column {name!r} twice; rename one of them")
 

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 #: The column with which a transform marks a row as a tombstone, which deletes the row's key.
 TOMBSTONE_COLUMN: Final = "tombstone"
+#: A struct of a row's former columns, with which a transform shows that an update changes a key. No
+#: table gets it.
+BEFORE_COLUMN: Final = "_tidelog_before"
 #: Columns of a row's place and kind, beside the columns of its key (`key_names`).
 PLACE: Final = ("file", "partition", "offset", "tombstone")
 

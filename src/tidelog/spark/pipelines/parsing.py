@@ -13,7 +13,7 @@ from tidelog.spark.pipelines.latest_rows import TOMBSTONE_COLUMN
 from tidelog.spark.schemas.json_column import parsed_json
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
     from tidelog.spark.pipelines.landing import Transform
@@ -38,11 +38,13 @@ def json_columns(spark: SparkSession, ddl: str, *, tombstones: bool = False) -> 
 
     def transform(frame: DataFrame) -> DataFrame:
         source = F.coalesce("value", "key") if tombstones else F.col("value")
-        text = source.cast("string")
+        # Spark would replace other bytes, and two keys would become one.
+        text = utf8_text(source)
         parsed = frame.withColumn("_parsed", parsed_json(text, fields, _RAW))
         without = None if tombstones else "the record has no value"
         error = (
             F.when(F.col("value").isNull(), F.lit(without))
+            .when(utf8_text(F.col("value")).isNull(), F.lit("the value is no UTF-8"))
             .when(F.col("_parsed").isNull(), F.lit("the value is no JSON object"))
             .when(
                 F.col(f"_parsed.{_RAW}").isNotNull(),
@@ -57,6 +59,14 @@ def json_columns(spark: SparkSession, ddl: str, *, tombstones: bool = False) -> 
         )
 
     return transform
+
+
+def utf8_text(column: Column) -> Column:
+    """Return bytes as text; null for those that are not UTF-8."""
+    from pyspark.sql import functions as F  # noqa: N812 - how all of Spark names it
+
+    text = column.cast("string")
+    return F.when(F.is_valid_utf8(text), text)
 
 
 def fields_of(ddl: str, own: Collection[str]) -> StructType:

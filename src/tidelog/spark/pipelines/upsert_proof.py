@@ -132,7 +132,8 @@ def prove_upserts(
         transform=transform or (lambda frame: frame),
         upsert_by=state.origin.keys,
     )
-    joined = _joined(spark, bootstrap, state, held, replay, options)
+    nulled = () if lake.keeps_partition_columns else state.partition_by
+    joined = _joined(spark, bootstrap, state, held, replay, options, nulled)
     found = {row["kind"]: row["count"] for row in joined.groupBy("kind").count().collect()}
     counts = {kind: found.get(kind, 0) for kind in KeyFaultKind}
     missing = counts[KeyFaultKind.MISSING]
@@ -170,8 +171,12 @@ def _joined(
     held: DataFrame,
     replay: _ReplayOffsets,
     options: LandingOptions,
+    nulled: tuple[str, ...],
 ) -> DataFrame:
-    """Return each key of table and log with its `kind`, its offsets and its text."""
+    """Return each key of table and log with its `kind`, its offsets and its text.
+
+    `nulled` are columns whose empty texts are null in the table.
+    """
     from pyspark.sql import Window
     from pyspark.sql import functions as F  # noqa: N812 - how all of Spark names it
 
@@ -181,7 +186,7 @@ def _joined(
     maps = [each.name for each in held.schema if "map<" in each.dataType.simpleString()]
     own = (*keys, "partition", "offset", *maps)
     log, later = (
-        _records(spark, bootstrap, topic, ranges, options)
+        _records(spark, bootstrap, topic, ranges, options, nulled)
         for ranges in (replay.ranges, replay.later)
     )
     others = [name for name in held.columns if name not in own and name in log.columns]
@@ -245,11 +250,12 @@ def _records(
     topic: str,
     ranges: Sequence[OffsetRange],
     options: LandingOptions,
+    nulled: tuple[str, ...],
 ) -> DataFrame:
     """Return the transformed records of ranges, without the bad ones."""
     from pyspark.sql import functions as F  # noqa: N812 - how all of Spark names it
 
-    frame = rows_of(spark, bootstrap, topic, ranges, options).frame
+    frame = rows_of(spark, bootstrap, topic, ranges, options, nulled).frame
     assert frame is not None
     return frame.where(F.col(ERROR_COLUMN).isNull())
 
