@@ -210,6 +210,21 @@ class TestPartitionColumns:
         }
         assert found == {None: [0, 1, 3, 4, 6, 7], "x": [2, 5, 8]}
 
+    def test_times_without_zone_are_the_same_in_each_zone(
+        self, spark: SparkSession, filled: FakeLogs, tmp_path: Path
+    ) -> None:
+        to = str(tmp_path / "table")
+        text = "timestamp_ntz'2025-01-01 00:00:00'"
+        ingest(spark, filled.bootstrap, "t", to, transform=columns(f"{text} as l"))
+        zone = spark.conf.get("spark.sql.session.timeZone")
+        try:
+            spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+            frame = read_landed(spark, to)
+            assert frame.where(f"l = {text}").count() == 10
+            assert frame.selectExpr("string(l)").first() == ("2025-01-01 00:00:00",)
+        finally:
+            spark.conf.set("spark.sql.session.timeZone", zone or "UTC")
+
     def test_text_in_no_utf_8_is_refused(
         self, spark: SparkSession, logs: FakeLogs, tmp_path: Path
     ) -> None:

@@ -48,5 +48,5 @@ def is_arrow(schema: PlanSchema) -> bool:
 
 
 def frame_schema(schema: pa.Schema) -> StructType:
-    """Return the schema of a frame of Arrow data; times without zone are in the session's."""
-    return from_arrow_schema(schema, prefer_timestamp_ntz=False)
+    """Return the schema of a frame of Arrow data, with times without zone as they are."""
+    return from_arrow_schema(schema, prefer_timestamp_ntz=True)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
-from tidelog.spark.lake.row_checks import FIRST_DAY, LAST_DAY
+from tidelog.spark.lake.row_checks import FIRST_DAY, LAST_DAY, NULL_NAME
 from tidelog.spark.lake.state import TableError
 
 if TYPE_CHECKING:
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 #: The derived column, and the column that it is derived from.
 DAY: Final = "day"
 TIMESTAMP: Final = "timestamp"
-#: The name of a null in paths, which is Hive's.
-_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 #: Signs that some readers do not find in a path's names of columns.
 _SIGNS: Final = '/=%\\?#"{}'
 #: Maximum length of `COLUMN=VALUE` in paths, in bytes, which is that of file systems.
@@ -147,7 +145,7 @@ def folder_of_values(values: Values) -> str:
     """
     folders = []
     for name, value in values.items():
-        folder = f"{name}={_NULL if value is None else quote(value, safe='')}"
+        folder = f"{name}={NULL_NAME if value is None else quote(value, safe='')}"
         if len(folder.encode()) > _PATH_BYTES:
             raise TableError(
                 f"a value of {name!r} is too long for a partition column: {folder[:80]}... has"

@@ -1,6 +1,6 @@
-"""Rows that no reader of a table could read: far dates in partition columns, and text in no UTF-8.
+"""Rows that no reader of a table could read: partition values of odd meaning, and text in no UTF-8.
 
-A transform can make both. They are refused before a file has them.
+A transform can make them. They are refused before a file has them.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from tidelog.spark.lake.state import TableError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+#: The name of a null in paths, which is Hive's.
+NULL_NAME: Final = "__HIVE_DEFAULT_PARTITION__"
 #: 0001-01-01 and 9999-12-31 in days since 1970: the dates that all readers have.
 FIRST_DAY: Final = -719_162
 LAST_DAY: Final = 2_932_896
@@ -32,6 +34,7 @@ def check_rows(
     for name in by:
         if name in rows.schema.names:
             _check_date(partition, rows, name)
+            _check_name(partition, rows, name)
 
 
 def _check_text(partition: int, rows: pa.RecordBatch, name: str) -> None:
@@ -77,6 +80,19 @@ def _check_date(partition: int, rows: pa.RecordBatch, name: str) -> None:
         raise TableError(
             f"the date in partition column {name!r} of {_place(partition, rows, place)} is outside"
             " the years 1 to 9999, and readers would fail; make it null in the transform"
+        )
+
+
+def _check_name(partition: int, rows: pa.RecordBatch, name: str) -> None:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    column = rows.column(name)
+    place = pc.index(column, NULL_NAME).as_py() if pa.types.is_string(column.type) else -1
+    if place >= 0:
+        raise TableError(
+            f"partition column {name!r} of {_place(partition, rows, place)} is {NULL_NAME!r}, which"
+            " some readers take for null; change it in the transform"
         )
 
 

@@ -18,7 +18,7 @@ from tidelog.spark.lake.partitioning import (
     with_day,
     with_partitions,
 )
-from tidelog.spark.lake.row_checks import check_rows
+from tidelog.spark.lake.row_checks import NULL_NAME, check_rows
 from tidelog.spark.lake.staging import MOST_OPEN, FilePlan, StagingFolder, TaskFiles, in_columns
 from tidelog.spark.lake.state import TableError
 from tidelog.spark.lake.stores import LakeStore
@@ -66,6 +66,13 @@ def test_far_dates_partition_no_table() -> None:
         check_rows(3, batch, ["c", "d"], ["c"])
         with pytest.raises(TableError, match="partition column 'd' of partition 3, offset 9, is"):
             check_rows(3, batch, ["c"], ["c", "d"])
+
+
+def test_the_name_of_null_partitions_no_table() -> None:
+    batch = rows(["a", None, NULL_NAME], 7)
+    check_rows(3, batch, ["c"], ["partition"])
+    with pytest.raises(TableError, match="column 'c' of partition 3, offset 9, is '__HIVE"):
+        check_rows(3, batch, ["c"], ["c"])
 
 
 @pytest.mark.parametrize("is_nested", [False, True])
