@@ -25,7 +25,7 @@ from tidelog.spark.option_values import OptionError
 from tidelog.spark.pipelines import file_upkeep
 from tidelog.spark.pipelines.compact import compact
 from tidelog.spark.pipelines.ingest import IngestReport, follow, ingest, prove_table, read_landed
-from tidelog.spark.pipelines.ingest_report import verdict_of
+from tidelog.spark.pipelines.ingest_report import IngestSums
 from tidelog.spark.pipelines.landing import LandingOptions
 
 if TYPE_CHECKING:
@@ -285,7 +285,7 @@ class TestPartitionColumns:
         assert len(report.files) == 25 + report.reopened
         assert report.reopened > 0
         small = f"in {len(report.files)} files ({report.reopened} small, as rows come in no order"
-        assert small in verdict_of([report])
+        assert small in IngestSums([report]).verdict
         assert prove_table(spark, to).holds
         assert len(compact(spark, to).after) == 25
         assert prove_table(spark, to).holds

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tidelog.spark.pipelines.ingest import IngestReport
+    from tidelog.spark.pipelines.ingest_report import IngestSums
     from tidelog.spark.pipelines.landing import LandingOptions
 
 
@@ -141,7 +142,7 @@ def ingest(
     target = choose_target(bootstrap, directory)
     keys = storage_options(storage)
     with session("tidelog ingest", cores, memory) as spark:
-        from tidelog.spark.pipelines.ingest_report import ingest_report
+        from tidelog.spark.pipelines.ingest_report import IngestSums, ingest_report
         from tidelog.spark.pipelines.landing import LandingOptions
 
         with progress(f"ingesting {topic}") as show_progress:
@@ -158,12 +159,13 @@ def ingest(
             )
             where = (target.bootstrap, topic, table)
             if follow:
-                reports = _follow(spark, where, cadence, options, keys, output)
+                sums = _follow(spark, where, cadence, options, keys, output)
             else:
-                reports = [_run(spark, where, options, keys)]
+                report = _run(spark, where, options, keys)
+                sums = IngestSums([report])
         if not follow:
-            _print_run(reports[0], output)
-        whole = ingest_report(topic, table, reports)
+            _print_run(report, output)
+        whole = ingest_report(topic, table, sums)
     if html is not None:
         write_page(whole, html)
     say(whole.verdict)
@@ -196,17 +198,17 @@ def _follow(
     options: LandingOptions,
     storage: dict[str, str],
     output: OutputFormat,
-) -> list[IngestReport]:
-    """Ingest until Ctrl-C or SIGTERM; print each batch."""
+) -> IngestSums:
+    """Ingest until Ctrl-C or SIGTERM; print each batch, and return the sums of all."""
     from tidelog.spark.pipelines.ingest import follow
-    from tidelog.spark.pipelines.ingest_report import verdict_of
+    from tidelog.spark.pipelines.ingest_report import IngestSums
 
-    reports: list[IngestReport] = []
+    sums = IngestSums()
 
     def show_batch(report: IngestReport) -> None:
-        reports.append(report)
+        sums.add(report)
         _print_run(report, output)
-        say(f"version {report.version}: {verdict_of([report])}")
+        say(f"version {report.version}: {IngestSums([report]).verdict}")
 
     with _stopping() as stop:
         follow(
@@ -218,7 +220,7 @@ def _follow(
             storage_options=storage,
             **cadence,
         )
-    return reports
+    return sums
 
 
 def _print_run(report: IngestReport, output: OutputFormat) -> None:

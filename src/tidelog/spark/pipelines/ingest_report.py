@@ -6,12 +6,19 @@ files.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable
+from typing import Final
 
 from tidelog.spark.pipelines.compact import CompactionReport
 from tidelog.spark.pipelines.continuity import PartitionProof
 from tidelog.spark.pipelines.ingest import IngestReport
 from tidelog.spark.pipelines.report import PipelineReport, Plot, PlotKind, Series, Table
+
+#: Number of a follower's last batches whose ranges are kept.
+_LAST_BATCHES: Final = 1_000
+#: Number of files of one batch above which a report says what fewer files need.
+_MANY_FILES: Final = 1_000
 
 
 def row_of(proof: PartitionProof) -> dict[str, int]:
@@ -29,66 +36,106 @@ def row_of(proof: PartitionProof) -> dict[str, int]:
     }
 
 
-def verdict_of(reports: Sequence[IngestReport]) -> str:
-    """Return one sentence about all reported batches."""
-    proofs = [report.proof for report in reports]
-    dead = sum(proof.dead for proof in proofs)
-    letters = f"{dead} dead letters, " if dead else ""
-    names = [name for report in reports for name in report.new_columns]
-    small = sum(report.reopened for report in reports)
-    order = f" ({small} small, as rows come in no order of the partition columns)" if small else ""
-    columns = f"; new columns: {', '.join(names)}" if names else ""
-    return (
-        f"{sum(proof.rows for proof in proofs)} records in"
-        f" {sum(len(report.files) for report in reports)} files{order}, {letters}"
-        f"{sum(proof.lost for proof in proofs)} lost,"
-        f" {sum(proof.doubled for proof in proofs)} doubled, in"
-        f" {sum(report.seconds for report in reports):.1f} s{columns}"
-    )
+class IngestSums:
+    """Sums of batches, and the ranges of the last ones: a follower runs for years."""
+
+    def __init__(self, reports: Iterable[IngestReport] = ()) -> None:
+        self.batches = self.rows = self.files = 0
+        self.version: int | None = None
+        self.holds = True
+        #: Names of the columns that batches have added.
+        self.new_columns: dict[str, None] = {}
+        self.seconds = 0.0
+        #: Number of files of the batch with the most.
+        self.most_files = 0
+        self.partition_rows: dict[int, int] = {}
+        #: The version and the ranges of each of the last batches, and the rows per second.
+        self.last: deque[tuple[int, list[dict[str, int]], float]] = deque(maxlen=_LAST_BATCHES)
+        self._dead = self._lost = self._doubled = self._small = 0
+        for report in reports:
+            self.add(report)
+
+    def add(self, report: IngestReport) -> None:
+        """Add a batch."""
+        proof = report.proof
+        self.rows += proof.rows
+        self.files += len(report.files)
+        self.most_files = max(self.most_files, len(report.files))
+        self._dead += proof.dead
+        self._lost += proof.lost
+        self._doubled += proof.doubled
+        self._small += report.reopened
+        self.seconds += report.seconds
+        self.new_columns |= dict.fromkeys(report.new_columns)
+        if report.version is None:
+            return
+        self.batches += 1
+        self.version = report.version
+        self.holds = self.holds and proof.holds
+        for each in proof.partitions:
+            number = each.wanted.tp.partition
+            self.partition_rows[number] = self.partition_rows.get(number, 0) + each.rows
+        ranges = [row_of(each) for each in proof.partitions]
+        self.last.append((report.version, ranges, proof.rows / report.seconds))
+
+    @property
+    def verdict(self) -> str:
+        """One sentence about all batches."""
+        letters = f"{self._dead} dead letters, " if self._dead else ""
+        order = "rows come in no order of the partition columns"
+        small = f" ({self._small} small, as {order})" if self._small else ""
+        names = f"; new columns: {', '.join(self.new_columns)}" if self.new_columns else ""
+        many = (
+            f"; {self.most_files} files in one batch slow readers down: partition the table by a"
+            " column with fewer values, or compact it"
+            if self.most_files > _MANY_FILES
+            else ""
+        )
+        return (
+            f"{self.rows} records in {self.files} files{small}, {letters}{self._lost} lost,"
+            f" {self._doubled} doubled, in {self.seconds:.1f} s{names}{many}"
+        )
 
 
-def ingest_report(topic: str, table: str, reports: Sequence[IngestReport]) -> PipelineReport:
+def ingest_report(topic: str, table: str, sums: IngestSums) -> PipelineReport:
     """Return the report of batches of `topic` that were committed to a table."""
-    done = [report for report in reports if report.version is not None]
     facts = (
         ("topic", topic),
         ("table", table),
-        ("batches", len(done)),
-        ("version", done[-1].version if done else None),
+        ("batches", sums.batches),
+        ("version", sums.version),
     )
-    proofs = [(report.version, row_of(each)) for report in done for each in report.proof.partitions]
+    proofs = [(version, row) for version, rows, _ in sums.last for row in rows]
     columns = ("version", *proofs[0][1]) if proofs else ("version",)
+    note = "Each offset has one row, or is a dead letter, a transaction marker or compacted."
+    if len(sums.last) < sums.batches:
+        note += f" These are the last {len(sums.last)} batches of {sums.batches}."
     ranges = Table(
         "Offsets and their rows",
         columns,
         tuple((version, *row.values()) for version, row in proofs),
-        "Each offset has one row, or is a dead letter, a transaction marker or compacted.",
+        note,
     )
     return PipelineReport(
         title=f"Ingest of {topic}",
-        verdict=verdict_of(done) if done else f"nothing new in {topic}",
-        holds=all(report.proof.holds for report in done),
+        verdict=sums.verdict if sums.batches else f"nothing new in {topic}",
+        holds=sums.holds,
         facts=facts,
         tables=(ranges,),
-        figures=_figures(done),
+        figures=_figures(sums),
     )
 
 
-def _figures(done: Sequence[IngestReport]) -> tuple[Plot, ...]:
-    if not done:
+def _figures(sums: IngestSums) -> tuple[Plot, ...]:
+    if not sums.batches:
         return ()
-    last: dict[int, int] = {}
-    for report in done:
-        for each in report.proof.partitions:
-            number = each.wanted.tp.partition
-            last[number] = last.get(number, 0) + each.rows
-    numbers = sorted(last)
-    heights = {"rows": [last[number] for number in numbers]}
+    numbers = sorted(sums.partition_rows)
+    heights = {"rows": [sums.partition_rows[number] for number in numbers]}
     rows = Plot.bars("Rows of each partition", "partition", "rows", numbers, heights)
-    if len(done) == 1:
+    if sums.batches == 1:
         return (rows,)
-    x = tuple(float(report.version or 0) for report in done)
-    rate = Series("rows/s", x, tuple(report.proof.rows / report.seconds for report in done))
+    x = tuple(float(version) for version, _, _ in sums.last)
+    rate = Series("rows/s", x, tuple(rate for _, _, rate in sums.last))
     return (rows, Plot("Rate of each batch", "version", "rows/s", (rate,), PlotKind.POINTS))
 
 
