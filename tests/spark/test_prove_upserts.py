@@ -16,6 +16,7 @@ from tests.support.client.fake_logs import FakeLogs
 from tidelog.spark.lake.delta import DeltaLake
 from tidelog.spark.lake.state import TableError
 from tidelog.spark.pipelines.ingest import ingest, prove_table
+from tidelog.spark.pipelines.landing import Transform
 from tidelog.spark.pipelines.upsert_proof import KeyFaultKind, UpsertProof, prove_upserts
 
 if TYPE_CHECKING:
@@ -102,6 +103,42 @@ def test_a_row_with_another_value(spark: SparkSession, log: FakeLogs, table: Pat
     rewrite(table, change)
     proof = prove_upserts(spark, str(table), log.bootstrap)
     assert faults(proof) == [(KeyFaultKind.DIFFERING, "a")]
+
+
+def test_rows_from_before_a_column_empty_texts_and_another_session_zone(
+    spark: SparkSession, log: FakeLogs, tmp_path: Path
+) -> None:
+    """None of these is a fault, but another value in a later row is."""
+
+    def transform(*more: str) -> Transform:
+        own = ("key", "value", "string(key) as name", "if(key = 'a', '', null) as place")
+        local = "timestamp_ntz'2026-01-02 00:00:00' as local"
+        return lambda frame: frame.selectExpr("topic", "partition", "offset", *own, local, *more)
+
+    def land(form: Transform) -> None:
+        ingest(
+            spark,
+            log.bootstrap,
+            "t",
+            str(tmp_path),
+            transform=form,
+            upsert_by="name",
+            partition_by="place",
+        )
+
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        land(transform())
+        put(log, T0, ("c", "2"), ("b", "3"))
+        land(transform("string(value) as text"))
+        later = transform("string(value) as text")
+        proof = prove_upserts(spark, str(tmp_path), log.bootstrap, transform=later)
+        assert (proof.holds, proof.rows) == (True, 4), proof.verdict
+        other = transform("if(key = 'c', 'other', string(value)) as text")
+        proof = prove_upserts(spark, str(tmp_path), log.bootstrap, transform=other)
+        assert faults(proof) == [(KeyFaultKind.DIFFERING, "c")]
+    finally:
+        spark.conf.unset("spark.sql.session.timeZone")
 
 
 def test_records_that_compaction_has_removed_since(

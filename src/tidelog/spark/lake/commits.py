@@ -5,8 +5,16 @@ The questions are the same for each format, and need only what `Lake.commits` re
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Iterable
+from functools import cache
+from typing import Final
+
 from tidelog.spark.lake.state import TableError
 from tidelog.spark.lake.table import Lake
+
+#: Maximum number of the first version that has rows.
+_FIRST_VERSION: Final = 1
 
 
 def landed_runs(lake: Lake, after: int) -> list[str]:
@@ -17,6 +25,26 @@ def landed_runs(lake: Lake, after: int) -> list[str]:
 def first_known(lake: Lake) -> int:
     """Return the oldest version whose commit the table's log still has. Raises TableError."""
     return min((commit.version for commit in lake.commits()), default=lake.newest() + 1)
+
+
+def offsets_before(lake: Lake, columns: Iterable[str]) -> dict[str, dict[int, int]]:
+    """Return the offset in each partition below which rows may lack a column, by column.
+
+    A run adds a column before it writes rows with it. Where the log has no older commits any more,
+    the columns of its oldest one may have been added just then. Raises TableError.
+    """
+    commits = lake.commits()
+    noted = [commit for commit in commits if commit.note is not None]
+    names = cache(lambda version: lake.schema(version).names)
+    found: dict[str, dict[int, int]] = {}
+    for column in columns:
+        # Columns are only added: the newest version without the column is found by halving.
+        place = bisect_left(noted, 1, key=lambda each: column not in names(each.version))
+        if noted and place == len(noted) and commits[-1].version > _FIRST_VERSION:
+            place -= 1
+        note = noted[place].note if place < len(noted) else None
+        found[column] = {run.partition: run.end for run in note.partitions} if note else {}
+    return found
 
 
 def dead_letters(lake: Lake) -> list[str]:

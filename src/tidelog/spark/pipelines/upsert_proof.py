@@ -19,6 +19,7 @@ from tidelog.client.fetching import EARLIEST, LATEST
 from tidelog.core.dataclass import dataclass
 from tidelog.core.types import READ_COMMITTED
 from tidelog.runtime.blocking import BlockingClient
+from tidelog.spark.lake.commits import offsets_before
 from tidelog.spark.lake.places import lake_at
 from tidelog.spark.lake.protocol import NO_VERSION
 from tidelog.spark.lake.state import LakeState, TableError, check_origin
@@ -122,6 +123,7 @@ def prove_upserts(
         raise TableError(f"{table} holds no table: ingest a topic to it first")
     if not state.origin.upsert_key:
         raise TableError(f"{table} has a row for each record, whose proof needs no replay")
+    added = offsets_before(lake, lake.schema(state.version).names)
     counted = count_files(spark, lake.store, lake.files(state.version))
     if counted.faults:
         return UpsertProof(state.version, files=counted.faults)
@@ -133,7 +135,7 @@ def prove_upserts(
         upsert_by=state.origin.keys,
     )
     nulled = () if lake.keeps_partition_columns else state.partition_by
-    joined = _joined(spark, bootstrap, state, held, replay, options, nulled)
+    joined = _joined(spark, bootstrap, state, held, replay, options, nulled, added)
     found = {row["kind"]: row["count"] for row in joined.groupBy("kind").count().collect()}
     counts = {kind: found.get(kind, 0) for kind in KeyFaultKind}
     missing = counts[KeyFaultKind.MISSING]
@@ -172,10 +174,12 @@ def _joined(
     replay: _ReplayOffsets,
     options: LandingOptions,
     nulled: tuple[str, ...],
+    added: Mapping[str, Mapping[int, int]],
 ) -> DataFrame:
     """Return each key of table and log with its `kind`, its offsets and its text.
 
-    `nulled` are columns whose empty texts are null in the table.
+    `nulled` are columns whose empty texts are null in the table. A row below the offsets of a
+    column in `added` may lack the column.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as F  # noqa: N812 - how all of Spark names it
@@ -208,9 +212,10 @@ def _joined(
     for name in shared:
         joined = joined.withColumn(name, F.coalesce(f"t_{name}", f"e_{name}"))
     joined = joined.join(goes_on, key_names, "left")
-    differs = [
-        ~F.col(f"t_c{number}").eqNullSafe(F.col(f"e_c{number}")) for number in range(len(others))
-    ]
+    differs = []
+    for number, name in enumerate(others):
+        row, record = F.col(f"t_c{number}"), F.col(f"e_c{number}")
+        differs.append(~row.eqNullSafe(record) & ~(row.isNull() & _is_below(added[name])))
     text = F.concat_ws(", ", *[F.col(name).cast("string") for name in key_names])
     return joined.select(
         _kind(differs, replay.starts).alias("kind"),
@@ -228,10 +233,7 @@ def _kind(differs: Sequence[Column], starts: Mapping[int, int]) -> Column:
     has_row, has_record = F.col("t_offset").isNotNull(), F.col("e_offset").isNotNull()
     is_live = has_record & ~F.col("e_tombstone")
     is_same = F.col("t_offset") == F.col("e_offset")
-    is_below = F.lit(False)
-    for partition, start in starts.items():
-        is_below |= (F.col("partition") == partition) & (F.col("t_offset") < start)
-    is_beyond = F.col("is_later").isNotNull() | is_below
+    is_beyond = F.col("is_later").isNotNull() | _is_below(starts)
     return (
         F.when(~has_row & ~is_live, "none")
         .when(~has_row, str(KeyFaultKind.MISSING))
@@ -244,6 +246,16 @@ def _kind(differs: Sequence[Column], starts: Mapping[int, int]) -> Column:
     )
 
 
+def _is_below(offsets: Mapping[int, int]) -> Column:
+    """Return whether a table's row lies below the offset of its partition."""
+    from pyspark.sql import functions as F  # noqa: N812 - how all of Spark names it
+
+    found = F.lit(False)
+    for partition, offset in offsets.items():
+        found |= (F.col("partition") == partition) & (F.col("t_offset") < offset)
+    return found
+
+
 def _records(
     spark: SparkSession,
     bootstrap: str,
@@ -254,9 +266,14 @@ def _records(
 ) -> DataFrame:
     """Return the transformed records of ranges, without the bad ones."""
     from pyspark.sql import functions as F  # noqa: N812 - how all of Spark names it
+    from pyspark.sql.types import StringType
 
     frame = rows_of(spark, bootstrap, topic, ranges, options, nulled).frame
     assert frame is not None
+    for name in nulled:
+        if name in frame.columns and isinstance(frame.schema[name].dataType, StringType):
+            value = F.col(f"`{name}`")
+            frame = frame.withColumn(name, F.when(value != "", value))
     return frame.where(F.col(ERROR_COLUMN).isNull())
 
 
