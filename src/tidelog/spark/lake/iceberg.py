@@ -18,6 +18,7 @@ from datetime import date
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
+from tidelog.runtime.extras import install_command
 from tidelog.spark.lake.field_ids import plain_types
 from tidelog.spark.lake.protocol import NO_VERSION, CommitAnswer
 from tidelog.spark.lake.state import (
@@ -482,7 +483,7 @@ class IcebergLake:
                 from tidelog.spark.lake.iceberg_library import open_catalog
             except ImportError as error:
                 raise TableError(
-                    f"{self.location} needs pyiceberg: pip install 'tidelog[spark,iceberg]'"
+                    f"{self.location} needs pyiceberg: {install_command('iceberg')}"
                 ) from error
             self._catalog = open_catalog(self._options, self.location)
         return self._catalog
