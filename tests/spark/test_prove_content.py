@@ -155,6 +155,11 @@ def test_the_log_says_nothing_below_its_start_and_of_what_compaction_removed(
         "partition 0: 60 rows at offsets 0 to 60 lie below the log's start",
         "partition 1: compaction removed the records of 10 rows from the log",
     ]
+    filled.batches[T1].insert(0, transactional(4, b"x", b"y", producer=7))
+    filled.aborted[T1] = [(7, 4)]
+    proof = prove_content(spark, str(tmp_path), filled.bootstrap)
+    assert found(proof) == [(1, 4, 6, ())], "compaction removes offsets, and these are aborted"
+    assert (proof.partitions[1].unknown, proof.partitions[1].removed) == (2, 8)
 
 
 def test_rows_of_aborted_records_and_beyond_the_log_have_no_record(

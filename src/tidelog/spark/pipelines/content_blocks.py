@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -26,7 +27,9 @@ from tidelog.spark.columns import arrow_schema
 from tidelog.spark.lake.state import LakeFile
 from tidelog.spark.lake.stores import LakeStore, reason_of
 from tidelog.spark.options import ReadOptions
+from tidelog.spark.pipelines.continuity import Gap, LogGaps
 from tidelog.spark.pipelines.counting import OffsetColumns, offsets_of, roots_of
+from tidelog.spark.pipelines.new_offsets import is_compacted
 from tidelog.spark.planning import OffsetRange
 from tidelog.spark.reading import read_range_with
 
@@ -258,13 +261,35 @@ class _PartitionComparison:
         self._note("differing", rows.take(wrong), differs[wrong])
 
     def _without_record(self, rows: _Rows) -> None:
-        """Count rows without a record; the log's start may have moved beyond some of them."""
+        """Count rows without a record; the log's start may have moved beyond some of them.
+
+        Compaction removes a record's offset too. The log still has the offsets of other rows: they
+        are of markers and of aborted transactions.
+        """
         if not len(rows.offsets):
             return
         start = self._client.list_offsets({self._tp: EARLIEST})[self._tp].offset
         low = int(np.searchsorted(rows.offsets, start))
         self._counts["unreached"] += low
-        self._note("unknown", rows.take(slice(low, None)))
+        rows = rows.take(slice(low, None))
+        if len(rows.offsets) and self._is_compacted:
+            breaks = np.flatnonzero(np.diff(rows.offsets) > 1)
+            gaps = zip(
+                rows.offsets[np.concatenate(([0], breaks + 1))].tolist(),
+                (rows.offsets[np.concatenate((breaks, [-1]))] + 1).tolist(),
+                strict=True,
+            )
+            is_held = np.zeros(len(rows.offsets), bool)
+            looked = LogGaps(self._client).left_out(self._tp, [Gap(*each) for each in gaps])
+            for start, end in looked:
+                is_held |= (rows.offsets >= start) & (rows.offsets < end)
+            self._counts["removed"] += int((~is_held).sum())
+            rows = rows.take(is_held)
+        self._note("unknown", rows)
+
+    @cached_property
+    def _is_compacted(self) -> bool:
+        return is_compacted(self._client, self._job.topic)
 
     def _note(self, kind: str, rows: _Rows, differs: Ints | None = None) -> None:
         """Count faulty rows, and name their ranges: of one file, with the same columns."""

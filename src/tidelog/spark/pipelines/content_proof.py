@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.client.fetching import EARLIEST, LATEST
@@ -24,7 +23,7 @@ from tidelog.spark.lake.state import LakeFile, Origin, TableError
 from tidelog.spark.option_values import OptionError
 from tidelog.spark.options import COLUMNS, HEADERS, parse_options
 from tidelog.spark.pipelines.counting import FileFault, OffsetColumns
-from tidelog.spark.pipelines.new_offsets import is_compacted, origin_of
+from tidelog.spark.pipelines.new_offsets import origin_of
 from tidelog.spark.pipelines.task_rows import run_tasks
 
 if TYPE_CHECKING:
@@ -40,6 +39,8 @@ BLOCK_ROWS: Final = 500_000
 COMPARABLE: Final = tuple(
     name for name in (*COLUMNS, HEADERS) if name not in ("topic", "partition", "offset")
 )
+#: Counts of a task, in the order of the fields of PartitionContent.
+_COUNTS: Final = ("rows", "compared", "differing", "unknown", "beyond", "unreached", "removed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,18 +165,13 @@ def prove_content(
         for group in _groups(files, block_rows)
     ]
     rows = run_tasks(spark, jobs, compare_files)
-    proof = ContentProof(
+    return ContentProof(
         version,
         columns,
         _partitions(rows, logs),
         _faults(rows),
         tuple(FileFault(row["path"], row["reason"]) for row in rows if "path" in row),
     )
-    if any(each.unknown for each in proof.partitions):
-        with BlockingClient(bootstrap, "tidelog-prove") as client:
-            if is_compacted(client, topic):
-                return _of_compacted(proof)
-    return proof
 
 
 def _compared_columns(
@@ -297,10 +293,7 @@ def _partitions(
                 max(part["end"] for part in parts),
                 0 if log is None else log.start,
                 0 if log is None else log.end,
-                *(
-                    sum(part.get(name, 0) for part in parts)
-                    for name in ("rows", "compared", "differing", "unknown", "beyond", "unreached")
-                ),
+                *(sum(part.get(name, 0) for part in parts) for name in _COUNTS),
             )
         )
     return tuple(found)
@@ -313,17 +306,3 @@ def _faults(rows: Iterable[Mapping[str, Any]]) -> tuple[ContentFault, ...]:
         if "from" in row
     ]
     return tuple(sorted(faults, key=lambda each: (each.partition, each.start, each.file)))
-
-
-def _of_compacted(proof: ContentProof) -> ContentProof:
-    """Return the proof of a compacted topic: compaction may have removed any record of the log."""
-    ends = {each.partition: each.log_end for each in proof.partitions}
-    return replace(
-        proof,
-        partitions=tuple(
-            replace(each, unknown=0, removed=each.unknown) for each in proof.partitions
-        ),
-        faults=tuple(
-            fault for fault in proof.faults if fault.columns or fault.start >= ends[fault.partition]
-        ),
-    )

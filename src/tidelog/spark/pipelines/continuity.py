@@ -9,7 +9,7 @@ compacted only for a topic that the caller declares compacted: any other log has
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -193,10 +193,33 @@ class LogGaps:
         about once.
         """
         content = GapContent()
-        starts = np.array([gap.start for gap in gaps], np.int64)
-        ends = np.array([gap.end for gap in gaps], np.int64)
-        place = int(starts[0]) if len(gaps) else 0
+        starts, ends = _bounds(gaps)
+        reached = int(starts[0]) if len(gaps) else 0
+        for place, end, offsets, left_out in self._reads(tp, starts, ends):
+            records = sum(_inside(found, starts, ends) for found in offsets)
+            control = sum(
+                _overlap(max(first, place), min(last, end), starts, ends)
+                for first, last in left_out
+            )
+            seen = _overlap(place, end, starts, ends)
+            content = content.plus(GapContent(control, seen - control - records, records))
+            reached = end
         last = int(ends[-1]) if len(gaps) else 0
+        return content.plus(GapContent(absent=_overlap(reached, last, starts, ends)))
+
+    def left_out(self, tp: TopicPartition, gaps: Sequence[Gap]) -> list[tuple[int, int]]:
+        """Return ranges of markers and of aborted records that the log has around these gaps."""
+        return [each for read in self._reads(tp, *_bounds(gaps)) for each in read[3]]
+
+    def _reads(
+        self, tp: TopicPartition, starts: Ints, ends: Ints
+    ) -> Iterator[tuple[int, int, list[Ints], list[tuple[int, int]]]]:
+        """Read the log at gaps; yield the bounds of each fetch, its records and what it left out.
+
+        The records are offsets, and what is left out are ranges of them.
+        """
+        place = int(starts[0]) if len(starts) else 0
+        last = int(ends[-1]) if len(ends) else 0
         empty = 0
         while place < last and empty < _EMPTY_FETCHES:
             fetched = self._client.fetch(
@@ -208,15 +231,14 @@ class LogGaps:
             offsets = [rows.column("offset").to_numpy() for rows in decoded]
             reached = decoder.next_offset
             empty = 0 if reached > place else empty + 1
-            records = sum(_inside(found, starts, ends) for found in offsets)
-            control = sum(
-                _overlap(max(first, place), min(end, reached), starts, ends)
-                for first, end in left_out.ranges
-            )
-            seen = _overlap(place, reached, starts, ends)
-            content = content.plus(GapContent(control, seen - control - records, records))
+            yield place, reached, offsets, left_out.ranges
             place = _next_gap(reached, starts, ends)
-        return content.plus(GapContent(absent=_overlap(place, last, starts, ends)))
+
+
+def _bounds(gaps: Sequence[Gap]) -> tuple[Ints, Ints]:
+    """Return the starts and the ends of gaps."""
+    starts = np.array([gap.start for gap in gaps], np.int64)
+    return starts, np.array([gap.end for gap in gaps], np.int64)
 
 
 class _LeftOut:
