@@ -169,6 +169,7 @@ def test_names_of_the_table_are_taken(spark: SparkSession) -> None:
             debezium_columns(spark, f"id long, {name} string")
 
 
+@pytest.mark.soak
 def test_the_command_ingests_and_proves(log: FakeLogs, tmp_path: Path) -> None:
     log.append(
         T0, batch([record(1, "c", None, image(1, "x")), record(2, "r", None, image(2, "x"))])
