@@ -172,7 +172,7 @@ def ingest(
 
 
 def _cadence(given: dict[str, float | None], *, follow: bool) -> dict[str, Any]:
-    """Return the given options of --follow; refuse them without it."""
+    """Return the options that belong to --follow; refuse them without --follow."""
     cadence = {name: value for name, value in given.items() if value is not None}
     if cadence and not follow:
         raise typer.BadParameter("--interval, --compact-after and --keep-hours belong to --follow")
@@ -199,7 +199,7 @@ def _follow(
     storage: dict[str, str],
     output: OutputFormat,
 ) -> IngestSums:
-    """Ingest until Ctrl-C or SIGTERM; print each batch, and return the sums of all."""
+    """Ingest until Ctrl-C or SIGTERM; print each batch, and return the sums over all batches."""
     from tidelog.spark.pipelines.ingest import follow
     from tidelog.spark.pipelines.ingest_report import IngestSums
 
@@ -275,9 +275,9 @@ def compact(
 ) -> None:
     """Merge the small files of a table into larger ones by one commit, then delete old files.
 
-    The command checks that the merged files have the records of the files that they replace. It
-    deletes files that were replaced --keep-hours ago or earlier, and those of ingests that died a
-    day ago or earlier. Running readers keep theirs. Ingests may run meanwhile.
+    The command checks that the merged files have the records of the files that they replace. The
+    command deletes files that were replaced at least --keep-hours ago, and files of ingests that
+    died at least a day ago. Running readers keep theirs. Ingests may run meanwhile.
     """
     keys = storage_options(storage)
     with session("tidelog compact", cores, memory) as spark:

@@ -86,10 +86,10 @@ def prove(
     """Count a table's records again: compare offsets with commits, or check a numbered column.
 
     The last line is the verdict; the exit code is 1 if a record is lost or doubled, or if a file of
-    the table is missing or differs from the table's log. Tables of other tools are
-    proved with --partition-column and --offset-column: their log explains gaps. With --deep each
-    row must also have its record's content. A table of `ingest --upsert` is compared with a replay
-    of its topic, for which --json or --debezium are those of the ingest.
+    the table is missing or differs from the table's log. Tables of other tools are proved with
+    --partition-column and --offset-column; the topic's log explains gaps in the offsets. With
+    --deep each row must also have its record's content. A table of `ingest --upsert` is compared
+    with a replay of its topic; give --json or --debezium as for the ingest.
     """
     if (partition_column is None) != (offset_column is None):
         raise typer.BadParameter("--partition-column and --offset-column belong together")

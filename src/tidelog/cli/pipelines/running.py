@@ -55,7 +55,7 @@ class SparkFailed(TidelogError):
 
 @contextmanager
 def session(name: str, cores: int, memory: str) -> Iterator[SparkSession]:
-    """Start a Spark session for a `with` block; Spark's output goes to a file that errors name."""
+    """Start a Spark session for a `with` block; error messages name the file of Spark's output."""
     try:
         from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
         from pyspark.errors import PySparkException

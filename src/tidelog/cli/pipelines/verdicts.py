@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tidelog.spark.pipelines.landing import Transform
     from tidelog.spark.pipelines.offset_faults import OffsetFault
 
-#: Number of faulty ranges of offsets that are printed as lines; JSON has all.
+#: Maximum number of faulty offset ranges that are printed as lines; the JSON document has all.
 _SHOWN_FAULTS: Final = 100
 
 Rows = list[dict[str, Any]]
@@ -57,7 +57,7 @@ class ProofVerdict:
 
 @dataclass(frozen=True, slots=True)
 class Proofs:
-    """The proofs of one table; `columns` are those of `OffsetColumns`, for another tool's table."""
+    """The proofs of one table; `columns` names the offset columns of another tool's table."""
 
     spark: SparkSession
     table: str
@@ -260,7 +260,7 @@ def _difference_line(fault: ContentFault) -> str:
 
 
 def _shown(lines: Sequence[str]) -> list[str]:
-    """Return lines, or the first of them with the number of further ones."""
+    """Return the lines, or the first lines and the number of omitted lines."""
     more = len(lines) - _SHOWN_FAULTS
     return [*lines[:_SHOWN_FAULTS], *([f"{more} more ranges: see -o json"] if more > 0 else [])]
 
@@ -271,7 +271,7 @@ def _fault_lines(
     added_in: Mapping[str, Sequence[int]],
     noun: str = "version",
 ) -> list[str]:
-    """Return wrong files and ranges of offsets, with the versions that added the files."""
+    """Return lines for wrong files and faulty offset ranges, with the versions of the files."""
     lines = []
     for fault in offsets:
         named = [
@@ -295,7 +295,7 @@ def _fault_documents(
     offsets: Iterable[OffsetFault],
     added_in: Mapping[str, Sequence[int]],
 ) -> dict[str, Any]:
-    """Return the same as part of a document."""
+    """Return the wrong files and the faulty offset ranges as part of a JSON document."""
     ranges = [
         {
             "kind": each.kind,

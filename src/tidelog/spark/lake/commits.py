@@ -1,6 +1,6 @@
 """Runs, dead letters and versions that the commits of a table's log show.
 
-The questions are the same for each format, and need only what `Lake.commits` returns.
+The functions work for every table format, because they need only `Lake.commits`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 from tidelog.spark.lake.state import TableError
 from tidelog.spark.lake.table import Lake
 
-#: Maximum number of the first version that has rows.
+#: The first version with rows has at most this number.
 _FIRST_VERSION: Final = 1
 
 
@@ -28,17 +28,17 @@ def first_known(lake: Lake) -> int:
 
 
 def offsets_before(lake: Lake, columns: Iterable[str]) -> dict[str, dict[int, int]]:
-    """Return the offset in each partition below which rows may lack a column, by column.
+    """Return, for each column, the offsets in each partition below which rows may lack the column.
 
-    A run adds a column before it writes rows with it. Where the log has no older commits any more,
-    the columns of its oldest one may have been added just then. Raises TableError.
+    A run adds a column before it writes rows with it. If older commits were cleaned from the log,
+    the oldest remaining commit may have added its columns. Raises TableError.
     """
     commits = lake.commits()
     noted = [commit for commit in commits if commit.note is not None]
     names = cache(lambda version: lake.schema(version).names)
     found: dict[str, dict[int, int]] = {}
     for column in columns:
-        # Columns are only added: the newest version without the column is found by halving.
+        # Columns are never removed, so a binary search finds the newest version without the column.
         place = bisect_left(noted, 1, key=lambda each: column not in names(each.version))
         if noted and place == len(noted) and commits[-1].version > _FIRST_VERSION:
             place -= 1
@@ -62,7 +62,7 @@ def version_at(lake: Lake, time_ms: int) -> int:
 
 
 def version_with(lake: Lake, partition: int, offset: int) -> int:
-    """Return the first version with a partition's offsets below `offset`. Raises TableError."""
+    """Return the first version that has a partition's offsets below `offset`. Raises TableError."""
     found = reached = None
     for commit in lake.commits():
         if commit.note is None:

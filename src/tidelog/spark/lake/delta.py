@@ -1,9 +1,9 @@
 """Delta tables through delta-rs: a state to read, and commits by compare-and-set.
 
-An ingest commits an application transaction for each partition, whose version is the next
-offset. Delta keeps application transactions as long as the table exists, while the metadata of
-commits may be cleaned with the log. The library must not start in a process that forks
-later, so that Spark's worker daemon must not import this module.
+An ingest commits an application transaction for each partition, whose version is the next offset.
+Delta keeps application transactions as long as the table exists, while the metadata of commits may
+be cleaned with the log. delta-rs must not start in a process that forks later, so Spark's worker
+daemon must not import this module.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _log = logging.getLogger("tidelog.spark")
 _LOG: Final = "_delta_log"
-#: Number of looks at a table that other commits may spoil.
+#: Maximum number of reads of a table that concurrent commits may spoil.
 _LOOKS_AT_ONE_VERSION: Final = 100
 _FENCE: Final = "tidelog-fence"
-#: Numbers of commits to look at, in turn, for the last one of an ingest.
+#: Numbers of commits to read, one after the other, in the search for an ingest's last commit.
 _LOOKS: Final = (1, 20, 1_000, None)
 #: Parts of messages about requests that no retry will help.
 _REFUSALS: Final = (
@@ -68,7 +68,7 @@ _REFUSALS: Final = (
 )
 #: Parts of messages about a version that exists.
 _CONFLICTS: Final = ("already exists", "ersion conflict", "oncurrent")
-#: Number of times that other commits may overtake a vacuum.
+#: Maximum number of attempts of a vacuum; each fails if another commit comes first.
 _VACUUMS: Final = 5
 #: Number of partitions without a transaction after which no more are expected.
 _NO_MORE: Final = 100
@@ -91,7 +91,7 @@ class DeltaLake:
         return LakeStore(self.location, self._options)
 
     def read(self) -> LakeState:
-        """Look at the newest version. Raises TableError, also for features that ingests lack."""
+        """Read the newest version. Raises TableError, also for unsupported table features."""
         if self._open() is None:
             return LakeState()
         return self._settled(self._read)
@@ -126,9 +126,10 @@ class DeltaLake:
         )
 
     def _contradiction(self, table: DeltaTable, origin: Origin, note: CommitNote | None) -> str:
-        """Return a sentence if the newest note and the transactions of its commit disagree.
+        """Return an error message if the newest commit's note and its transactions disagree.
 
-        A commit writes both. A commit file that is cut, or mixed with another one, has lost rows.
+        A commit writes both. A commit file that was truncated, or mixed with another file, has lost
+        one of them.
         """
         expires = "delta.setTransactionRetentionDuration" in table.metadata().configuration
         for run in () if note is None else note.partitions:
@@ -143,7 +144,7 @@ class DeltaLake:
         return ""
 
     def _settled(self, look: Callable[[DeltaTable], T]) -> T:
-        """Return what a look at the newest version shows, while no other commit comes in.
+        """Return the result of `look` at a newest version that no commit replaced meanwhile.
 
         `DeltaTable.history` shows commits beyond the version of its table. Raises TableError.
         """
@@ -182,7 +183,7 @@ class DeltaLake:
                 commit_properties=_properties(()),
             )
         except (DeltaError, OSError) as error:
-            if self._open() is not None:  # another run's, or this one's, whose answer was lost
+            if self._open() is not None:  # by another run, or by this run without an answer
                 return CommitAnswer.CONFLICT
             raise TableError(f"{self.location} cannot be created: {reason_of(error)}") from error
         return CommitAnswer.COMMITTED
@@ -241,7 +242,7 @@ class DeltaLake:
         )
 
     def _sent(self, state: LakeState, send: Callable[[DeltaTable], None]) -> CommitAnswer:
-        """Send a commit on top of `state`. Raises TableError, also for a version rolled back."""
+        """Send a commit on top of `state`. Raises TableError, also after a rollback."""
         from deltalake.exceptions import CommitFailedError, DeltaError
 
         if state.rollback:
@@ -259,7 +260,7 @@ class DeltaLake:
             raise TableError(f"{self.location} takes no commit: {reason_of(error)}") from error
         except (DeltaError, OSError) as error:
             if self._at(None).version() != state.version:
-                return CommitAnswer.LOST  # the library failed after some commit, such as this one
+                return CommitAnswer.LOST  # delta-rs failed after a commit, maybe after this commit
             return _answer_of(error, self.location)
         _sync_log(self.location, state.version + 1)
         return CommitAnswer.COMMITTED
@@ -307,7 +308,7 @@ class DeltaLake:
         return [_file_of(row, bounded) for row in rows]
 
     def referenced(self) -> set[str]:
-        """Return the paths of the newest version's files; removed ones are the vacuum's matter."""
+        """Return the paths of the newest version's files; `vacuum` handles removed files."""
         return {file.path for file in self.files()}
 
     def schema(self, version: int | None = None) -> pa.Schema:
@@ -352,8 +353,9 @@ class DeltaLake:
     def vacuum(self, keep_hours: int) -> int:
         """Delete data files that commits removed over `keep_hours` ago; return their number.
 
-        Raises TableError. Files without a commit stay. A vacuum is a commit, too, which other
-        commits may overtake: after some attempts it leaves the files to the next one.
+        Raises TableError. Files that no commit ever added stay. A vacuum is a commit, too, and
+        fails if another commit comes first; after _VACUUMS attempts the next vacuum deletes the
+        files.
         """
         from deltalake.exceptions import CommitFailedError, DeltaError
 
@@ -361,7 +363,7 @@ class DeltaLake:
         try:
             for _ in range(_VACUUMS):
                 table = self._at(None)
-                # The library names files that an earlier vacuum has deleted as well.
+                # delta-rs also lists files that an earlier vacuum has deleted.
                 removed = table.vacuum(keep_hours, enforce_retention_duration=False)
                 there |= dict.fromkeys(self.store.existing(removed))
                 try:
@@ -382,13 +384,13 @@ class DeltaLake:
 
         try:
             return Schema.from_arrow(schema)
-        except Exception as error:  # the library raises the class itself
+        except Exception as error:  # delta-rs raises `Exception` itself
             raise TableError(
                 f"{self.location}: Delta has no such column: {reason_of(error)}"
             ) from error
 
     def _noted(self, table: DeltaTable) -> NotedCommits:
-        """Return the commits with notes that count; look only at the last commits, if it can."""
+        """Return the commits with valid notes; read only the last commits if they suffice."""
         noted = NotedCommits()
         for limit in _LOOKS:
             noted = noted_commits(self._commits(table, limit))
@@ -419,7 +421,7 @@ class DeltaLake:
         return None
 
     def _followed(self, table: DeltaTable, origin: Origin) -> dict[int, PartitionRun]:
-        """Return where each partition goes on, from the transactions: the log lost the notes.
+        """Return each partition's next offset from the transactions; the log has lost the notes.
 
         An ingest commits a transaction for each partition of its topic.
         """
@@ -433,7 +435,8 @@ class DeltaLake:
                 found[number] = PartitionRun(number, end, end, 0)
                 missed = 0
             number += 1
-        if not found and table.file_uris():  # of this look: a commit may have come meanwhile
+        # The files of the version read here, as another commit may have come meanwhile.
+        if not found and table.file_uris():
             raise TableError(
                 f"{self.location} has files, and its log has no offsets of an ingest; ingest to"
                 " another table"
@@ -477,7 +480,7 @@ class DeltaLake:
 
 
 def _properties(pairs: Sequence[tuple[str, int]], note: CommitNote | None = None) -> Any:
-    """Return the properties of a commit that is tried once."""
+    """Return the properties of a commit without retries."""
     from deltalake import CommitProperties, Transaction
 
     return CommitProperties(
@@ -544,7 +547,7 @@ def _answer_of(error: Exception, location: str) -> CommitAnswer:
 def _sync_log(location: str, version: int) -> None:
     """Make a commit of a local table durable; delta-rs leaves that to the kernel.
 
-    The commit exists and readers see it, so that a failure is logged, not raised.
+    The commit exists and readers see it, so a failure of the sync is logged, not raised.
     """
     if "://" in location:
         return

@@ -1,7 +1,7 @@
 """Features of Delta tables that ingests and readers of files do not support, and names of types.
 
-A table gets them from other tools. Messages name the feature, because its table looks like any
-other.
+Other tools add such features to a table. Messages name the feature, because the table looks like
+any other.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def log_reason(error: Exception) -> str:
 
 
 def check_folder(location: str) -> None:
-    """Raise TableError if a local folder without a Delta table has files of others."""
+    """Raise TableError if a local folder without a Delta table has other files."""
     if "://" in location:
         return
     if "%" in location or "\\" in location:

@@ -1,8 +1,8 @@
 """Columns of a table that grows with its runs: new ones are added, changed types are refused.
 
 A column that a run lacks is null in the run's rows, and a new column is null in the rows before. A
-run adds its columns before it writes files, by a commit of their own. Where another commit came
-first, the run compares its columns with those of the table again.
+run commits its new columns before it writes files. If another commit comes first, the run compares
+its columns with those of the table again.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 def missing_columns(table: Lake, schema: pa.Schema) -> pa.Schema:
     """Return the columns of `schema` that a table lacks.
 
-    Raises TableError for a column of another type, or whose name differs in its case alone: most
-    readers take such names for one.
+    Raises TableError for a column of another type, or whose name differs from another only in case,
+    because most readers treat such names as equal.
     """
     import pyarrow as pa
 

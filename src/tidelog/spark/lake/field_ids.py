@@ -1,7 +1,7 @@
 """Iceberg's field ids in Arrow columns: readers then find a column that was renamed.
 
-Iceberg names columns inside of others by paths: `headers.element.key`. Parquet writers of Arrow
-take an id from the metadata of a field.
+Iceberg names nested fields by paths: `headers.element.key`. Parquet writers of Arrow take an id
+from the metadata of a field.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ def _with_inner_ids(kind: pa.DataType, path: str, ids: Mapping[str, int]) -> pa.
 
 
 def check_field_ids(schema: pa.Schema, ids: Mapping[str, int], path: str) -> None:
-    """Raise HiddenRowsError if a file has a column under another name, or another of the name.
+    """Raise HiddenRowsError if a file has a column under another name, or another column under its
+    name.
 
     Another tool may have renamed the column, or dropped it and added one of the same name.
     """

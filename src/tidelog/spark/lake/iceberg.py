@@ -51,7 +51,8 @@ _NOTE_VERSION: Final = f"{MARK}.note-version"
 _RETRIES: Final = "commit.retry.num-retries"
 _PROPERTIES: Final = {
     "format-version": "2",
-    # pyiceberg would commit again on top of another's commit: two runs would land the same offsets.
+    # With retries, pyiceberg would commit on top of another run's commit, and two runs would land
+    # the same offsets.
     _RETRIES: "0",
     "commit.manifest-merge.enabled": "true",
     "write.metadata.delete-after-commit.enabled": "true",
@@ -159,7 +160,7 @@ class IcebergLake:
             except TableAlreadyExistsError:
                 return CommitAnswer.CONFLICT
             except Exception:
-                if self._open() is not None:  # this run's, whose answer was lost
+                if self._open() is not None:  # this run created the table, and the answer was lost
                     return CommitAnswer.CONFLICT
                 raise
         return CommitAnswer.COMMITTED
@@ -303,9 +304,8 @@ class IcebergLake:
         return {field.name: _type_text(field.field_type) for field in found.fields}
 
     def add_columns(self, state: LakeState, columns: pa.Schema) -> CommitAnswer:
-        """Commit new columns, if the schema is the newest; no version but the schema changes.
-
-        Raises TableError.
+        """Commit new columns, if the schema is the newest; this changes the schema, but not the
+        version. Raises TableError.
         """
 
         def send(table: Table) -> None:
@@ -317,8 +317,8 @@ class IcebergLake:
     def vacuum(self, keep_hours: int) -> int:
         """Expire snapshots that were replaced over `keep_hours` ago; return the deleted data files.
 
-        Files of which no snapshot is left are deleted after the commit that expires them: data
-        files, manifests, lists of manifests. Raises TableError.
+        Files that no remaining snapshot refers to are deleted after the commit that expires the
+        snapshots: data files, manifests, manifest lists. Raises TableError.
         """
         from pyiceberg.exceptions import CommitFailedException
 
@@ -341,7 +341,8 @@ class IcebergLake:
             known = {snapshot.snapshot_id for snapshot in table.snapshots()}
             ids = {snapshot.snapshot_id for snapshot in doomed}
             if table.metadata.refs != refs or not ids <= known:
-                return 0  # another commit, tag or vacuum came first: the next vacuum takes them
+                # Another commit, tag or vacuum came first: the next vacuum expires the snapshots.
+                return 0
             try:
                 expire(table, ids)
             except CommitFailedException:
@@ -396,7 +397,9 @@ class IcebergLake:
         return table.schema() if number is None else table.schemas()[number]
 
     def _last_note(self, table: Table) -> CommitNote | None:
-        """Return the note of the newest snapshot that has one, or the table's copy of the last."""
+        """Return the note of the newest snapshot that has one, or the table's copy of the last
+        note.
+        """
         head = table.current_snapshot()
         for snapshot in _ancestors(table):
             note = self._note_of(snapshot)
@@ -437,7 +440,9 @@ class IcebergLake:
         )
 
     def _partition_columns(self, table: Table) -> tuple[str, ...]:
-        """Return the table's partition columns. Raises TableError for transforms of columns."""
+        """Return the table's partition columns. Raises TableError for a partition by a transform of
+        a column.
+        """
         for field in table.spec().fields:
             if str(field.transform) != _IDENTITY:
                 raise TableError(
@@ -447,7 +452,9 @@ class IcebergLake:
         return tuple(field.name for field in table.spec().fields)
 
     def _path_of(self, table: Table, file: DataFile) -> str:
-        """Return a file's path below the table's location. Raises TableError for another place."""
+        """Return a file's path below the table's location. Raises TableError for a file
+        elsewhere.
+        """
         root, path = location_of(table.location()), location_of(file.file_path)
         if not path.startswith(f"{root}/"):
             raise TableError(f"{self.location} has a file outside of {root}: {path}")
@@ -520,7 +527,7 @@ class IcebergLake:
 
 
 def _type_text(kind: IcebergType) -> str:
-    """Return a type's text; ids and which columns are required differ between equal columns."""
+    """Return a type's text without ids and `required`, which may differ between equal columns."""
     return _IDS.sub("", str(kind)).replace("required ", "optional ")
 
 

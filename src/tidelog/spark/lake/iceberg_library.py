@@ -1,4 +1,5 @@
-"""What tables of Iceberg need beside pyiceberg: catalogs by place, durable files, merges.
+"""Parts that Iceberg tables need beside pyiceberg: catalogs by place, durable files, merges. A user
+writes `iceberg:NAMESPACE.TABLE`.
 
 A user writes `iceberg:NAMESPACE.TABLE`. The catalog comes from options with pyiceberg's names, or
 from pyiceberg's own configuration. A `warehouse` alone gets an embedded catalog, a SQLite file in
@@ -63,9 +64,10 @@ if TYPE_CHECKING:
 CATALOG_FILE: Final = "catalog.db"
 #: The name of embedded catalogs, in which their tables are registered.
 _EMBEDDED: Final = "default"
-#: What a catalog or a store may raise about a request that it does not fulfil.
+#: Exceptions that a catalog or a store raises for a failed request.
 CATALOG_ERRORS: Final = (OSError, SQLAlchemyError, RESTError, RequestException, ValueError)
-#: Errors that no retry will help, but for a RequestException, which may be a ValueError as well.
+#: Errors that no retry repairs, unless the error is a RequestException, which may be a ValueError
+#: as well.
 REFUSALS: Final = (
     ValueError,
     BadRequestError,
@@ -111,7 +113,7 @@ def open_catalog(options: Mapping[str, str], where: str) -> Catalog:
         try:
             return load_catalog(name, **properties)
         except OperationalError:
-            return load_catalog(name, **properties)  # another process has created its tables first
+            return load_catalog(name, **properties)  # another process made its tables first
     except CATALOG_ERRORS as error:
         raise TableError(
             f"{where} has no catalog: {reason_of(error)}. Give one, such as warehouse=DIRECTORY, or"
@@ -142,7 +144,8 @@ def _embedded(warehouse: str, where: str) -> dict[str, str]:
 
 
 def expire(table: Table, ids: set[int]) -> None:
-    """Remove snapshots, if all branches and tags are where `table` has them.
+    """Remove snapshots, unless a branch or tag has moved since `table` was read. Raises
+    CommitFailedException.
 
     Raises CommitFailedException.
     """
@@ -152,7 +155,9 @@ def expire(table: Table, ids: set[int]) -> None:
 
 
 class _Expiry(ExpireSnapshots):
-    """Without its requirements, pyiceberg removes branches that were moved meanwhile."""
+    """An expiry that fails if a branch was moved meanwhile; pyiceberg's own expiry would remove the
+    branch.
+    """
 
     def _commit(self) -> UpdatesAndRequirements:
         updates, requirements = super()._commit()
@@ -169,7 +174,7 @@ def data_file(
 ) -> DataFile:
     """Return a staged file for a commit: statistics from its footer, partition values as given.
 
-    pyiceberg would take partition values from statistics, which a table may be set not to keep.
+    pyiceberg would take partition values from statistics, which a table's settings may turn off.
     """
     source = io.new_input(path)
     with source.open() as stream:

@@ -1,4 +1,4 @@
-"""Partition columns of a table: which columns may be one, and their values in rows and files.
+"""Partition columns of a table: the columns that can be one, and their values in rows and files.
 
 A data file has the rows of one value of each partition column. Values are text here, as Delta's log
 has them. For Delta an empty text is null. The column `day` is derived
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 #: The derived column, and the column that it is derived from.
 DAY: Final = "day"
 TIMESTAMP: Final = "timestamp"
-#: Signs that some readers do not find in a path's names of columns.
+#: Characters of column names that some readers misread in paths.
 _SIGNS: Final = '/=%\\?#"{}'
-#: Maximum length of `COLUMN=VALUE` in paths, in bytes, which is that of file systems.
+#: Maximum length in bytes of `COLUMN=VALUE` in paths: the limit of file systems for names.
 _PATH_BYTES: Final = 255
 
 Values = Mapping[str, str | None]
@@ -34,7 +34,7 @@ def derives_day(names: Sequence[str], partition_by: Sequence[str]) -> bool:
 
 
 def with_partitions(schema: pa.Schema, partition_by: Sequence[str]) -> pa.Schema:
-    """Return a run's columns with the derived one.
+    """Return a run's columns, with the derived column `day` if it is a partition column.
 
     Raises TableError for a column that cannot be a partition column.
     """
@@ -99,7 +99,7 @@ def by_values(
         encoded = column.dictionary_encode(null_encoding="encode")
         numbers = encoded.indices.to_numpy(zero_copy_only=False)
         codes = codes * len(encoded.dictionary) + numbers
-        codes = np.unique(codes, return_inverse=True)[1]  # the product of many would overflow
+        codes = np.unique(codes, return_inverse=True)[1]  # the product of many codes would overflow
     _, firsts, counts = np.unique(codes, return_index=True, return_counts=True)
     order = np.argsort(codes, kind="stable")
     ends = np.cumsum(counts)
@@ -123,9 +123,9 @@ def _texts(rows: pa.RecordBatch, name: str, *, empty_is_null: bool) -> pa.Array:
 
 
 def with_day(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Return rows with the column that is derived from their timestamps.
+    """Return rows with the column `day`, derived from their timestamps.
 
-    It is null for a timestamp outside the years 1 to 9999, whose day readers do not have.
+    The day is null for a timestamp outside the years 1 to 9999, because readers have no such days.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -140,8 +140,8 @@ def with_day(rows: pa.RecordBatch) -> pa.RecordBatch:
 def folder_of_values(values: Values) -> str:
     """Return the folders of a file below those of its run, as in `day=2026-01-02/`.
 
-    Some readers take the values from here instead of the log. Raises TableError for a value that is
-    too long.
+    Some readers take the values from the path instead of the log. Raises TableError for a value
+    that is too long.
     """
     folders = []
     for name, value in values.items():

@@ -1,4 +1,4 @@
-"""The table at a place as a user writes it.
+"""The table at a place that a user names.
 
 The place alone says which format the table has.
 """

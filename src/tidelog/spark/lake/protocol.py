@@ -28,7 +28,7 @@ class CommitAnswer(Enum):
     COMMITTED = "committed"
     #: The version exists. It may be the run's own commit, whose first answer was lost.
     CONFLICT = "conflict"
-    #: No answer: the commit is there, or will be, or never.
+    #: No answer: the commit may exist, appear later, or never appear.
     LOST = "lost"
 
 
@@ -45,7 +45,7 @@ class PlannedOffsets:
     """Offsets `[start, end)` of a partition, and the table's next offset when they were planned."""
 
     partition: int
-    #: None for a partition of which the table had nothing.
+    #: None if the table had no offset of the partition.
     expected: int | None
     start: int
     end: int
@@ -137,7 +137,8 @@ class StagedFile:
 
 
 def fence_for(staged: Iterable[StagedFile], running: Collection[str], version: int) -> int:
-    """Return the highest fence at `version` of the table that gives up no run of `running`.
+    """Return the highest fence that a commit on top of `version` can set without stopping a run of
+    `running`.
 
     Raise the fence before you delete anything below it.
     """
@@ -148,7 +149,7 @@ def fence_for(staged: Iterable[StagedFile], running: Collection[str], version: i
 def abandoned(
     staged: Sequence[StagedFile], fence: int, referenced: Collection[str]
 ) -> list[StagedFile]:
-    """Return the files to delete, once `fence` is part of the table.
+    """Return the staged files that may be deleted once `fence` is part of the table.
 
     `staged` is a listing from before the fence's commit. `referenced` has the files of all versions
     that readers may still use, and of the fence's version.

@@ -1,9 +1,9 @@
-"""Versions that were rolled back: notes of commits that no longer say what a table has.
+"""Rolled-back versions: commits whose notes no longer say what a table has.
 
-A RESTORE of another tool is a commit that brings back the files of an earlier version. The notes
-of the commits between stay in the table's log, and say that offsets have landed whose rows are
-gone. A commit file from a backup, put back over the newest one, has the opposite effect: the table
-has rows of which no note knows. In both cases an ingest must not go on from the notes.
+A RESTORE of another tool is a commit that brings back the files of an earlier version. The notes of
+the undone commits stay in the table's log, and list offsets whose rows are gone. A backup of a
+commit file, put back over the newest commit file, has the opposite effect: the table has rows of
+which no note knows. In both cases an ingest must not go on from the notes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NAMED: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class NotedCommits:
-    """The newest commit with a note, and the one whose note says what the table has."""
+    """The newest commit with a note, and the newest commit whose note matches the table."""
 
     newest: LakeCommit | None = None
     effective: LakeCommit | None = None
@@ -35,7 +35,9 @@ class NotedCommits:
 
 
 def noted_commits(commits: Iterable[LakeCommit]) -> NotedCommits:
-    """Return the commits with notes that count, from the commits of a log, the newest first."""
+    """Return the newest commit with a note and the newest valid one, from a log's commits, newest
+    first.
+    """
     newest: LakeCommit | None = None
     restored: int | None = None
     for commit in commits:

@@ -1,6 +1,7 @@
-"""Rows that no reader of a table could read: partition values of odd meaning, and text in no UTF-8.
+"""Rows that no reader of a table could read: ambiguous partition values, and text that is not
+UTF-8.
 
-A transform can make them. They are refused before a file has them.
+A user's transform can produce such rows. Such rows are refused before they are written.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from tidelog.spark.lake.state import TableError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: The name of a null in paths, which is Hive's.
+#: Hive's name for a null in paths.
 NULL_NAME: Final = "__HIVE_DEFAULT_PARTITION__"
 #: 0001-01-01 and 9999-12-31 in days since 1970: the dates that all readers have.
 FIRST_DAY: Final = -719_162
@@ -48,7 +49,8 @@ def _check_text(partition: int, rows: pa.RecordBatch, name: str) -> None:
     except pa.ArrowInvalid as error:
         place = _first_invalid(column)
         if place is None:
-            return  # a slice's nested columns are checked with the rows around it
+            # The invalid text lies outside this slice, and is found in the slice with its row.
+            return
         raise TableError(
             f"column {name!r} of {_place(partition, rows, place)} is no text in UTF-8, and readers"
             " would fail; keep it as binary in the transform, or mark the record as bad"

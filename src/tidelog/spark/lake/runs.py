@@ -1,4 +1,4 @@
-"""Commits of staged files: a run's way from its first commit to the table, or back to a new start.
+"""Commits of staged files, repeated until the table has the files or the run must start over.
 
 `protocol` decides; this module asks the table's store and waits between lost answers.
 """
@@ -38,7 +38,7 @@ from tidelog.spark.lake.table import Lake
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Maximum number of commits of one run or vacuum. Each refused one is another run's success.
+#: Maximum number of commits of one run or vacuum. Each refused commit is another run's success.
 MOST_COMMITS: Final = 100
 #: The shortest and the longest wait after a commit without an answer.
 FIRST_WAIT_S: Final = 0.05
@@ -61,8 +61,8 @@ def opened(
 ) -> LakeState:
     """Return the state of a topic's table, which is created if it does not exist.
 
-    Raises TableError, also for a table of another topic, with other partition columns, or whose
-    notes are not true.
+    Raises TableError, also for a table of another topic, with other partition columns, or that was
+    rolled back.
     """
     state = table.read()
     if state.version == NO_VERSION:
@@ -124,7 +124,7 @@ def commit_run(
             return RunOutcome(state)
         if isinstance(step, StartOver):
             has_landed = not table.referenced().isdisjoint(file.path for file in change.added)
-            # The commit is there, and the table's log has lost its note.
+            # The commit exists, but the table's log has lost its note.
             return RunOutcome(state, None if has_landed else step.obstacle)
     raise TableError(
         f"{table.location} refused {MOST_COMMITS} commits, or did not answer them. Run it again: it"

@@ -4,8 +4,8 @@
 
 BEGAN is the version of the table at which the run began, which fences compare (`protocol`). A file
 has the rows of one partition of the topic in order of offset, with one value of each partition
-column of the table, if it has any (`partitioning`). A task writes a file under a unique name, so
-that a file of a dead or repeated task belongs to the run and never to its commit.
+column of the table, if it has any (`partitioning`). A task writes a file under a unique name, so a
+file of a dead or repeated task belongs to the run and never to its commit.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 #: Bytes of rows in one row group, before compression; a task holds as many in memory.
 ROW_GROUP_BYTES: Final = 64 * MIB
-#: Default size of a file: few files for a reader, and many enough for its tasks.
+#: Default size of a file: large enough to keep files few, small enough for parallel reads.
 TARGET_FILE_BYTES: Final = 128 * MIB
 #: Maximum number of files that a task has open. Rows in order of partition value need only one.
 MOST_OPEN: Final = 16
@@ -119,7 +119,7 @@ def run_folder(table: Lake, run: str, began: int) -> StagingFolder:
 
 
 def discard(place: StagingFolder, kept: Collection[LakeFile] = ()) -> None:
-    """Delete the files of a run's folder but for `kept`: those of repeated tasks, or all."""
+    """Delete the files of a run's folder except `kept`: those of repeated tasks, or all."""
     names = {file.path for file in kept}
     listed = place.store.listed(place.folder)
     place.store.delete([file.path for file in listed if file.path not in names])
@@ -136,7 +136,7 @@ class LakeFileWriter:
         self.path = f"{folder}part-{plan.topic}-{partition}-{uuid.uuid4().hex[:12]}.parquet"
         self._partition = partition
         self._held: list[pa.RecordBatch] = []
-        #: Bytes of rows that no row group has yet.
+        #: Bytes of rows that are not yet in a row group.
         self.held_bytes = 0
         self._sink: Any = None
         self._writer: parquet.ParquetWriter | None = None
@@ -184,7 +184,7 @@ class LakeFileWriter:
         """Delete the file, which stays incomplete."""
         if self._writer is not None:
             for part in (self._writer, self._sink):
-                with contextlib.suppress(OSError):  # what cannot be written cannot be ended either
+                with contextlib.suppress(OSError):  # an unwritable file fails at its end, too
                     part.close()
             self._plan.place.store.delete([self.path])
 
@@ -225,11 +225,11 @@ class TaskFiles:
     def __init__(self, plan: FilePlan) -> None:
         self._plan = plan
         self._schema = plan.file_schema
-        #: The file that was used last stands last.
+        #: The most recently used file is the last one.
         self._open: dict[_Split, LakeFileWriter] = {}
         self._closed: list[LakeFile] = []
         self._evicted: dict[_Split, None] = {}
-        #: Number of files more than there would be without the limit of open ones.
+        #: Number of additional files because of MOST_OPEN.
         self.reopened = 0
 
     def append(self, partition: int, rows: pa.RecordBatch) -> None:
@@ -359,8 +359,8 @@ def stats_of(footer: Any) -> str:
 def as_json(value: Any, *, up: bool) -> int | str | None:
     """Return a bound as Delta writes it; None for a type without bounds here.
 
-    Delta has milliseconds; an upper bound is rounded up to the next one, so that no reader skips a
-    file for its microseconds.
+    Delta's bounds have milliseconds; an upper bound is rounded up, so that no reader skips a file
+    because of microseconds.
     """
     from datetime import date, datetime, timedelta
 

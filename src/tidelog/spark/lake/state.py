@@ -38,13 +38,13 @@ class Origin:
     topic: str
     topic_id: str
     cluster_id: str
-    #: The key's columns, with commas, of a table with the latest row of each key; empty for a table
+    #: Key columns, joined by commas, of a table with the latest row of each key; empty for a table
     #: with a row for each record.
     upsert_key: str = ""
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The key's columns of a table with the latest row of each key."""
+        """Key columns of a table with the latest row of each key."""
         return tuple(self.upsert_key.split(",")) if self.upsert_key else ()
 
 

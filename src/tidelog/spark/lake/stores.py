@@ -19,7 +19,8 @@ from tidelog.spark.lake.state import TableError
 if TYPE_CHECKING:
     from pyarrow import fs
 
-#: Where files are written to learn the store's time; readers of tables skip such names.
+#: Folder of the files that are written to learn the store's time; readers of tables skip such
+#: names.
 _PROBES: Final = "_tidelog"
 _PROBE_BUFFER_BYTES: Final = 64
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")

@@ -1,7 +1,7 @@
-"""The interface of lake tables: a port, as each table format is reached through its own library.
+"""The interface of lake tables, because each table format has its own library.
 
-An implementation reads states and commits changes. It retries nothing: `runs` looks at the table
-after any answer but a success.
+An implementation reads states and commits changes. An implementation retries nothing: `runs` looks
+at the table after any answer but a success.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Lake(Protocol):
         ...
 
     def newest(self) -> int:
-        """Return the newest version; NO_VERSION without a table, whoever made it."""
+        """Return the newest version, whoever made it; NO_VERSION without a table."""
         ...
 
     def commits(self, after: int | None = None) -> list[LakeCommit]:
@@ -66,12 +66,14 @@ class Lake(Protocol):
     ) -> list[LakeFile]:
         """Return the data files of a version, of the newest by default.
 
-        `bounded` are the columns of the partition and offset, whose bounds the files have.
+        `bounded` names the partition and offset columns, whose bounds each returned file has.
         """
         ...
 
     def referenced(self) -> set[str]:
-        """Return the paths of the files of the newest version, and of others that are kept."""
+        """Return the paths of the files of the newest version, and of older versions that are
+        kept.
+        """
         ...
 
     def schema(self, version: int | None = None) -> pa.Schema:

@@ -2,8 +2,8 @@
 
 A run counts as running while its newest file is younger than a limit, by the clock of the table's
 store. A run that is slower, or that has no file yet, loses its work at the fence and starts over.
-Two kinds of files stay: those that a commit has removed, which the table's own vacuum deletes after
-its retention, and those of a run's repeated tasks beside the files that the run has committed.
+Two kinds of files stay. The table's own vacuum deletes files that a commit has removed, after its
+retention. Files of repeated tasks stay beside the files that their run has committed.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def vacuum_staged(
 def _uncommitted(table: Lake, staged: Sequence[StagedFile]) -> list[StagedFile]:
     """Return the files of runs without a commit, as far as the commits since their start are known.
 
-    Where the log was cleaned since a run began, the run may have committed: its files stay.
+    If the log was cleaned since a run began, the run may have committed, so its files stay.
     """
     known = first_known(table)
     recent = [each for each in staged if each.began + 1 >= known]

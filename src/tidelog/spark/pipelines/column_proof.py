@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from tidelog.runtime.blocking import BlockingClient
 
-#: Description of an unknown value of a file: another tool's statistics are not compared.
+#: Number for unknown values in a file's description; another tool's statistics are not compared.
 _UNKNOWN: Final = -1
 
 
@@ -62,7 +62,7 @@ class PartitionOffsets:
 
     @property
     def lost(self) -> int:
-        """Missing offsets of which the log has a record, or does not say that it has none."""
+        """Missing offsets at which the log has a record, or which the log does not explain."""
         return self.missing - (self.control or 0) - (self.absent or 0)
 
 
@@ -131,7 +131,7 @@ def prove_columns(
 def _counted(
     spark: SparkSession, store: LakeStore, files: Sequence[LakeFile], columns: OffsetColumns
 ) -> FileCounts:
-    """Count files; the bounds of another tool are not compared, but say what a lost file had."""
+    """Count files; another tool's bounds are not compared, but describe what a lost file had."""
     unbounded = [replace(file, partition=_UNKNOWN, start=_UNKNOWN, end=_UNKNOWN) for file in files]
     counted = count_files(spark, store, unbounded, columns)
     by_path = {file.path: _with_value(file, columns) for file in files}
@@ -188,7 +188,7 @@ def _explained(
     partitions: Sequence[PartitionOffsets],
     faults: Sequence[OffsetFault],
 ) -> tuple[list[PartitionOffsets], list[OffsetFault]]:
-    """Return the partitions with what the log has at their missing offsets, and the faults left.
+    """Return the partitions, with the log's content at missing offsets, and the remaining faults.
 
     Offsets outside the log count as lost: nothing shows what they were. A partition of the topic
     without a row has no offsets. Raises TableError for a partition that the topic does not have.

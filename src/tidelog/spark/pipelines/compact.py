@@ -3,7 +3,8 @@
 A followed topic leaves a file for each batch and partition. Spark's tasks merge neighbouring files,
 and the offsets before and after are compared; one commit then replaces the files. Replaced files
 stay for readers, and for earlier versions of the table, until a later compaction deletes them.
-Ingests may run meanwhile: a commit that another one overtakes is repeated on top of it.
+Ingests may run meanwhile: if another commit comes first, the compaction repeats its commit on top
+of it.
 """
 
 from __future__ import annotations
@@ -42,13 +43,13 @@ if TYPE_CHECKING:
 
 #: Default time in hours to keep replaced files, which is Delta's own: a week.
 KEEP_HOURS: Final = 168
-#: Number of merges that other commits may overtake before a compaction gives up.
+#: Maximum number of merges whose files other commits replace before a compaction gives up.
 _ATTEMPTS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionReport:
-    """The result of one compaction; there is no version if no small files are neighbours."""
+    """The result of one compaction; `version` is None if no small files are neighbours."""
 
     table: str
     before: tuple[LakeFile, ...]
@@ -86,9 +87,10 @@ def plan_merges(files: Iterable[LakeFile], target_file_bytes: int) -> list[list[
 def plan_tiers(files: Iterable[LakeFile], target_file_bytes: int) -> list[list[LakeFile]]:
     """Return groups of neighbouring files of similar sizes, each of `target_file_bytes` at most.
 
-    A file joins those after it once they have half of its size. Of the files that stay, each has
-    more than twice the size of the next one. Whoever merges small files as they come thus writes a
-    record again a few times only, and keeps few files: both grow with the logarithm of the size.
+    A file is merged with the files after it once these together have half of its size. Each
+    remaining file has more than twice the size of the next file. Repeated merges of new small files
+    thus write each record only a few times, and keep few files: both numbers grow with the
+    logarithm of the size.
     """
     groups: list[list[LakeFile]] = []
     for run in _neighbours(files, target_file_bytes):
@@ -122,7 +124,7 @@ def _neighbours(files: Iterable[LakeFile], target_file_bytes: int) -> list[list[
 
 
 def is_small(file: LakeFile, target_file_bytes: int) -> bool:
-    """Return whether a merge takes a file: an ingest's, of half the target at most."""
+    """Return whether a merge takes a file: an ingest's file of at most half the target size."""
     return file.start >= 0 and 2 * file.size_bytes <= target_file_bytes
 
 
@@ -144,7 +146,7 @@ def compact(
     keep_hours: int = KEEP_HOURS,
     storage_options: Mapping[str, str] | None = None,
 ) -> CompactionReport:
-    """Merge the small files of the Delta table at a path or URI, and delete what it needs no more.
+    """Merge the small files of the Delta table at a path or URI, and delete files no longer needed.
 
     A merged file has about `target_file_bytes` at most. Files that a merge replaced over
     `keep_hours` ago are deleted. Raises TableError, ProofError, OptionError.
@@ -156,7 +158,7 @@ def compact(
 
 
 def check_keep_hours(keep_hours: int) -> None:
-    """Raise OptionError for a time that no file can be kept."""
+    """Raise OptionError for an invalid time to keep files."""
     if keep_hours < 0:
         raise OptionError(f"keep_hours is {keep_hours}; expected 0 or more")
 
@@ -251,7 +253,7 @@ def _merged(
 
 
 def _written(spark: SparkSession, jobs: Sequence[_MergeJob]) -> list[dict[str, Any]]:
-    """Write merged files: few rows on the driver, which is faster than the start of a job."""
+    """Write merged files; the driver writes few rows itself, which is faster than a Spark job."""
     if sum(file.rows for job in jobs for file in job.files) <= DRIVER_ROWS:
         return [row for job in jobs for row in _merge(job)]
     return run_tasks(spark, jobs, _merge)
@@ -279,8 +281,8 @@ def _merge(job: _MergeJob) -> Iterator[dict[str, Any]]:
 def _rows(plan: FilePlan, file: LakeFile) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a file in order of offset, in the columns of the merged one.
 
-    Another tool may have sorted the file otherwise. Its rows are then in memory at once: a merge
-    takes files of half the target size at most.
+    Another tool may have sorted the file in another order. The rows of such a file are in memory at
+    once, so a merge takes files of at most half the target size.
     """
     import pyarrow as pa
     from pyarrow import parquet
@@ -305,7 +307,7 @@ def _ascends(offsets: pa.Array | pa.ChunkedArray) -> bool:
 
 
 def _overlapping(files: Iterable[LakeFile]) -> list[list[LakeFile]]:
-    """Return files, which are in order of their first offsets, in groups that do not overlap."""
+    """Return files in groups whose offsets do not overlap; `files` are in order of first offset."""
     groups: list[list[LakeFile]] = []
     end = -1
     for file in files:
@@ -317,7 +319,7 @@ def _overlapping(files: Iterable[LakeFile]) -> list[list[LakeFile]]:
 
 
 def merge_rows(streams: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of several streams in order of offset, in which each stream has its own.
+    """Yield the rows of several streams in order of offset; each stream is in this order itself.
 
     Raises TableError for a batch in another order.
     """

@@ -1,8 +1,8 @@
-"""Comparison of a table's rows with the log's records, by checksums of each row: a task's part.
+"""The tasks of a proof that compares a table's rows with the log's records by checksums.
 
 A task reads files into a block of checksums, sorted by partition and offset. Then it reads the
-log's records at the block's offsets. Only checksums are held, so that the size of the records does
-not matter. The module uses Arrow and a client, not Spark.
+log's records at the block's offsets. Only checksums are held, so the size of the records does not
+matter. The module uses Arrow and a client, not Spark.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from tidelog.spark.reading import read_range_with
 #: Approximate bytes of a file's rows that are decoded at once.
 _DECODED_BYTES: Final = 16 * MIB
 _MOST_DECODED_ROWS: Final = 65_536
-#: Number of offsets without a row from which the log is not read through.
+#: Number of consecutive offsets without a row that a read of the log skips.
 _SKIPPED_OFFSETS: Final = 10_000
-#: Maximum number of ranges with faults that a block names; further ones are only counted.
+#: Maximum number of ranges with faults that a block names; further ranges are only counted.
 _NAMED_RANGES: Final = 100
 _NO_VALUE: Final = np.iinfo(np.int64).min
 
@@ -159,7 +159,7 @@ def _file_rows(job: BlockJob, number: int, file: LakeFile) -> Iterator[_Rows]:
 
 
 def _sums(rows: pa.RecordBatch, columns: Sequence[str]) -> tuple[Ints, ...]:
-    """Return a checksum of each value, the same for equal values of this process."""
+    """Return a checksum of each value; equal values have equal checksums within a process."""
     source = arrow_schema(columns)
     return tuple(
         _column_sums(rows.column(name).cast(source.field(name).type, safe=False))
@@ -244,7 +244,7 @@ class _PartitionComparison:
         self._without_record(rows.take(slice(place, None)))
 
     def _batch(self, rows: _Rows, offsets: Ints, batch: pa.RecordBatch) -> None:
-        """Compare rows with records, whose last offset lies at or above the rows'."""
+        """Compare rows with records that reach at least to the last row's offset."""
         found = np.searchsorted(offsets, rows.offsets)
         has_record = offsets[found] == rows.offsets
         self._without_record(rows.take(~has_record))
@@ -263,8 +263,8 @@ class _PartitionComparison:
     def _without_record(self, rows: _Rows) -> None:
         """Count rows without a record; the log's start may have moved beyond some of them.
 
-        Compaction removes a record's offset too. The log still has the offsets of other rows: they
-        are of markers and of aborted transactions.
+        Compaction removes a record's offset from the log. If the log still has an offset without a
+        record, the offset is a marker's or an aborted record's.
         """
         if not len(rows.offsets):
             return
@@ -292,7 +292,7 @@ class _PartitionComparison:
         return is_compacted(self._client, self._job.topic)
 
     def _note(self, kind: str, rows: _Rows, differs: Ints | None = None) -> None:
-        """Count faulty rows, and name their ranges: of one file, with the same columns."""
+        """Count faulty rows, and name their ranges: in one file, with the same faulty columns."""
         count = len(rows.offsets)
         if not count:
             return
@@ -319,7 +319,7 @@ class _PartitionComparison:
 
 
 def _windows(rows: _Rows) -> Iterator[_Rows]:
-    """Yield rows in parts, between which the log is not read."""
+    """Yield rows in parts; the log is not read between two parts."""
     if not len(rows.offsets):
         return
     breaks = np.flatnonzero(np.diff(rows.offsets) > _SKIPPED_OFFSETS) + 1

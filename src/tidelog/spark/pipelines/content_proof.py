@@ -1,9 +1,9 @@
 """The proof that a table's rows have the content of the log's records, as far as the log reaches.
 
 The driver gives each task a few files, whose rows the task compares with the records at the same
-offsets (`content_blocks`). The columns that a table has as the source yields them are compared.
-Rows below the log's start, and rows that compaction removed from the log, cannot be compared: the
-proof counts them.
+offsets (`content_blocks`). The proof compares the columns that the table has unchanged from the
+source. Rows below the log's start, and rows that compaction removed from the log, cannot be
+compared: the proof counts them.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class PartitionContent:
     rows: int
     compared: int
     differing: int
-    #: Rows within the log whose records it does not have as committed ones.
+    #: Rows at offsets within the log where the log has no committed record.
     unknown: int
     #: Rows beyond the log's end: the log lost records, or the topic was recreated.
     beyond: int
@@ -130,10 +130,10 @@ def prove_content(
 ) -> ContentProof:
     """Compare the rows of a table's newest version with the log of its topic.
 
-    `offsets` are the columns of a table that another tool has landed, with its topic. `compare`
-    are the columns to compare, by default all that have a name and a type of the source's columns.
-    A task holds the checksums of `block_rows` rows at a time, some 70 bytes for a row.
-    Raises TableError (also for a recreated topic or another cluster), OptionError, KafkaError.
+    `offsets` names the topic and the offset columns of another tool's table. `compare` are the
+    columns to compare, by default all that have a name and a type of the source's columns. A task
+    holds the checksums of `block_rows` rows at a time, some 70 bytes for a row. Raises TableError
+    (also for a recreated topic or another cluster), OptionError, KafkaError.
     """
     from tidelog.spark.pipelines.content_blocks import BlockJob, compare_files
 

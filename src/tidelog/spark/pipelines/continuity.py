@@ -68,7 +68,7 @@ class PartitionCount:
 
 @dataclass(frozen=True, slots=True)
 class PartitionProof:
-    """The proof of one partition: `holds` if each offset of `wanted` has one row or needs none."""
+    """The proof of one partition; it holds if each offset of `wanted` has one row or needs none."""
 
     wanted: OffsetRange
     rows: int
@@ -214,9 +214,9 @@ class LogGaps:
     def _reads(
         self, tp: TopicPartition, starts: Ints, ends: Ints
     ) -> Iterator[tuple[int, int, list[Ints], list[tuple[int, int]]]]:
-        """Read the log at gaps; yield the bounds of each fetch, its records and what it left out.
+        """Read the log at gaps; yield each fetch's bounds, record offsets and omitted ranges.
 
-        The records are offsets, and what is left out are ranges of them.
+        The omitted ranges are offsets of markers and of aborted records.
         """
         place = int(starts[0]) if len(starts) else 0
         last = int(ends[-1]) if len(ends) else 0
@@ -242,7 +242,7 @@ def _bounds(gaps: Sequence[Gap]) -> tuple[Ints, Ints]:
 
 
 class _LeftOut:
-    """The offsets of markers and of aborted records, noted as a decoder asks for each batch."""
+    """The offsets of markers and of aborted records, collected while a decoder filters batches."""
 
     def __init__(self, aborted: AbortedTransactions) -> None:
         self._aborted = aborted

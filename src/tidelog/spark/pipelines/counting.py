@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 #: Maximum number of rows that the driver counts itself.
 DRIVER_ROWS: Final = 4_000_000
-#: What a fault says of a file that is not there.
+#: Text of a fault about a missing file.
 MISSING_FILE: Final = "is missing"
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetColumns:
-    """The columns of a record's partition and offset; a dot leads into a column of structs.
+    """The columns of a record's partition and offset; a dotted name is a field of a struct.
 
     With a topic, only the rows with this topic in `topic_column` are counted.
     """
@@ -125,7 +125,7 @@ def _count(job: _CountJob) -> Iterator[dict[str, Any]]:
 
 
 def described(file: LakeFile) -> str:
-    """Return which offsets a file has by the table's log, as the end of a sentence."""
+    """Return, as the end of a sentence, the offsets of a file by the table's log."""
     if file.start < 0 or file.partition < 0:
         return ""
     return f", with offsets {file.start} to {file.end} of partition {file.partition}"
@@ -134,7 +134,7 @@ def described(file: LakeFile) -> str:
 def roots_of(
     schema: pa.Schema, columns: OffsetColumns, values: Mapping[str, str | None]
 ) -> set[str]:
-    """Return the columns of a file that hold `columns`; `values` are the partition columns."""
+    """Return a file's top-level columns of `columns`; `values` has the partition columns."""
     names = {columns.partition, columns.offset, columns.topic_column} - {None, *values}
     return {name if name in schema.names else name.partition(".")[0] for name in names if name}
 

@@ -2,8 +2,8 @@
 
 A value is an object with `before`, `after` and `op`, alone or as the `payload` beside a `schema`.
 The operations r (read by a snapshot), c (create) and u (update) set a row to `after`; d (delete) is
-a tombstone. Debezium writes a delete's record with the key and without a value after it, which is a
-tombstone once more. A changed key comes as a delete of the old key and a create of the new one.
+a tombstone. After a delete, Debezium also writes a tombstone: a record with the key and without a
+value. A changed key comes as a delete of the old key and a create of the new one.
 """
 
 from __future__ import annotations
@@ -31,20 +31,21 @@ _RAW: Final = "_tidelog_raw"
 def debezium_columns(spark: SparkSession, ddl: str) -> Transform:
     """Return a transform of Debezium's JSON envelopes into the columns of `ddl`, for upserts.
 
-    `ddl` names columns of the database's table, such as `id long, name string`; a row gets those of
-    `after`. A delete and a tombstone get those of the record's JSON key, or else of `before`. Other
-    operations, such as t (truncate), are bad records. A value that Debezium does not have, such as
-    an unchanged TOAST column of PostgreSQL, is its placeholder `__debezium_unavailable_value`.
-    The former row of an update goes along in BEFORE_COLUMN, which no table gets. Raises OptionError
-    for an invalid `ddl`, or for a column name that the table already has.
+    `ddl` names columns of the database's table, such as `id long, name string`; a row gets their
+    values in `after`. The row of a delete or tombstone gets the values in the record's JSON key, or
+    else in `before`. Other operations, such as t (truncate), are bad records. A value that Debezium
+    does not have, such as an unchanged TOAST column of PostgreSQL, is its placeholder
+    `__debezium_unavailable_value`. BEFORE_COLUMN has the row before an update; no table gets this
+    column. Raises OptionError for an invalid `ddl`, or for a column name that the table already
+    has.
     """
     from pyspark.sql import functions as F  # noqa: N812 - how all of Spark names it
     from pyspark.sql.types import ArrayType, StringType, StructType
 
     row = fields_of(ddl, (*OWN_COLUMNS, TOMBSTONE_COLUMN, BEFORE_COLUMN))
     envelope = StructType().add("before", row).add("after", row).add("op", StringType())
-    # The fields of both forms: an envelope, and an envelope beside its schema. Spark ignores what
-    # comes after an object, but for one in a list.
+    # The fields of both forms: an envelope, and an envelope beside its schema. Spark ignores text
+    # after a JSON object, except after an object in a list.
     both = StructType([*envelope.fields]).add("payload", envelope)
     schema = StructType().add("values", ArrayType(both)).add(_RAW, StringType())
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _RAW}

@@ -2,8 +2,8 @@
 
 Each batch leaves small files. A thread merges them in rounds, each of which is a commit of a few
 seconds' work at most, and deletes files whose time to be kept has passed. Batches go on meanwhile:
-of two commits to one version, the one that comes second is repeated. A batch waits for the end of a
-round only if merges fall far behind.
+of two commits of the same version, the later one is repeated. A batch waits for the end of a round
+only if merges fall far behind.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger(__name__)
 #: Default number of small files of one partition that are merged.
 COMPACT_AFTER: Final = 32
-#: A batch waits for a round once there are so many times more small files than are to be merged.
+#: A batch waits for a round once there are this many times the small files that start a merge.
 _FAR_BEHIND: Final = 4
-#: Time in seconds between deletions at most, and the part of the time to keep files between them.
+#: Maximum time in seconds between deletions; if shorter, a fraction of the time to keep files.
 _DELETE_EVERY_S: Final = 3_600.0
 _PARTS_OF_KEEPING: Final = 24
 
@@ -47,7 +47,7 @@ class FileUpkeep:
         keep_hours: int,
         is_beside: bool = True,
     ) -> None:
-        """`table` belongs to the upkeep alone: a thread uses it.
+        """No other code may use `table`, because the upkeep's thread uses it.
 
         Without `is_beside`, a round runs between batches. A batch that replaces files itself, as an
         upsert does, would lose its work to a merge of the same files.
@@ -76,7 +76,7 @@ class FileUpkeep:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Wait for the end of a round; raise its error, or log it beside one of the block."""
+        """Wait for the end of a round; raise its error, or log it if the block raised an error."""
         self._is_stopping = True
         if self._thread is not None:
             self._thread.join()
@@ -86,7 +86,7 @@ class FileUpkeep:
             _LOG.error("small files were not merged: %s", self._error)
 
     def added(self, files: Iterable[LakeFile]) -> None:
-        """Count the files of a batch, and begin to merge if there are enough small ones.
+        """Count the files of a batch, and begin to merge if there are enough small files.
 
         Raises the error of an earlier round: TableError, ProofError, or Spark's errors.
         """

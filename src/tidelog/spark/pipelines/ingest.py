@@ -1,8 +1,9 @@
 """ingest: writes of a topic into a Delta table, exactly once, with a proof in each run.
 
-A run takes the committed records after the table's last offsets. It stages files of them, proves
-the files, and commits files and offsets together (`lake`). `ingest` is one run. `follow` repeats
-runs until stopped; no checkpoint can differ from the table, because the table has the offsets.
+A run takes the committed records after the table's last offsets. The run stages these records as
+files, proves the files, and commits files and offsets together (`lake`). `ingest` is one run.
+`follow` repeats runs until stopped; no checkpoint can differ from the table, because the table has
+the offsets.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ class IngestReport:
     dead_letters: tuple[str, ...] = ()
     #: Columns that the run has added to the table.
     new_columns: tuple[str, ...] = ()
-    #: Number of small files more than there would be if a task could have any number open.
+    #: Number of additional files because a task has at most MOST_OPEN files open.
     reopened: int = 0
 
 
@@ -161,7 +162,8 @@ class TopicIngest:
             paths = self._letter_paths(letters, landing)
             offsets = (*landing.runs, *new.unseen)
             change = TableChange(run, offsets, landing.files, landing.replaced, dead_letters=paths)
-            # After an error a commit may still come in: a vacuum deletes the files, if it does not.
+            # After an error the commit may still succeed, so its files stay; if it fails, a vacuum
+            # deletes them.
             outcome = commit_run(self._table, state, change)
             self._state = outcome.state
             if outcome.obstacle is None:
@@ -169,7 +171,7 @@ class TopicIngest:
             _discard_all(place, letters)
 
     def _new_offsets(self, partitions: Sequence[TopicPartition]) -> NewOffsets:
-        """Return what to take; look at the table again before offsets count as lost."""
+        """Return the new offsets; read the table again before offsets count as lost."""
         assert self._state is not None
         try:
             return new_ranges(self._client, partitions, self._state.following())
@@ -186,7 +188,7 @@ class TopicIngest:
         place: StagingFolder,
         letters: StagingFolder | None,
     ) -> Landing:
-        """Stage and prove the run's files; delete those of repeated tasks, or all on an error."""
+        """Stage and prove the run's files; delete those of repeated tasks, and all on an error."""
         if not rows.ranges:
             return NOTHING
         options = self._options
@@ -302,7 +304,7 @@ class TopicIngest:
             raise TableError(f"dead letters at {path} would be files of the table {table}")
 
     def _clear_letters(self) -> None:
-        """Delete the dead letters of this table's dead runs, and their other files with them."""
+        """Delete the dead letters and all other files of this table's dead runs."""
         store = self._letter_store()
         if store is not None and staged_files(store):
             vacuum_staged(self._table, [store, self._table.store])
@@ -344,9 +346,9 @@ def ingest(
     object store, with delta-rs's names.
 
     With `upsert_by`, columns of a key such as `("key",)`, the table has the latest row of each key
-    instead of all records. The topic's cleanup.policy then says, too, whether it is compacted. A
-    transform marks tombstones with the column `tombstone`, or keeps `value`, which is null for a
-    tombstone. Raises TableError, KafkaError, DataLossError,
+    instead of all records. With `upsert_by`, the topic counts as compacted also if its
+    cleanup.policy says so. A transform marks tombstones with the column `tombstone`, or keeps
+    `value`, which is null for a tombstone. Raises TableError, KafkaError, DataLossError,
     BadRecordsError, ProofError, UpsertKeyError (nothing committed), or Spark's errors.
     """
     options = LandingOptions(

@@ -17,7 +17,7 @@ from tidelog.spark.pipelines.report import PipelineReport, Plot, PlotKind, Serie
 
 #: Number of a follower's last batches whose ranges are kept.
 _LAST_BATCHES: Final = 1_000
-#: Number of files of one batch above which a report says what fewer files need.
+#: Number of files of one batch above which a report says how to get fewer files.
 _MANY_FILES: Final = 1_000
 
 
@@ -46,7 +46,7 @@ class IngestSums:
         #: Names of the columns that batches have added.
         self.new_columns: dict[str, None] = {}
         self.seconds = 0.0
-        #: Number of files of the batch with the most.
+        #: Largest number of files of one batch.
         self.most_files = 0
         self.partition_rows: dict[int, int] = {}
         #: The version and the ranges of each of the last batches, and the rows per second.

@@ -1,7 +1,7 @@
 """Landed tables: their rows as a DataFrame without any jar, and a repeated proof.
 
-Readers take no lock. A reader takes the files of one version from the table's log, so that it sees
-no file of a run without a commit, even if a listing of the directory shows it.
+Readers take no lock. A reader takes the files of one version from the table's log, so it sees no
+uncommitted file, even if a listing of the directory shows the file.
 """
 
 from __future__ import annotations
@@ -103,7 +103,8 @@ def read_landed(
     splits: dict[tuple[tuple[str, str | None], ...], list[str]] = {}
     for file in files:
         splits.setdefault(tuple(file.values.items()), []).append(file.path)
-    # Spark takes some characters of a path for a pattern, and plans slowly for many values.
+    # Spark reads some characters of a path as a pattern, and plans slowly for many partition
+    # values.
     is_plain = store.is_local and not any(sign in store.location for sign in "[]{}*?\\")
     if not is_plain or len(splits) > _MOST_SPLITS:
         places = [(file.path, file.values) for file in files]
@@ -144,7 +145,7 @@ def _read_split(
 ) -> DataFrame:
     """Return the rows of files with the same values of the table's partition columns.
 
-    The values are constants to Spark, which skips the files that a filter leaves nothing of.
+    Spark treats the values as constants, and skips files if a filter excludes their values.
     """
     from pyspark.sql import functions as F  # noqa: N812 - how all of Spark names it
     from pyspark.sql.types import StructType
@@ -264,7 +265,7 @@ def _with_versions(fault: OffsetFault, commits: Iterable[LakeCommit]) -> OffsetF
 
 
 def _misplaced(commits: Iterable[LakeCommit]) -> Iterator[FileFault]:
-    """Yield the commits that a backup has put in the place of others."""
+    """Yield commits that a backup has put back in the place of newer commits."""
     for commit in commits:
         if commit.note is not None and commit.is_misplaced:
             yield FileFault(

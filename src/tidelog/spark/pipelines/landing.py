@@ -54,7 +54,7 @@ Transform = Callable[["DataFrame"], "DataFrame"]
 
 
 class ProofError(TidelogError):
-    """WrittenFiles files that differ from the log; nothing was committed."""
+    """Written files that differ from the log; nothing was committed."""
 
 
 class BadRecordsError(TidelogError):
@@ -81,7 +81,7 @@ class LandingOptions:
     target_file_bytes: int = TARGET_FILE_BYTES
     progress: Progress | None = None
     offsets_per_task: int = OFFSETS_PER_TASK
-    #: Columns of the key of which the table has the latest row; without any it has all records.
+    #: Key columns, for a table with the latest row of each key; empty for a table with all records.
     upsert_by: tuple[str, ...] = ()
     #: Partition columns of a new table: `partition`, `day`, or columns of the transform.
     partition_by: tuple[str, ...] = ()
@@ -139,7 +139,7 @@ class Landing:
     runs: tuple[PartitionRun, ...] = field(default=())
     #: Files of the table that an upsert replaces.
     replaced: tuple[LakeFile, ...] = ()
-    #: Number of files more than there would be if a task could have any number open.
+    #: Number of additional files because a task has at most MOST_OPEN files open.
     reopened: int = 0
 
 
@@ -218,7 +218,7 @@ def rows_of(
     *,
     empty_is_null: bool = True,
 ) -> RunRows:
-    """Return the rows of `ranges`, none of which is read yet; without ranges, just their columns.
+    """Return the rows of `ranges`, not read yet; without ranges, return only the columns.
 
     `empty_is_null` states that the table takes an empty text of a partition column for null.
     Raises TableError for columns that are missing, or that no table can have.
@@ -290,9 +290,9 @@ def with_tombstones(
 ) -> DataFrame:
     """Return rows with their tombstones marked, and with an error for those without a key.
 
-    An empty text of one of the columns `nulled` is no key. Neither is a key that differs from the
-    row's former one in BEFORE_COLUMN: the former row would stay. Raises TableError for missing
-    columns.
+    An empty text of one of the columns `nulled` is no key. A key that differs from the former key
+    in BEFORE_COLUMN is an error, too, because the former key's row would stay. Raises TableError
+    for missing columns.
     """
     from pyspark.sql import functions as F  # noqa: N812 - how all of Spark names it
     from pyspark.sql.types import StringType
@@ -330,9 +330,10 @@ def with_tombstones(
 
 
 def _check_names(frame: DataFrame) -> None:
-    """Raise TableError for columns whose names differ in no more than their case.
+    """Raise TableError for columns whose names differ only in case.
 
-    The names of marks are in lower case: Spark would find a mark in another case, and a run not.
+    Names of mark columns, such as `tombstone`, must be in lower case: Spark ignores case, but a run
+    does not.
     """
     names = [name.lower() for name in frame.columns]
     for name in frame.columns:
@@ -359,7 +360,7 @@ def _check_numbers(frame: DataFrame) -> None:
 
 
 def _check_time(frame: DataFrame) -> None:
-    """Raise TableError for rows without the time of which a table has the day."""
+    """Raise TableError for rows without the timestamp from which the table's `day` is derived."""
     from pyspark.sql.types import TimestampType
 
     kinds = {field.name: field.dataType for field in frame.schema}
@@ -372,7 +373,7 @@ def _check_time(frame: DataFrame) -> None:
 
 
 def check_target(target_file_bytes: int) -> None:
-    """Raise OptionError for a size that no file has."""
+    """Raise OptionError for an impossible file size."""
     if target_file_bytes < 1:
         raise OptionError(f"target_file_bytes is {target_file_bytes}; expected 1 or more")
 
@@ -403,7 +404,7 @@ def run_of(proof: PartitionProof) -> PartitionRun:
 
 
 def _spans(spark: SparkSession, place: StagingFolder, files: Sequence[LakeFile]) -> pa.Table:
-    """Return the spans of a run's files; raise ProofError for a file that does not hold them."""
+    """Return the spans of a run's files; raise ProofError for a file with a fault."""
     counted = count_files(spark, place.store, files)
     for fault in counted.faults:
         url = place.store.url(fault.path)

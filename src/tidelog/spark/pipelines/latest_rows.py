@@ -1,9 +1,9 @@
 """The latest row of each key: which rows of a table and of new records leave the table.
 
-A row is known by its file, its partition and its offset. Within a partition a later offset replaces
-an earlier one of the same key, and a tombstone replaces all and leaves no row. Offsets of two
-partitions have no order, so that a key must not be in two. The module uses Arrow and numpy, not
-Spark.
+A row is identified by its file, its partition and its offset. Within a partition a later offset
+replaces an earlier one of the same key, and a tombstone replaces all and leaves no row. Offsets of
+two partitions have no order, so a key must not be in two partitions. The module uses Arrow and
+numpy, not Spark.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def check_key(schema: pa.Schema, keys: Sequence[str]) -> None:
 
 
 def key_names(count: int) -> list[str]:
-    """Return the names of a key's columns in tables of this module, which no user has chosen."""
+    """Return this module's own names of a key's columns, which differ from all names of users."""
     return [f"k{number}" for number in range(count)]
 
 

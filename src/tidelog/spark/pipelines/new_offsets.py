@@ -23,8 +23,8 @@ class NewOffsets:
     """The offsets that a run takes."""
 
     ranges: tuple[OffsetRange, ...]
-    #: Empty partitions that the table does not know. The run commits where they start, so that a
-    #: later loss of their first records is found.
+    #: Empty partitions that the table does not know. The run commits the start offsets of these
+    #: partitions, so that a later loss of their first records is found.
     unseen: tuple[PartitionRun, ...] = ()
 
 

@@ -27,9 +27,9 @@ class OffsetFaultKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FileSpan:
-    """Offsets `[start, end)` of a partition without a gap in a file.
+    """Offsets `[start, end)` of a partition that a file has without a gap.
 
-    Spans of one file overlap at its repeated offsets; `doubled` counts repeats without a name.
+    Spans of one file overlap at its repeated offsets; `doubled` counts repeats that no span names.
     """
 
     file: str
@@ -51,7 +51,7 @@ class OffsetFault:
     start: int
     end: int
     files: tuple[str, ...]
-    #: Whether all offsets of the range are at fault; False for some, which are too many to name.
+    #: Whether all offsets of the range are at fault; False if only some are, too many to name.
     is_exact: bool = True
     #: Versions whose commits landed missing offsets.
     versions: tuple[int, ...] = ()
@@ -93,7 +93,7 @@ def _faults(ordered: list[FileSpan]) -> Iterator[OffsetFault]:
 
 
 def _joined(faults: Iterable[OffsetFault]) -> list[OffsetFault]:
-    """Return faults with neighbours of the same files joined."""
+    """Join neighbouring faults of the same files."""
     joined: list[OffsetFault] = []
     for fault in faults:
         if (

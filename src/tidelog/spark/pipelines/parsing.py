@@ -29,8 +29,9 @@ def json_columns(spark: SparkSession, ddl: str, *, tombstones: bool = False) -> 
     """Return a transform that parses values as JSON objects with the columns of `ddl`.
 
     `ddl` is like `carrier string, distance long`. With `tombstones`, a record without a value is a
-    tombstone instead of a bad record, with the columns of its key, if that is a JSON object. Raises
-    OptionError for an invalid `ddl`, or for a column name that the table already has.
+    tombstone instead of a bad record. A tombstone has the columns of its key, if the key is a JSON
+    object. Raises OptionError for an invalid `ddl`, or for a column name that the table already
+    has.
     """
     from pyspark.sql import functions as F  # noqa: N812 - how all of Spark names it
 
@@ -38,7 +39,7 @@ def json_columns(spark: SparkSession, ddl: str, *, tombstones: bool = False) -> 
 
     def transform(frame: DataFrame) -> DataFrame:
         source = F.coalesce("value", "key") if tombstones else F.col("value")
-        # Spark would replace other bytes, and two keys would become one.
+        # Spark would replace bytes that are not UTF-8, and two keys could become equal.
         text = utf8_text(source)
         parsed = frame.withColumn("_parsed", parsed_json(text, fields, _RAW))
         without = None if tombstones else "the record has no value"
@@ -70,7 +71,7 @@ def utf8_text(column: Column) -> Column:
 
 
 def fields_of(ddl: str, own: Collection[str]) -> StructType:
-    """Return the columns of a DDL. Raises OptionError, also for a name of `own`."""
+    """Return the columns of a DDL. Raises OptionError, also for a name that is in `own`."""
     from pyspark.errors import PySparkException
     from pyspark.sql.types import StructType
 

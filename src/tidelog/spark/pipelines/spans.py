@@ -2,8 +2,8 @@
 
 A task turns rows into spans `[start, end)` without a gap. Rows in order of offset become few spans;
 other orders are counted correctly, too. Rows that repeat an offset become spans of their own, which
-overlap the first rows' spans: the repeated offsets keep their names. A span that repeats too often
-only has the number of its surplus rows, `doubled`. The module uses Arrow, not Spark.
+overlap the first rows' spans, so a proof can name the repeated offsets. If spans repeat offsets too
+often, `doubled` only counts the surplus rows. The module uses Arrow, not Spark.
 """
 
 from __future__ import annotations

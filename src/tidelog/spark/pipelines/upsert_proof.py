@@ -3,7 +3,7 @@
 Spark reads the log up to the table's next offsets, takes the latest record of each key, and joins
 it with the table. The proof names keys that are missing, extra, stale or doubled, or whose columns
 differ. Compaction may have removed a row's record since, if the log has a later record of the key.
-Such a row is beyond the log's reach, and so is a row below the log's start.
+The log can confirm neither such a row nor a row below the log's start.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ _UNREACHED: Final = "unreached"
 class KeyFaultKind(StrEnum):
     """What is wrong with a key."""
 
-    #: The log has a latest value, and the table has no row.
+    #: The log has a latest value, but the table has no row.
     MISSING = "missing"
-    #: The row is of an earlier record, or of one that the log does not have.
+    #: The row comes from an earlier record, or from a record that the log does not have.
     STALE = "stale"
-    #: The table has a row, and the log has a tombstone, or no record of the key.
+    #: The table has a row, although the log has a tombstone or no record of the key.
     EXTRA = "extra"
     DOUBLED = "doubled"
-    #: The row is of the latest record, and has other columns.
+    #: The row comes from the latest record, but has other values.
     DIFFERING = "differing"
 
 
@@ -71,7 +71,7 @@ class UpsertProof:
     """The proof of a table of latest rows at one version."""
 
     version: int
-    #: Rows of the table, and those of them that the log cannot confirm any more.
+    #: Number of rows of the table, and of rows that the log can no longer confirm.
     rows: int = 0
     unreached: int = 0
     #: Number of rows or keys with each fault.
@@ -97,7 +97,7 @@ class UpsertProof:
 
 @dataclass(frozen=True, slots=True)
 class _ReplayOffsets:
-    """The log of a table's topic: offsets to replay, later ones, and the first ones of all."""
+    """Offsets of a topic's log: ranges to replay, later ranges, and each partition's log start."""
 
     ranges: tuple[OffsetRange, ...]
     later: tuple[OffsetRange, ...]
@@ -186,7 +186,7 @@ def _joined(
 
     assert state.origin is not None
     topic, keys = state.origin.topic, options.upsert_by
-    # A column of a map cannot be compared.
+    # Spark cannot compare columns with maps.
     maps = [each.name for each in held.schema if "map<" in each.dataType.simpleString()]
     own = (*keys, "partition", "offset", *maps)
     log, later = (

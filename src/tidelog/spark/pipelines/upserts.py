@@ -5,7 +5,7 @@ table's files and from the staged ones: a file with such rows is written again w
 commit removes the former files, adds the new ones and carries the offsets, so that the change lands
 once or not at all. Files whose keys no new record has stay as they are.
 
-The driver compares the keys of small runs. Spark's tasks compare those of larger ones.
+The driver compares the keys of small runs. Spark's tasks compare the keys of larger runs.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 #: Maximum number of keys that the driver compares itself, and of rows that it writes itself.
 DRIVER_KEYS: Final = 1_000_000
 DRIVER_ROWS: Final = 100_000
-#: Maximum number of files that the driver reads or writes, as each is a request of an object store.
+#: Maximum number of files that the driver reads or writes, because each is a request to an object
+#: store.
 DRIVER_FILES: Final = 64
 #: Approximate number of keys that one task compares, in memory.
 KEYS_PER_TASK: Final = 1_000_000
@@ -66,8 +67,8 @@ class _Upsert:
     files: tuple[LakeFile, ...]
     #: The number of the first staged file.
     staged_from: int
-    #: Whether staged files have the column of tombstones, which the table has not. Without it a
-    #: staged row without a value is a tombstone.
+    #: Whether staged files have the column of tombstones, which the table does not have. Without
+    #: this column, a staged row without a value is a tombstone.
     is_marked: bool
 
     @property
@@ -78,10 +79,10 @@ class _Upsert:
 
 @dataclass(frozen=True, slots=True)
 class _Rewrite:
-    """The work of a task: one file without the rows at some places.
+    """The work of a task: write one file again without the rows at some places.
 
-    Another tool's compaction may have merged partitions of the topic, so that an offset alone is no
-    place in a file.
+    Another tool's compaction may have merged partitions of the topic, so an offset alone does not
+    identify a row of a file.
     """
 
     upsert: _Upsert
@@ -101,7 +102,7 @@ def upsert_files(
 ) -> UpsertFiles:
     """Return the change that makes the staged records the latest rows of their keys.
 
-    `table` are all files of the version that the commit builds on. `is_marked` states that the
+    `table` has all files of the version that the commit builds on. `is_marked` states that the
     staged files have the column of tombstones. Raises UpsertKeyError, TableError, or Spark's
     errors.
     """
@@ -196,10 +197,10 @@ def _step(
     schema: pa.Schema,
     work: Callable[[pa.Table], Iterable[pa.Table]],
 ) -> DataFrame:
-    """Return the rows that `work` makes of the rows of each of Spark's partitions.
+    """Apply `work` to the rows of each Spark partition, and return the resulting rows.
 
     The rows get a column of failures. A failure of this or an earlier step is the only row of its
-    task: the driver then raises one sentence, and no worker's traceback.
+    task: the driver then raises one sentence instead of a worker's traceback.
     """
     import pyarrow as pa
 
@@ -242,7 +243,7 @@ def _raise_failure(failures: pa.ChunkedArray) -> None:
 
 
 def _rewrites(upsert: _Upsert, leaving: pa.Table) -> list[_Rewrite]:
-    """Return the files to write again without the rows that leave."""
+    """Return the files to write again without the rows that leave the table."""
     files, partitions, offsets = (
         leaving.column(name).to_numpy() for name in ("file", "partition", "offset")
     )
@@ -253,7 +254,7 @@ def _rewrites(upsert: _Upsert, leaving: pa.Table) -> list[_Rewrite]:
 
 
 def _unmarked(upsert: _Upsert, known: Collection[int]) -> list[_Rewrite]:
-    """Return the staged files to write again for their column of tombstones alone."""
+    """Return the staged files that are written again only to drop their column of tombstones."""
     import numpy as np
 
     numbers = upsert.staged if upsert.is_marked else ()
@@ -262,7 +263,7 @@ def _unmarked(upsert: _Upsert, known: Collection[int]) -> list[_Rewrite]:
 
 
 def _key_rows(upsert: _Upsert, number: int, wanted: Sequence[pa.Array] | None = None) -> pa.Table:
-    """Return keys and places of a file's rows; with `wanted` only of those that may match.
+    """Return keys and places of a file's rows; with `wanted`, only of rows whose keys may match.
 
     Raises TableError for an unusable file, and UpsertKeyError for a new record without a key.
     """
@@ -279,7 +280,7 @@ def _key_rows(upsert: _Upsert, number: int, wanted: Sequence[pa.Array] | None = 
     for name in [each for each in file.values if each in named and each not in rows.column_names]:
         value = pa.scalar(file.values[name], pa.string()).cast(upsert.plan.schema.field(name).type)
         rows = rows.append_column(name, pa.repeat(value, rows.num_rows))
-    # Files of other tools have the same columns in other types, such as views.
+    # Files of other tools may have the same columns in other Arrow types, such as string views.
     keys = [rows.column(name).cast(upsert.plan.schema.field(name).type) for name in upsert.keys]
     for name, column in zip(upsert.keys, keys, strict=True):
         for bad in rows.filter(pc.is_null(column)).slice(0, 1).to_pylist():
@@ -304,10 +305,10 @@ def _key_rows(upsert: _Upsert, number: int, wanted: Sequence[pa.Array] | None = 
 
 
 def _nullable_value(opened: parquet.ParquetFile) -> str | None:
-    """Return the column of values unless the file's footer says that none is null."""
+    """Return the name of the value column; None if the file's footer says that no value is null."""
     names = opened.schema_arrow.names
     groups = [opened.metadata.row_group(number) for number in range(opened.num_row_groups)]
-    # Each column of records before the value is one column of Parquet.
+    # Every record column before `value` is a single column of Parquet.
     parts = [group.column(names.index("value")).statistics for group in groups]
     has_none = all(part is not None and part.null_count == 0 for part in parts)
     return None if has_none else "value"
@@ -356,7 +357,7 @@ def _rewrite(job: _Rewrite) -> Iterator[Row]:
 def _stays(rows: pa.RecordBatch, leaving: Mapping[int, npt.NDArray[np.int64]]) -> pa.Array:
     """Return whether each row stays in its file; the rows may be in any order.
 
-    `leaving` has the offsets of each partition that leave, in order.
+    `leaving` has, by partition, the offsets of the rows that leave, in order.
     """
     import numpy as np
     import pyarrow as pa

@@ -54,12 +54,12 @@ class BadRecord:
 
 @dataclass(frozen=True, slots=True)
 class WrittenFiles:
-    """The files of a run, the files of its dead letters, and a bad record without a letter."""
+    """The files of a run, the files of its dead letters, and a bad record without a dead letter."""
 
     files: tuple[LakeFile, ...] = ()
     letters: tuple[LakeFile, ...] = ()
     bad: BadRecord | None = None
-    #: Number of files more than there would be if a task could have any number open.
+    #: Number of additional files because a task has at most MOST_OPEN files open.
     reopened: int = 0
 
 
@@ -137,9 +137,10 @@ def write_frame(
     errors.
     """
     job = _FrameJob(plan, letters, is_judged, tuple(frame.columns))
-    # mapInArrow finds no column whose name has a dot: tasks get numbers, and the job has the names.
+    # mapInArrow cannot find columns with a dot in their names, so tasks get numbers as names, and
+    # the job has the names.
     numbers = [str(number) for number in range(len(frame.columns))]
-    # A task then has few files open, as the rows of each partition value come together.
+    # A task then has few files open, because the rows of each partition value come together.
     keys = [_sort_key(frame, name, plan) for name in plan.partition_by if name in frame.columns]
     ordered = frame.sortWithinPartitions("partition", *keys, "offset").toDF(*numbers)
     rows = [
@@ -153,7 +154,7 @@ def write_frame(
 
 
 def _written(rows: Sequence[dict[str, Any]]) -> WrittenFiles:
-    """Return what the rows of all tasks say."""
+    """Return the files and the bad record that the rows of all tasks describe."""
     bad = sorted((row["bad"] for row in rows if "bad" in row), key=lambda each: each[:2])
     return WrittenFiles(
         tuple(LakeFile(**row["file"]) for row in rows if "file" in row),
@@ -170,9 +171,9 @@ def _rows_of(files: TaskFiles) -> list[dict[str, Any]]:
 
 
 def _sort_key(frame: DataFrame, name: str, plan: FilePlan) -> Column:
-    """Return a partition column as its values are in the table: Delta has null for empty text.
+    """Return a partition column with the table's values: Delta has null for an empty text.
 
-    Rows of one value then come in order of offset.
+    Sorted by this column, rows of one value come in order of offset.
     """
     from pyspark.sql import functions as F  # noqa: N812 - how all of Spark names it
     from pyspark.sql.types import StringType
@@ -202,7 +203,8 @@ def table_schema(frame: DataFrame, dropped: Sequence[str]) -> pa.Schema:
         if column.name not in dropped and any(kind in text for kind in _NO_COLUMNS):
             raise TableError(f"column {column.name!r} is of type {text}; cast it in the transform")
     try:
-        offered = frame.drop(*dropped).limit(0).toArrow().schema  # Spark needs no job for no rows
+        # Spark starts no job for zero rows.
+        offered = frame.drop(*dropped).limit(0).toArrow().schema
     except (PySparkException, ValueError, TypeError) as error:
         raise TableError(f"the transform's columns are not those of a table: {error}") from error
     fields = []
@@ -241,7 +243,7 @@ def _frame_task(job: _FrameJob) -> Callable[[Iterable[pa.RecordBatch]], Iterator
 
 
 class _FrameTask:
-    """One task's files, those of its dead letters, and its first bad record without a letter."""
+    """One task's files, its dead letters' files, and its first bad record without a dead letter."""
 
     def __init__(self, job: _FrameJob) -> None:
         self._job = job
@@ -250,7 +252,7 @@ class _FrameTask:
         self._bad: tuple[int, int, str] | None = None
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
-        """Write all rows; return the files, and the first bad record without a letter."""
+        """Write all rows; return the files, and the first bad record without a dead letter."""
         for numbered in batches:
             batch = numbered.rename_columns(list(self._job.names))
             _check_place(batch)

@@ -70,7 +70,8 @@ class AnalyzeOptions:
 def analyze(
     spark: SparkSession, options: AnalyzeOptions, progress: Progress | None = None
 ) -> PipelineReport:
-    """Analyze the events and return the report; `progress` gets the steps done and all steps.
+    """Analyze the events and return the report; `progress` is called with the number of finished
+    steps and of all steps.
 
     The report's verdict is bad if a partition was available for less than `objective` % of the
     time. Raises AnalysisError, ConfigError, KafkaError, or Spark's errors.

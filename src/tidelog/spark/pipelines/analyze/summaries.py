@@ -92,7 +92,9 @@ class AvailabilityTotals:
 
 
 def totals(history: DataFrame) -> AvailabilityTotals:
-    """Return the time in each state: of all partitions, and of each, the least available first."""
+    """Return the total time in each state, and the time of each partition, the least available
+    first.
+    """
     from pyspark.sql import functions as sf
 
     rows = history.where(history.row != DEPARTURE)

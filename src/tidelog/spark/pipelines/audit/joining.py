@@ -284,9 +284,9 @@ class _Joining:
             return
         if first < expected:
             if each.first_last is not None and self._last is None:
-                return  # the log begins in the middle of this batch
-            # A crash undoes a truncation of unflushed records: the file before has them again, and
-            # the next start truncates them.
+                # A crash undoes a truncation of unflushed records: the previous file has them
+                # again, and the next start truncates them.
+                return
             is_undone = starts_file and first == segment.base_offset and first >= self._flushed
             found.add(
                 FindingKind.OFFSET_ORDER,

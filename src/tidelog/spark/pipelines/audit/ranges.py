@@ -175,7 +175,7 @@ def plan_jobs(
 def snapshots_of(
     replica: Replica, segment: ListedSegment, following: ListedSegment | None
 ) -> tuple[tuple[str, int, bool], ...]:
-    """Return the producer snapshots up to the next segment; the first segment has all before it."""
+    """Return producer snapshots up to the next segment; the first segment also gets older ones."""
     first = replica.segments[0].base_offset
     low = -1 if segment.base_offset == first else segment.base_offset
     high = NO_LIMIT if following is None else following.base_offset

@@ -93,14 +93,14 @@ def _holds_before(other: ReplicaAudit, audit: ReplicaAudit, first: int) -> bool:
 
 
 def _ends_at(peer: ReplicaAudit, first: int) -> bool:
-    """Return whether a segment of the peer begins at the offset, as it would for equal segments."""
+    """Return whether a segment of the peer replica begins at the offset."""
     return any(segment.base_offset == first for segment in peer.replica.segments)
 
 
 def _explains(
     limits: Retention, audit: ReplicaAudit, holders: Sequence[ReplicaAudit], first: int
 ) -> bool:
-    """Return whether retention may have removed the records below the first segment here."""
+    """Return whether retention may have removed the records below this replica's first segment."""
     if not limits.is_deleting:
         return False
     if limits.size_bytes >= 0 and audit.replica.bytes >= limits.size_bytes:

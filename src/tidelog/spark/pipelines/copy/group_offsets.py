@@ -1,4 +1,4 @@
-"""Translation of groups' committed offsets, which are committed in the target.
+"""Translation of groups' committed offsets, and their commit in the target cluster.
 
 A later run translates an offset that the copy has not reached, so a group never skips records. A
 larger committed offset in the target is kept, because consumers have already moved there. The
