@@ -153,7 +153,7 @@ class HeldAnswers:
     def _arm(self, held: _Held, at_ms: int, now_ms: int) -> None:
         """Set a timer that examines a held response at `at_ms` or before.
 
-        Timers fire up to `BUCKET_MS` late, so this one is set as much earlier.
+        Timers fire up to `BUCKET_MS` late, so the timer is set that much earlier.
         """
         self._timers.after(at_ms - BUCKET_MS - now_ms, lambda: self._due(held))
 

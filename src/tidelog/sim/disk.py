@@ -21,7 +21,7 @@ from tidelog.core.ports import Buffer
 from tidelog.sim.file_content import STYLES, File, Loss
 
 DEFAULT_CAPACITY_BYTES = 1 << 40
-#: Range of the time of an operation on a slow disk.
+#: Range in ns of the time of an operation on a slow disk.
 SLOW_NS = (5_000_000, 120_000_000)
 
 __all__ = ["DEFAULT_CAPACITY_BYTES", "Directory", "Entry", "File", "Loss", "SimDisk", "os_error"]

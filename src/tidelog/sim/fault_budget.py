@@ -119,7 +119,7 @@ class FaultBudget:
         )
 
     def _is_covered(self, state: PublishedPartition, *losing: int) -> bool:
-        """Return whether fewer than min.insync.replicas members lost data, `losing` included.
+        """Return whether fewer than min.insync.replicas members lost data, counting `losing`.
 
         A member that left the ISR after a data loss still counts as a member that lost data, until
         the partition has its effective min.insync.replicas again (D3).

@@ -1,8 +1,8 @@
-"""Schemas as engines plan with them: Spark's own, and Arrow's of Sail.
+"""Schemas with which engines plan queries: Spark's own, and Sail's Arrow schemas.
 
-Sail is a Spark Connect server without Java. It gives readers and writers an Arrow schema in the
-place of a StructType. A schema that a source returns as DDL loses its arrays and its time zones
-there, and one that is a StructType fails with a timestamp.
+Sail is a Spark Connect server without Java. Sail gives readers and writers an Arrow schema instead
+of a StructType. In Sail, a schema that a source returns as DDL loses its arrays and its time zones,
+and a StructType with a timestamp fails.
 """
 
 from __future__ import annotations
@@ -48,5 +48,5 @@ def is_arrow(schema: PlanSchema) -> bool:
 
 
 def frame_schema(schema: pa.Schema) -> StructType:
-    """Return the schema of a frame of Arrow data, with times without zone as they are."""
+    """Return the schema of a frame of Arrow data; times without time zone stay without one."""
     return from_arrow_schema(schema, prefer_timestamp_ntz=True)

@@ -173,9 +173,9 @@ class _Taker:
 
 
 def _microseconds(value: object) -> int | None:
-    """Return the time of a filter: Spark gives a datetime, Sail microseconds since 1970.
+    """Return the time in a filter: Spark gives a datetime, Sail microseconds since 1970.
 
-    A datetime without time zone cannot be compared with records' timestamps: None.
+    Returns None for a datetime without time zone, which no record's timestamp can be compared with.
     """
     if isinstance(value, datetime.datetime):
         return None if value.tzinfo is None else (value - _EPOCH) // _MICROSECOND

@@ -3,7 +3,8 @@
 Spark pickles a source with its reader, a writer, or a function on the driver, and restores it in an
 executor's Python. If that Python lacks tidelog, or a package that tidelog needs, unpickling by name
 fails with a traceback of the pickle's own module. The pickle therefore contains a function by
-value: it starts without any module of tidelog, restores the rest, and names what is missing.
+value: this function starts without any module of tidelog, restores the rest, and names missing
+packages.
 """
 
 from __future__ import annotations
@@ -27,9 +28,10 @@ class Shipped:
 
 
 def shipped(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return a function of one argument as one that Spark sends by value.
+    """Wrap a function of one argument so that Spark sends it by value.
 
-    The result has no type hints. To Spark, a function without hints takes one column or batch.
+    The wrapped function has no type hints. To Spark, a function without hints takes one column or
+    batch.
     """
     pickled = _pickled(function)
     load = _loader()

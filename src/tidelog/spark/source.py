@@ -188,7 +188,8 @@ class TidelogDataSource(Shipped, DataSource):
 def _check_schema(schema: PlanSchema, options: ReadOptions) -> None:
     """Raise OptionError if the user gave `load` another schema than the options yield.
 
-    Spark lets the user's schema pass, and would fail at the first row. Nullability is ignored.
+    Spark accepts a wrong schema of the user, and would fail at the first row. Nullability is
+    ignored.
     """
     from tidelog.spark.plan_schema import SourceSchema, types_of
 
@@ -204,7 +205,7 @@ def _check_schema(schema: PlanSchema, options: ReadOptions) -> None:
 
 
 def _is_asked_with_filters(schema: PlanSchema) -> bool:
-    """Return whether Sail plans the query, or Spark with pushdown in this process.
+    """Return whether the reader may take filters: in Sail, or in Spark with pushdown here.
 
     Spark has a separate worker module for pushdown, and uses that module if Spark's configuration
     allows pushdown. Spark's worker module without pushdown rejects a reader that takes filters.

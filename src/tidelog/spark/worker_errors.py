@@ -4,7 +4,7 @@ Readers and writers of a data source run in Spark's workers. Spark sends an exce
 with the traceback first, which names files of tidelog and not the option that the user should
 change. `sentence_first` suppresses the traceback of tidelog's own errors. Exceptions that are not
 tidelog's own keep their traceback, because they are defects. Sail has no workers: its server calls
-readers and writers itself, and appends the traceback that an exception has.
+readers and writers itself, and appends the traceback of an exception.
 """
 
 from __future__ import annotations

@@ -38,7 +38,9 @@ class ClientChecker(Checker):
         history.broken_promise.append(self._promise)
 
     def _keys(self, name: str, partition: int) -> list[LogKey]:
-        """Return every incarnation of a partition in all topics that ever had the name."""
+        """Return every incarnation of a partition, over all topics that ever had its topic's
+        name.
+        """
         published = self._published
         return [
             LogKey(topic.topic_id, partition, life)
@@ -97,9 +99,9 @@ class ClientChecker(Checker):
     ) -> LogKey:
         """Return the incarnation of the partition whose records were read.
 
-        Return the newest incarnation that committed the read records, or else the latest
-        incarnation. A leader that has not learned of a removal may still return records of the
-        removed incarnation.
+        Return the newest incarnation that committed the records, or the latest incarnation if none
+        did. A leader that has not learned of a removal may still return records of the removed
+        incarnation.
         """
         latest = self._published.key(topic_id, partition)
         for life in reversed(self._published.lives(latest)):

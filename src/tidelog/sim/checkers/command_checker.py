@@ -30,7 +30,8 @@ class CommandChecker(Checker):
 
     def __init__(self, run: CheckedRun) -> None:
         super().__init__(run)
-        #: Brokers in the UpdateMetadata requests so far, by (broker id, incarnation).
+        #: Brokers that a broker has seen in UpdateMetadata requests so far, by (broker id,
+        #: incarnation).
         self._known: dict[tuple[int, int], set[int]] = {}
         #: Broker epoch in which each broker first got UpdateMetadata, and the store's zxid at that
         #: time.

@@ -175,7 +175,9 @@ class FaultContext:
     def until_back(
         self, broker: SimBroker, life: int, look_ms: float, looks: int, *, waits: bool
     ) -> Wait:
-        """Wait for an incarnation after `life`; with `waits`, also until the cluster is healthy."""
+        """Wait for a later incarnation of a broker than `life`; with `waits`, also for a healthy
+        cluster.
+        """
 
         def is_back() -> bool:
             runs = broker.life is not None and broker.incarnation > life

@@ -483,7 +483,7 @@ def fail_calls(
     is_once: bool,
     note: str = "",
 ) -> None:
-    """Let the `left`-th call in `calls` fail with an errno, and later calls unless `is_once`.
+    """Fail the `left`-th call in `calls` with an errno, and all later calls unless `is_once`.
 
     After a while, the calls of the disk succeed again. A call fails only if `may_fail` returns
     true. The trace line of a failed call ends with `note`.

@@ -326,7 +326,7 @@ class PartitionProducer:
 
 
 async def outcome_of(future: asyncio.Future[Any]) -> tuple[Any, bool]:
-    """Return the response, and whether it is missing."""
+    """Return the response and False, or None and True if the response is missing."""
     try:
         return await future, False
     except TidelogError:

@@ -73,7 +73,7 @@ class Workload:
         keyed: bool = False,
         timed: bool = True,
     ) -> PartitionProducer:
-        """Start a producer of one partition; unless it is `timed`, records have no timestamps."""
+        """Start a producer of one partition; its records have timestamps only if it is `timed`."""
         number = len(self.producers)
         producer = PartitionProducer(
             client,

@@ -2,8 +2,8 @@
 
 An ingest commits an application transaction for each partition, whose version is the next offset.
 Delta keeps application transactions as long as the table exists, while the metadata of commits may
-be cleaned with the log. delta-rs must not start in a process that forks later, so Spark's worker
-daemon must not import this module.
+be cleaned with the log. The library delta-rs must not start in a process that forks later, so
+Spark's worker daemon must not import this module.
 """
 
 from __future__ import annotations
