@@ -114,9 +114,7 @@ class SimFiles:
         return written
 
     def _shortened(self, buffers: Sequence[Buffer]) -> Sequence[Buffer]:
-        """Return a random first part of the buffers, as the kernel writes it after a signal or on a
-        nearly full disk.
-        """
+        """Return a random first part of the buffers, as after a signal or on a nearly full disk."""
         content = b"".join(buffers)
         if len(content) < 2:
             return buffers

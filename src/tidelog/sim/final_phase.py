@@ -84,9 +84,7 @@ class FinalPhase:
     # Churn
 
     def _end_churn(self) -> bool:
-        """Wait until clients change no topics any more, and the cluster shows all acknowledged
-        changes.
-        """
+        """Wait until clients change no topic, and the cluster shows all acknowledged changes."""
         cluster, churn, churning = self._cluster, self._workload.churn, self._workload.churning
 
         def unaltered() -> str:

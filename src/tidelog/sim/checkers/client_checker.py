@@ -38,9 +38,7 @@ class ClientChecker(Checker):
         history.broken_promise.append(self._promise)
 
     def _keys(self, name: str, partition: int) -> list[LogKey]:
-        """Return every incarnation of a partition, over all topics that ever had its topic's
-        name.
-        """
+        """Return every incarnation of a partition, in all topics that ever had this name."""
         published = self._published
         return [
             LogKey(topic.topic_id, partition, life)

@@ -175,9 +175,7 @@ class FaultContext:
     def until_back(
         self, broker: SimBroker, life: int, look_ms: float, looks: int, *, waits: bool
     ) -> Wait:
-        """Wait for a later incarnation of a broker than `life`; with `waits`, also for a healthy
-        cluster.
-        """
+        """Wait for a later incarnation than `life`; with `waits`, also for a healthy cluster."""
 
         def is_back() -> bool:
             runs = broker.life is not None and broker.incarnation > life

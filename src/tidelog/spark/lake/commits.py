@@ -62,7 +62,7 @@ def version_at(lake: Lake, time_ms: int) -> int:
 
 
 def version_with(lake: Lake, partition: int, offset: int) -> int:
-    """Return the first version that has a partition's offsets below `offset`. Raises TableError."""
+    """Return the first version with a partition's offsets up to `offset`. Raises TableError."""
     found = reached = None
     for commit in lake.commits():
         if commit.note is None:

@@ -66,7 +66,7 @@ _REFUSALS: Final = (
     "AccessDenied",
     "No space left",
 )
-#: Parts of messages about a version that exists.
+#: Parts of messages about a version that another commit has taken.
 _CONFLICTS: Final = ("already exists", "ersion conflict", "oncurrent")
 #: Maximum number of attempts of a vacuum; each fails if another commit comes first.
 _VACUUMS: Final = 5
@@ -128,8 +128,8 @@ class DeltaLake:
     def _contradiction(self, table: DeltaTable, origin: Origin, note: CommitNote | None) -> str:
         """Return an error message if the newest commit's note and its transactions disagree.
 
-        A commit writes both. A commit file that was truncated, or mixed with another file, has lost
-        one of them.
+        A commit writes both. If a commit file was truncated, or mixed with another file, the note
+        or a transaction is missing.
         """
         expires = "delta.setTransactionRetentionDuration" in table.metadata().configuration
         for run in () if note is None else note.partitions:
@@ -183,7 +183,7 @@ class DeltaLake:
                 commit_properties=_properties(()),
             )
         except (DeltaError, OSError) as error:
-            if self._open() is not None:  # by another run, or by this run without an answer
+            if self._open() is not None:  # another run created it, or this run without an answer
                 return CommitAnswer.CONFLICT
             raise TableError(f"{self.location} cannot be created: {reason_of(error)}") from error
         return CommitAnswer.COMMITTED
@@ -415,7 +415,7 @@ class DeltaLake:
         return None if text is None else CommitNote.from_json(text, self.location)
 
     def _described(self, table: DeltaTable) -> Origin | None:
-        """Return the origin in the table's description, which the log's cleaning keeps."""
+        """Return the origin in the table's description, which the cleaning of the log keeps."""
         with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError):
             return Origin(**json.loads(table.metadata().description or "")[MARK])
         return None
@@ -435,7 +435,7 @@ class DeltaLake:
                 found[number] = PartitionRun(number, end, end, 0)
                 missed = 0
             number += 1
-        # The files of the version read here, as another commit may have come meanwhile.
+        # `file_uris` are those of the version read here: another commit may have come meanwhile.
         if not found and table.file_uris():
             raise TableError(
                 f"{self.location} has files, and its log has no offsets of an ingest; ingest to"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 #: Part of the library's message about a log that has lost its newest versions.
 _SHORTER: Final = "is older than the existing snapshot version"
-#: The library's message about versions that lie around missing ones.
+#: The library's message about missing versions, which names the versions around the gap.
 _GAP: Final = re.compile(r"found gap: .*?version: (\d+),.*?version: (\d+),", re.DOTALL)
 
 

@@ -1,4 +1,4 @@
-"""Iceberg's field ids in Arrow columns: readers then find a column that was renamed.
+"""Iceberg's field ids in Arrow columns, by which readers find a renamed column.
 
 Iceberg names nested fields by paths: `headers.element.key`. Parquet writers of Arrow take an id
 from the metadata of a field.

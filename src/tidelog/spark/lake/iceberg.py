@@ -72,7 +72,8 @@ _REFUSED: Final = (
 )
 
 
-#: The name of a partition column's own values, and the id of a table's first partition column.
+#: Iceberg's name for a partition by a column's own values, and the field id of a table's first
+#: partition column.
 _IDENTITY: Final = "identity"
 _FIRST_PARTITION_ID: Final = 1000
 _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()

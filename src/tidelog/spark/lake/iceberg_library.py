@@ -3,7 +3,7 @@ writes `iceberg:NAMESPACE.TABLE`.
 
 A user writes `iceberg:NAMESPACE.TABLE`. The catalog comes from options with pyiceberg's names, or
 from pyiceberg's own configuration. A `warehouse` alone gets an embedded catalog, a SQLite file in
-that directory. pyiceberg leaves the durability of local files to the kernel, so that after a power
+that directory. pyiceberg leaves the durability of local files to the kernel, so after a power
 failure a catalog could refer to metadata that is gone. Files are synced here.
 """
 
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
 #: The file of an embedded catalog, in its warehouse.
 CATALOG_FILE: Final = "catalog.db"
-#: The name of embedded catalogs, in which their tables are registered.
+#: The catalog name under which embedded catalogs register their tables.
 _EMBEDDED: Final = "default"
 #: Exceptions that a catalog or a store raises for a failed request.
 CATALOG_ERRORS: Final = (OSError, SQLAlchemyError, RESTError, RequestException, ValueError)
@@ -78,7 +78,7 @@ REFUSALS: Final = (
     PermissionError,
 )
 _FILE_IO: Final = f"{__name__}.DurableFileIO"
-#: pyiceberg's names of options, and those of `LakeStore`.
+#: Option names of pyiceberg, with the option names of `LakeStore`.
 _STORE_OPTIONS: Final = {
     "s3.endpoint": "AWS_ENDPOINT_URL",
     "s3.access-key-id": "AWS_ACCESS_KEY_ID",
@@ -235,7 +235,7 @@ def store_options(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 class DurableFileIO(PyArrowFileIO):
-    """pyiceberg's files by Arrow; a local file is durable once it is closed."""
+    """pyiceberg's file access through Arrow; a local file is durable once it is closed."""
 
     def new_output(self, location: str) -> OutputFile:  # type: ignore[override]  # as the base has it
         """Return a file to write."""

@@ -1,8 +1,8 @@
 """Partition columns of a table: the columns that can be one, and their values in rows and files.
 
 A data file has the rows of one value of each partition column. Values are text here, as Delta's log
-has them. For Delta an empty text is null. The column `day` is derived
-where a run has none: the day, in UTC, of the record's timestamp.
+has them. For Delta an empty text is null. If a run has no column `day`, the column is derived: the
+day, in UTC, of the record's timestamp.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tidelog.spark.lake.state import TableError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: The derived column, and the column that it is derived from.
+#: The derived column, and the column from which it is derived.
 DAY: Final = "day"
 TIMESTAMP: Final = "timestamp"
 #: Characters of column names that some readers misread in paths.

@@ -26,7 +26,8 @@ class CommitAnswer(Enum):
     """The answer of a store to a commit."""
 
     COMMITTED = "committed"
-    #: The version exists. It may be the run's own commit, whose first answer was lost.
+    #: The version exists. The existing version may be the run's own commit, whose first answer was
+    #: lost.
     CONFLICT = "conflict"
     #: No answer: the commit may exist, appear later, or never appear.
     LOST = "lost"
@@ -78,7 +79,7 @@ class TableView:
     following: Mapping[int, int]
     #: Runs that began below this version cannot commit.
     fence: int
-    #: The runs of commits after the version that the attempt was last committed to.
+    #: The runs whose commits came after the version on which the attempt was last committed.
     landed: Collection[str]
     #: Paths of the version's files; empty for an attempt without inputs.
     files: Collection[str] = ()

@@ -68,7 +68,7 @@ def opened(
     if state.version == NO_VERSION:
         columns = schema()
         check_new(columns, partition_by)
-        table.create(origin, columns, partition_by)  # another run may have created it meanwhile
+        table.create(origin, columns, partition_by)  # another run may have created the table
         state = table.read()
     if state.origin is None:
         raise TableError(f"{table.location} could not be created; run it again")

@@ -44,7 +44,8 @@ if TYPE_CHECKING:
 ROW_GROUP_BYTES: Final = 64 * MIB
 #: Default size of a file: large enough to keep files few, small enough for parallel reads.
 TARGET_FILE_BYTES: Final = 128 * MIB
-#: Maximum number of files that a task has open. Rows in order of partition value need only one.
+#: Maximum number of files that a task has open. Rows in order of partition value need only one open
+#: file.
 MOST_OPEN: Final = 16
 _FOLDER: Final = re.compile(r"run-([0-9]+)-([0-9a-f]{16})")
 #: A partition, and the values of the partition columns in their order.
@@ -184,7 +185,7 @@ class LakeFileWriter:
         """Delete the file, which stays incomplete."""
         if self._writer is not None:
             for part in (self._writer, self._sink):
-                with contextlib.suppress(OSError):  # an unwritable file fails at its end, too
+                with contextlib.suppress(OSError):  # closing an unwritable file fails, too
                     part.close()
             self._plan.place.store.delete([self.path])
 

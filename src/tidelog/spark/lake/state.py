@@ -28,7 +28,7 @@ class TableError(TidelogError):
 
 
 class HiddenRowsError(TableError):
-    """A table whose rows are not those of its files, which only the format's own readers read."""
+    """A table whose rows are not those of its files; only the format's own readers can read it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,13 +117,13 @@ class LakeState:
 
     version: int = NO_VERSION
     origin: Origin | None = None
-    #: All runs of each partition, joined.
+    #: Each partition's runs, joined into one run.
     partitions: Mapping[int, PartitionRun] = field(default_factory=dict)
     fence: int = 0
     #: Whether `partitions` have all runs; False if the table's log lost commits of earlier runs,
     #: whose offsets and rows are then not counted.
     is_whole: bool = True
-    #: The table's own id, which its format gives it.
+    #: The table's id in the metadata of its format.
     table_id: str = field(default="", compare=False)
     #: Why the offsets are no longer those of the table's rows, as a sentence; no commit may follow.
     rollback: str = ""
@@ -147,7 +147,7 @@ class LakeState:
 
 @dataclass(frozen=True, slots=True)
 class CommitNote:
-    """The JSON of a commit: its run, its own offsets, and the partitions after it."""
+    """The JSON of a commit: its run, its offsets, and the state of all partitions after it."""
 
     run: str
     origin: Origin
@@ -210,7 +210,7 @@ class LakeCommit:
 
     @property
     def is_misplaced(self) -> bool:
-        """Whether the commit is that of another version, put back from a backup."""
+        """Whether the commit file belongs to another version, and was put back from a backup."""
         return self.note is not None and self.note.version not in (0, self.version)
 
 

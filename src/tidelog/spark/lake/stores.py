@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _PROBES: Final = "_tidelog"
 _PROBE_BUFFER_BYTES: Final = 64
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
-#: The first line of a stack that delta-rs appends.
+#: The first line of a stack trace that delta-rs appends.
 _STACK: Final = re.compile(r"\n +0: |\n?\[SQL: ")
 _S3_ERROR: Final = re.compile(r"<Error>.*?<Code>(.*?)</Code>.*?<Message>(.*?)</Message>", re.DOTALL)
 

@@ -1,4 +1,4 @@
-"""The interface of lake tables, because each table format has its own library.
+"""The interface of lake tables, which each table format implements with its own library.
 
 An implementation reads states and commits changes. An implementation retries nothing: `runs` looks
 at the table after any answer but a success.
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class Lake(Protocol):
     """A table of one topic."""
 
-    #: The path, URI or identifier, for messages.
+    #: The table's path, URI or identifier, for messages.
     location: str
     #: The format's word for the numbers that `added_in` returns.
     commit_noun: str
@@ -81,7 +81,7 @@ class Lake(Protocol):
         ...
 
     def field_ids(self) -> Mapping[str, int]:
-        """Return the ids of columns that files carry, by the columns' paths."""
+        """Return the ids that files carry for their columns, by column path."""
         ...
 
     def check_files_are_rows(self, version: int | None = None) -> None:
@@ -103,7 +103,7 @@ class Lake(Protocol):
         ...
 
     def add_columns(self, state: LakeState, columns: pa.Schema) -> CommitAnswer:
-        """Commit new columns, which are null in the rows so far, on top of a state, once."""
+        """Commit new columns on top of a state, once; the columns are null in all existing rows."""
         ...
 
     def vacuum(self, keep_hours: int) -> int:

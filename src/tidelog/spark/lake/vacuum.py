@@ -41,7 +41,8 @@ def vacuum_staged(
 ) -> VacuumReport:
     """Delete the files of dead runs without a commit. Raises TableError.
 
-    `stores` are all places of the runs' files: the table's own, and its dead letters'.
+    `stores` are all stores with files of runs: the table's own store, and the store of its dead
+    letters.
     """
     for _ in range(MOST_COMMITS):
         # The listing comes first: a file that appears later may belong to any run.

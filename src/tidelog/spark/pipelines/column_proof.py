@@ -1,9 +1,9 @@
 """The proof of a table that another tool has landed, by its columns of partition and offset.
 
 Sinks of other projects keep a record's partition and offset as columns. The proof counts these
-columns in the files of the table's newest version. It names offsets that no row has and offsets
-that several rows have, with the files and the versions that added them. With a client of the
-cluster, the proof looks in the log for a record at each offset without a row.
+columns in the files of the table's newest version. The proof names offsets that no row has and
+offsets that several rows have, with the files and the versions that added them. With a client of
+the cluster, the proof looks in the log for a record at each offset without a row.
 """
 
 from __future__ import annotations

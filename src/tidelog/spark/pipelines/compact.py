@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-#: Default time in hours to keep replaced files, which is Delta's own: a week.
+#: Default time in hours to keep replaced files: a week, as in Delta.
 KEEP_HOURS: Final = 168
 #: Maximum number of merges whose files other commits replace before a compaction gives up.
 _ATTEMPTS: Final = 5
@@ -107,10 +107,10 @@ def plan_tiers(files: Iterable[LakeFile], target_file_bytes: int) -> list[list[L
 
 
 def _neighbours(files: Iterable[LakeFile], target_file_bytes: int) -> list[list[LakeFile]]:
-    """Return small files in runs of one partition and of one value of each partition column.
+    """Return groups of neighbouring small files with one partition and equal partition values.
 
-    A file with over half of `target_file_bytes` ends a run, because its merge would gain little.
-    Files of unknown offsets, which no ingest has committed, end a run as well.
+    A file with over half of `target_file_bytes` ends a group, because its merge would gain little.
+    Files of unknown offsets, which no ingest has committed, end a group as well.
     """
     runs: list[list[LakeFile]] = [[]]
     for each in sorted(files, key=lambda file: (split_of(file), file.start)):
@@ -215,7 +215,8 @@ def _merged(
 ) -> tuple[int | None, bool]:
     """Replace each planned group by one file.
 
-    Returns the version, if there is one, and whether no other commit has replaced the files first.
+    Returns the new version, None without a commit, and whether no other commit replaced the files
+    first.
     """
     state = table.read()
     if state.rollback:
@@ -279,7 +280,7 @@ def _merge(job: _MergeJob) -> Iterator[dict[str, Any]]:
 
 
 def _rows(plan: FilePlan, file: LakeFile) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a file in order of offset, in the columns of the merged one.
+    """Yield the rows of a file in order of offset, in the columns of the merged file.
 
     Another tool may have sorted the file in another order. The rows of such a file are in memory at
     once, so a merge takes files of at most half the target size.

@@ -131,7 +131,7 @@ def prove_content(
     """Compare the rows of a table's newest version with the log of its topic.
 
     `offsets` names the topic and the offset columns of another tool's table. `compare` are the
-    columns to compare, by default all that have a name and a type of the source's columns. A task
+    columns to compare, by default all columns with the name and type of a source column. A task
     holds the checksums of `block_rows` rows at a time, some 70 bytes for a row. Raises TableError
     (also for a recreated topic or another cluster), OptionError, KafkaError.
     """

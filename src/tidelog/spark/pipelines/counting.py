@@ -1,8 +1,8 @@
 """Offsets in the files of a table, counted on the driver or by Spark's tasks.
 
-A count opens each file, as readers do. It names a file that is missing, unreadable, or differs from
-its description in the table's log. The driver counts a small run faster than Spark starts a job:
-two columns of a million rows are read in some 20 ms.
+A count opens each file, as readers do. The count names a file that is missing, unreadable, or
+differs from its description in the table's log. The driver counts a small run faster than Spark
+starts a job: two columns of a million rows are read in some 20 ms.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def _count(job: _CountJob) -> Iterator[dict[str, Any]]:
 
 
 def described(file: LakeFile) -> str:
-    """Return, as the end of a sentence, the offsets of a file by the table's log."""
+    """Return, as the end of a sentence, a file's offsets according to the table's log."""
     if file.start < 0 or file.partition < 0:
         return ""
     return f", with offsets {file.start} to {file.end} of partition {file.partition}"
@@ -134,7 +134,7 @@ def described(file: LakeFile) -> str:
 def roots_of(
     schema: pa.Schema, columns: OffsetColumns, values: Mapping[str, str | None]
 ) -> set[str]:
-    """Return a file's top-level columns of `columns`; `values` has the partition columns."""
+    """Return the file's columns that contain `columns`; `values` has the partition columns."""
     names = {columns.partition, columns.offset, columns.topic_column} - {None, *values}
     return {name if name in schema.names else name.partition(".")[0] for name in names if name}
 

@@ -1,6 +1,6 @@
 """Upkeep of a followed table: merges and deletions of files beside its batches.
 
-Each batch leaves small files. A thread merges them in rounds, each of which is a commit of a few
+Each batch leaves small files. A thread merges these files in rounds, each of which commits a few
 seconds' work at most, and deletes files whose time to be kept has passed. Batches go on meanwhile:
 of two commits of the same version, the later one is repeated. A batch waits for the end of a round
 only if merges fall far behind.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LOG: Final = logging.getLogger(__name__)
-#: Default number of small files of one partition that are merged.
+#: Default number of small files of one partition that starts a merge.
 COMPACT_AFTER: Final = 32
 #: A batch waits for a round once there are this many times the small files that start a merge.
 _FAR_BEHIND: Final = 4
@@ -120,7 +120,7 @@ class FileUpkeep:
         try:
             while self._round() and not self._is_stopping:
                 self._round_ended.set()
-        except BaseException as error:  # the thread of the batches raises it
+        except BaseException as error:  # the thread of the batches raises the error
             self._error = error
         finally:
             self._round_ended.set()

@@ -105,7 +105,7 @@ class IngestReport:
 
 
 class TopicIngest:
-    """A table with a client, for consecutive runs of an ingest."""
+    """A table and a client of the cluster, for consecutive runs of an ingest."""
 
     def __init__(
         self,
@@ -385,8 +385,8 @@ def follow(
 
     A batch that runs when `stop` is set is completed. `on_batch` gets the report of each batch. The
     function looks for new offsets every `interval_s`; a batch takes at most `offsets_per_batch`.
-    Once a partition has `compact_after` small files, it merges them while batches go on (0 for
-    never), and deletes files that merges replaced over `keep_hours` ago. Raises the errors of
+    Once a partition has `compact_after` small files, `follow` merges them while batches go on (0
+    for never), and deletes files that merges replaced over `keep_hours` ago. Raises the errors of
     `ingest` and of `compact`; committed batches stay, and a later call continues.
     """
     batches = 0

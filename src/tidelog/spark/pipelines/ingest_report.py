@@ -37,7 +37,7 @@ def row_of(proof: PartitionProof) -> dict[str, int]:
 
 
 class IngestSums:
-    """Sums of batches, and the ranges of the last ones: a follower runs for years."""
+    """Sums over all batches, and ranges of only the last ones, as a follower runs for years."""
 
     def __init__(self, reports: Iterable[IngestReport] = ()) -> None:
         self.batches = self.rows = self.files = 0

@@ -216,8 +216,8 @@ def prove_table(
 ) -> TableProof:
     """Count a Delta table again, and compare it with the offsets that its commits carry.
 
-    The proof reads the files that readers read. It needs no cluster, because the commits have the
-    record count of each range. Raises TableError.
+    The proof reads the files that readers read. The proof needs no cluster, because the commits
+    have the record count of each range. Raises TableError.
     """
     lake = lake_at(table, storage_options)
     state = lake.read()

@@ -60,8 +60,8 @@ def superseded(rows: pa.Table) -> pa.Table:
     """Return the places (`file`, `partition`, `offset`) of the rows that leave the table.
 
     These are the rows with a later row of the same key, and all tombstones. `rows` has the columns
-    of PLACE and at least one column of a key without nulls. Raises UpsertKeyError for a key in two
-    partitions.
+    of PLACE and at least one key column; key columns have no nulls. Raises UpsertKeyError for a key
+    in two partitions.
     """
     import numpy as np
     import pyarrow as pa

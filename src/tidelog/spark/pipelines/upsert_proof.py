@@ -2,8 +2,8 @@
 
 Spark reads the log up to the table's next offsets, takes the latest record of each key, and joins
 it with the table. The proof names keys that are missing, extra, stale or doubled, or whose columns
-differ. Compaction may have removed a row's record since, if the log has a later record of the key.
-The log can confirm neither such a row nor a row below the log's start.
+differ. Compaction may have removed a row's record if the log has a later record of the key. The log
+can confirm neither such a row nor a row below the log's start.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class UpsertFiles:
 
 @dataclass(frozen=True, slots=True)
 class _Upsert:
-    """The files of an upsert as its tasks need them: those of the table, then the staged ones."""
+    """The files of an upsert as its tasks need them: the table's files, then the staged files."""
 
     plan: FilePlan
     keys: tuple[str, ...]
@@ -199,8 +199,9 @@ def _step(
 ) -> DataFrame:
     """Apply `work` to the rows of each Spark partition, and return the resulting rows.
 
-    The rows get a column of failures. A failure of this or an earlier step is the only row of its
-    task: the driver then raises one sentence instead of a worker's traceback.
+    The resulting rows have an additional column of failures. A failure of this or an earlier step
+    is the only row of its task: the driver then raises one sentence instead of a worker's
+    traceback.
     """
     import pyarrow as pa
 

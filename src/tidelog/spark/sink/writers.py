@@ -125,9 +125,7 @@ class TidelogStreamWriter(Shipped, DataSourceStreamArrowWriter):
 
 
 def _check_for_sail(options: Mapping[str, str], settings: SinkSettings) -> None:
-    """Raise SinkError for options that Sail cannot honour: batch headers, and checkpoints of
-    streams.
-    """
+    """Raise SinkError for options that Sail cannot honour: batch headers, and checkpoints."""
     if settings.batch_headers:
         raise SinkError(
             "option tidelog.batch.headers needs the numbers of tasks and of their attempts, which"

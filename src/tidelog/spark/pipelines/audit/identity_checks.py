@@ -77,7 +77,7 @@ def older_copies(replicas: Sequence[Replica]) -> dict[str, Replica]:
 
 
 def _names(directories: Iterable[str], directory: str) -> bool:
-    """Return whether a directory is named; its volume may be mounted elsewhere than at a broker."""
+    """Return whether `directories` have a directory, perhaps under another mount point."""
     last = os.path.basename(directory)
     return any(each == directory or os.path.basename(each) == last for each in directories)
 
