@@ -40,8 +40,8 @@ class CommandBuilder:
         self._shown: dict[ShownKey, UpdateMetadataPartitionState] = {}
         self._full: list[int] = []
         self._brokers_changed = False
-        #: By partition, the role that creates no replica; all replicas of the partition get the
-        #: same role.
+        #: By partition, the role of all its replicas; a role in this map permits no broker to
+        #: create a replica.
         self._roles: dict[TopicPartition, BrokerRole] = {}
         #: Replicas of each partition that has roles in a full command.
         self._placed: dict[TopicPartition, Sequence[int]] = {}

@@ -113,7 +113,8 @@ Shown = Mapping[ShownKey, UpdateMetadataPartitionState]
 class SharedShown(dict[ShownKey, UpdateMetadataPartitionState]):
     """Metadata that is sent to several brokers, whose requests share its encoding.
 
-    It is a copy, and commands hold it as a `Mapping`: nothing changes it after the first request.
+    The metadata is a copy, which commands hold as a `Mapping`: nothing changes it after the first
+    request.
     """
 
     __slots__ = ("_topics",)

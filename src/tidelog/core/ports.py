@@ -235,8 +235,8 @@ class ByteStream(Protocol):
     def close_reading(self, reason: str, on_over: Callable[[], None]) -> None:
         """Stop reading and report the end; sends are possible until `close`.
 
-        The stream calls `on_over` after a short time for sends, unless the stream is closed
-        earlier.
+        The stream calls `on_over` when the short time for further sends is over, unless the stream
+        is closed earlier.
         """
 
     def close(self, reason: str) -> None:

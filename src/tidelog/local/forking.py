@@ -81,10 +81,10 @@ class ForkServer:
         self._inherited: tuple[str, ...] = ()
 
     def starts_alike(self, environment: Mapping[str, str]) -> bool:
-        """Return whether a fork would start in the same state as a new child of this program.
+        """Return whether a forked process starts in the same state as a child of this program.
 
         Umask, user, limits, priority, signals and some variables act on a process from its first
-        instruction, and a fork has those of the server.
+        instruction, and a forked process has those of the server.
         """
         of_server = self._inherited if self._is_running else _inherited(os.environ)
         return _inherited(environment) == of_server
@@ -265,7 +265,7 @@ def _has_ended(pid: int, timeout_ms: int | None) -> bool:
 
 
 def _inherited(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return what a child process with this environment has from its first instruction on."""
+    """Return the state that a child process with this environment would inherit, as texts."""
     with open("/proc/thread-self/status", encoding="utf-8") as file:
         status = [line for line in file if line.startswith(_INHERITED)]
     with open("/proc/self/limits", encoding="utf-8") as file:

@@ -38,7 +38,7 @@ class Loss(Enum):
 
 
 class Fate(Enum):
-    """The state of a change since the last fsync that wrote all changes."""
+    """The state of one write or truncation since the last fsync that dropped nothing."""
 
     #: The change is in the page cache only.
     PENDING = "pending"

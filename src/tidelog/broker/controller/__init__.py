@@ -1,7 +1,7 @@
 """The elections and the I/O of the cluster's controller on this broker (V1-V6).
 
-`tidelog.controller` makes the decisions. This package stands for election, reads the store, writes
-the decisions and sends the commands to all brokers.
+`tidelog.controller` makes the decisions. This package takes part in elections, reads the store,
+writes the decisions and sends the commands to all brokers.
 
 Begin with `runtime`, which runs elections, loads the state, writes decisions and sends commands.
 `term` is the state that a controller loses when its term ends. `cold_start` delays the first

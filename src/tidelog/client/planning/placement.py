@@ -2,7 +2,7 @@
 
 A new replica goes to a broker with room in the rack with the fewest replicas of its partition. If
 racks are equal, a new replica goes to the broker with the fewest replicas, then to the broker with
-the fewest bytes. A preferred leader is an in-sync replica of the broker that leads the fewest
+the fewest bytes. The preferred leader is the in-sync replica whose broker leads the fewest
 partitions.
 """
 

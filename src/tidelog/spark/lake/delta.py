@@ -70,7 +70,7 @@ _REFUSALS: Final = (
 _CONFLICTS: Final = ("already exists", "ersion conflict", "oncurrent")
 #: Maximum number of attempts of a vacuum; each fails if another commit comes first.
 _VACUUMS: Final = 5
-#: Number of partitions without a transaction after which no more are expected.
+#: Number of consecutive partitions without a transaction after which no more are expected.
 _NO_MORE: Final = 100
 
 
@@ -126,10 +126,10 @@ class DeltaLake:
         )
 
     def _contradiction(self, table: DeltaTable, origin: Origin, note: CommitNote | None) -> str:
-        """Return an error message if the newest commit's note and its transactions disagree.
+        """Return an error message if the newest commit's offset note and its transactions disagree.
 
-        A commit writes both. If a commit file was truncated, or mixed with another file, the note
-        or a transaction is missing.
+        A commit writes both. If a commit file was truncated, or mixed with another file, the offset
+        note or a transaction is missing.
         """
         expires = "delta.setTransactionRetentionDuration" in table.metadata().configuration
         for run in () if note is None else note.partitions:
@@ -390,7 +390,7 @@ class DeltaLake:
             ) from error
 
     def _noted(self, table: DeltaTable) -> NotedCommits:
-        """Return the commits with valid notes; read only the last commits if they suffice."""
+        """Return the commits with valid offset notes; read only the last ones if they suffice."""
         noted = NotedCommits()
         for limit in _LOOKS:
             noted = noted_commits(self._commits(table, limit))
@@ -421,7 +421,7 @@ class DeltaLake:
         return None
 
     def _followed(self, table: DeltaTable, origin: Origin) -> dict[int, PartitionRun]:
-        """Return each partition's next offset from the transactions; the log has lost the notes.
+        """Return each partition's next offset from the transactions; offset notes are lost.
 
         An ingest commits a transaction for each partition of its topic.
         """

@@ -1,9 +1,9 @@
 """Iceberg tables through pyiceberg: a state to read, and commits on a known head of the branch.
 
 A version is Iceberg's last sequence number: each commit of a snapshot raises it, and a rollback
-does not lower it. The note of a commit is in the summary of its snapshot, so that a rollback takes
-offsets and rows back together. A second copy is in the table's properties, for the case that
-another tool expires all snapshots with notes.
+does not lower it. The offset note of a commit is in the summary of its snapshot, so that a rollback
+takes offsets and rows back together. A second copy of the offset note is in the table's properties,
+in case another tool expires all snapshots with notes.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ if TYPE_CHECKING:
     from pyiceberg.types import IcebergType
 
 _ORIGIN: Final = f"{MARK}.origin"
-#: The property with the last note, and the property with the sequence number of its snapshot.
+#: The property with the last offset note, and the property with the sequence number of its
+#: snapshot.
 _NOTE: Final = f"{MARK}.note"
 _NOTE_VERSION: Final = f"{MARK}.note-version"
 _RETRIES: Final = "commit.retry.num-retries"
@@ -398,9 +399,7 @@ class IcebergLake:
         return table.schema() if number is None else table.schemas()[number]
 
     def _last_note(self, table: Table) -> CommitNote | None:
-        """Return the note of the newest snapshot that has one, or the table's copy of the last
-        note.
-        """
+        """Return the offset note of the newest snapshot that has one, or the table's own copy."""
         head = table.current_snapshot()
         for snapshot in _ancestors(table):
             note = self._note_of(snapshot)

@@ -1,9 +1,9 @@
-"""Rolled-back versions: commits whose notes no longer say what a table has.
+"""Rolled-back versions: commits whose offset notes no longer say what a table has.
 
-A RESTORE of another tool is a commit that brings back the files of an earlier version. The notes of
-the undone commits stay in the table's log, and list offsets whose rows are gone. A backup of a
-commit file, put back over the newest commit file, has the opposite effect: the table has rows of
-which no note knows. In both cases an ingest must not go on from the notes.
+A RESTORE of another tool is a commit that brings back the files of an earlier version. The offset
+notes of the undone commits stay in the table's log, and list offsets whose rows are gone. A backup
+of a commit file, put back over the newest commit file, has the opposite effect: the table has rows
+that no offset note mentions. In both cases an ingest must not continue from the offset notes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NAMED: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class NotedCommits:
-    """The newest commit with a note, and the newest commit whose note matches the table."""
+    """The newest commit with an offset note, and the newest whose note matches the table."""
 
     newest: LakeCommit | None = None
     effective: LakeCommit | None = None
@@ -35,9 +35,7 @@ class NotedCommits:
 
 
 def noted_commits(commits: Iterable[LakeCommit]) -> NotedCommits:
-    """Return the newest commit with a note and the newest valid one, from a log's commits, newest
-    first.
-    """
+    """Return the newest commit with an offset note, and the newest with a valid note."""
     newest: LakeCommit | None = None
     restored: int | None = None
     for commit in commits:
@@ -51,7 +49,7 @@ def noted_commits(commits: Iterable[LakeCommit]) -> NotedCommits:
 
 
 def rollback_of(commits: NotedCommits, location: str) -> str:
-    """Return why the newest note is no longer true, as a sentence; empty if it is true."""
+    """Return why the newest offset note is no longer true, as a sentence; empty if it is true."""
     newest = commits.newest
     if newest is not None and newest.note is not None and newest.is_misplaced:
         return (

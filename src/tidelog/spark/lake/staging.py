@@ -230,7 +230,7 @@ class TaskFiles:
         self._open: dict[_Split, LakeFileWriter] = {}
         self._closed: list[LakeFile] = []
         self._evicted: dict[_Split, None] = {}
-        #: Number of additional files because of MOST_OPEN.
+        #: Number of additional files because of the limit MOST_OPEN.
         self.reopened = 0
 
     def append(self, partition: int, rows: pa.RecordBatch) -> None:

@@ -161,7 +161,7 @@ class CommitNote:
 
     @classmethod
     def after(cls, state: LakeState, change: TableChange) -> CommitNote:
-        """Return the note of a change that is committed on top of a state."""
+        """Return the offset note of a change that is committed on top of a state."""
         assert state.origin is not None
         joined = state.after(change.offsets)
         return cls(
@@ -200,7 +200,7 @@ class CommitNote:
 
 @dataclass(frozen=True, slots=True)
 class LakeCommit:
-    """A commit of a table's log; without a note it is another tool's."""
+    """A commit of a table's log; a commit without an offset note is another tool's."""
 
     version: int
     time_ms: int

@@ -83,7 +83,7 @@ class _Rows:
     offsets: Ints
     files: Ints
     sums: tuple[Ints, ...]
-    #: Bits of the compared columns that a row's file has; an older file may lack some.
+    #: Bit mask of the compared columns that a row's file has; an older file may lack some.
     columns: Ints
 
     def take(self, chosen: Any) -> _Rows:

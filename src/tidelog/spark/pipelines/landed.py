@@ -59,7 +59,7 @@ class TableProof:
     faults: tuple[FileFault, ...] = ()
     #: Doubled and stray offsets, and offsets without a row in partitions that have lost records.
     ranges: tuple[OffsetFault, ...] = ()
-    #: Why the table's notes are not true, as a sentence, if a version was rolled back.
+    #: Why the table's offset notes are not true, as a sentence, if a version was rolled back.
     rollback: str = ""
 
     @property

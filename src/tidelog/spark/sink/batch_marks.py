@@ -40,7 +40,7 @@ class AttemptMark:
 
     @property
     def prefix(self) -> str:
-        """The value of the header `tidelog.batch`, up to the number of the row."""
+        """The value of the header `tidelog.batch` before the number of the row."""
         return f"{self.write_id}/{self.batch}/{self.run}/{self.task}/{self.attempt}/"
 
     def values(self, rows: npt.NDArray[np.int64], last_row: int | None) -> npt.NDArray[np.uint8]:
