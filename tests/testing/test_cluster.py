@@ -13,6 +13,7 @@ from tests.support.cluster.zookeepers import require_zookeeper
 
 from tidelog.core.types import TopicPartition
 from tidelog.local import ClusterStatus, LocalClusterError
+from tidelog.local.ports import free_ports
 from tidelog.testing import Cluster, WaitTimeout
 
 
@@ -212,3 +213,29 @@ def test_a_cluster_may_have_a_zookeeper_of_its_own(
     assert server is not None and server.process is not None
     cluster.close()
     assert server.process is None
+
+
+def test_addresses_are_a_text_and_a_list(tidelog_cluster_module: Cluster) -> None:
+    cluster = tidelog_cluster_module
+    assert cluster.bootstrap_servers == [cluster.address(broker) for broker in (1, 2, 3)]
+    assert ",".join(cluster.bootstrap_servers) == cluster.bootstrap
+
+
+@pytest.mark.parametrize("wanted", ["a.b/c"])
+def test_topics_have_unique_names(tidelog_cluster_module: Cluster, wanted: str) -> None:
+    cluster = tidelog_cluster_module
+    made = [cluster.topic(wanted, partitions=2), cluster.topic(wanted), cluster.topic()]
+    assert len(dict.fromkeys(made)) == 3
+    assert made[0].startswith("a-b-c-")
+    assert made[2].startswith("test_topics_have_unique_names-a-b-c-")
+    now = cluster.status()
+    assert [sum(each.topic == name for each in now.partitions) for name in made] == [2, 1, 1]
+
+
+def test_a_port_is_the_first_brokers(tmp_path: Path) -> None:
+    first, *_ = free_ports(1)
+    for number in range(2):  # the port is free again at once
+        with Cluster(str(tmp_path / str(number)), 1, port=first) as cluster:
+            assert cluster.bootstrap == f"127.0.0.1:{first}"
+            with pytest.raises(LocalClusterError, match=rf"port={first}: .*another worker of pytest"):
+                Cluster(str(tmp_path / f"other-{number}"), 1, port=first)

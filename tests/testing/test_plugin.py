@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -111,7 +112,7 @@ def test_a_marker_that_means_nothing_is_named(pytester: pytest.Pytester) -> None
     )
     result = run(pytester)
     result.assert_outcomes(errors=2)
-    result.stdout.fnmatch_lines(["*'borkers' is none of brokers, config, log_dirs, store*"])
+    result.stdout.fnmatch_lines(["*'borkers' is none of brokers, config, log_dirs, store, port*"])
     result.stdout.fnmatch_lines(["*keywords expected: tidelog(brokers=3,*"])
 
 
@@ -260,6 +261,40 @@ def test_a_failure_shows_the_cluster_and_what_the_test_printed(pytester: pytest.
         ]
     )
     assert result.stdout.str().count("- tidelog cluster") == 1
+
+
+def test_failures_end_where_the_test_called(pytester: pytest.Pytester) -> None:
+    """No frame of the kit is shown, unless the error is the kit's own."""
+    pytester.makeini("[pytest]\ntidelog_brokers = 1\ntidelog_scope = session\n")
+    pytester.makepyfile(
+        """
+        from tidelog.testing.waiting import wait_until
+
+        def test_timeout(tidelog_cluster):
+            tidelog_cluster.wait_for(under_replicated=9, timeout=0)
+
+        def test_refused(tidelog_cluster):
+            tidelog_cluster.on_request("Produse")
+
+        def test_of_the_cluster(tidelog_cluster):
+            tidelog_cluster.create_topic("t")
+            tidelog_cluster.create_topic("t")
+
+        def test_own_function(tidelog_cluster):
+            tidelog_cluster.wait_for(lambda status: status.nonsense)
+
+        def test_a_fault_of_the_kit(tidelog_cluster, monkeypatch):
+            monkeypatch.setattr(tidelog_cluster.local, "_children", None)
+            tidelog_cluster.kill(1)
+        """
+    )
+    result = run(pytester, "--tb=short", "-p", "no:randomly", "-rN")
+    result.assert_outcomes(failed=5)
+    text = result.stdout.str()
+    shown = dict(zip(re.findall(r"_+ (test_\w+) _+", text), re.split(r"_+ test_\w+ _+", text)[1:]))
+    frames = {name: re.findall(r"^(\S+\.py):\d+: in ", part, re.M) for name, part in shown.items()}
+    assert all(set(paths) == {frames["test_timeout"][0]} for paths in list(frames.values())[:4])
+    assert any(path.endswith("local/cluster.py") for path in frames["test_a_fault_of_the_kit"])
 
 
 def test_workers_have_a_cluster_each(pytester: pytest.Pytester) -> None:

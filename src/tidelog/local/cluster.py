@@ -468,7 +468,7 @@ class LocalCluster:
     def _reap(self, broker_id: int) -> None:
         child = self._children.get(broker_id)
         if child is not None and child.poll() is not None:
-            del self._children[broker_id]
+            self._children.pop(broker_id, None)  # another thread may have been first
 
     def _check_running(self) -> None:
         """Raise LocalClusterError for a broker that ended unexpectedly, with the end of its log."""

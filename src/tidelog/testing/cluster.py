@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
+import secrets
 from collections.abc import Callable, Mapping
 
 from tidelog.broker.server.interception import KIT_CLIENT_ID, Rule
@@ -24,6 +26,10 @@ from tidelog.testing.waiting import describe, lagging, unled, wait_until
 #: Text of the error if another program took a port between its choice and the broker's start.
 _PORT_TAKEN = "address already in use"
 _TRIES = 3
+_PORT_HELP = (
+    "port={}: {}. Clusters with one port cannot be up at once: is it the cluster of another fixture,"
+    " or of another worker of pytest-xdist?"
+)
 _MOST_REPLICAS = 3
 #: Maximum delay in s of a slow log directory, because a slower disk would count as hanging.
 _SLOWEST_S = 60
@@ -39,6 +45,10 @@ _CONDITIONS = ("condition", *_NUMBERS, "what")
 #: Maximum number of lines of each broker's log in a report.
 _LOG_LINES = 12
 _LOG_LINE_CHARACTERS = 240
+#: Characters that names of topics lack, and the dot, which metrics do not keep apart from `_`.
+_NOT_IN_TOPICS = re.compile(r"[^A-Za-z0-9_-]+")
+#: Maximum number of characters that `topic` takes from a name.
+_NAME_CHARACTERS = 200
 
 
 class Cluster:
@@ -56,13 +66,16 @@ class Cluster:
         config: Mapping[str, object] | None = None,
         log_dirs: int = 1,
         store: str = EMBEDDED,
+        port: int | None = None,
     ) -> None:
         """Start a cluster in a directory of its own, and return when it can be written to.
 
         `config` has keys of every broker's server.properties; an unknown key raises SpecError.
+        Broker 1 listens on `port`, and each further broker one port higher; None chooses free
+        ports.
         """
         check_keys("Cluster", config or {})
-        self.spec = ClusterSpec(brokers, config_text(config or {}), log_dirs, store)
+        self.spec = ClusterSpec(brokers, config_text(config or {}), log_dirs, store, port)
         self._directory = os.path.abspath(directory)
         self._faults: list[Fault] = []
         self._unfinished = Unfinished()
@@ -77,7 +90,11 @@ class Cluster:
                 self._local.up()
                 return
             except LocalClusterError as error:
-                if _PORT_TAKEN not in str(error).lower() or attempt == _TRIES:
+                if _PORT_TAKEN not in str(error).lower():
+                    raise
+                if port is not None:
+                    raise LocalClusterError(_PORT_HELP.format(port, error)) from None
+                if attempt == _TRIES:
                     raise
 
     def _laid_out(self, directory: str) -> LocalCluster:
@@ -90,6 +107,7 @@ class Cluster:
             config={**keys, **self.spec.config},
             log_dirs=self.spec.log_dirs,
             store=None if self.spec.store == EMBEDDED else self.spec.store,
+            first_port=self.spec.port,
             end_with_program=True,
             client_id=KIT_CLIENT_ID,
         )
@@ -115,6 +133,11 @@ class Cluster:
     def bootstrap(self) -> str:
         """`host:port,...` of all brokers: the clients' `bootstrap.servers`."""
         return self._local.bootstrap
+
+    @property
+    def bootstrap_servers(self) -> list[str]:
+        """`host:port` of each broker, for clients that take a list."""
+        return [place.address for place in self._local.places().values()]
 
     @property
     def brokers(self) -> tuple[int, ...]:
@@ -186,6 +209,24 @@ class Cluster:
             client.create_topic(name, partitions, factor, config_text(config or {}), replicas)
             client.await_topic(name, min_isr=in_sync)
         return name
+
+    def topic(
+        self,
+        name: str | None = None,
+        partitions: int = 1,
+        replication_factor: int | None = None,
+        config: Mapping[str, object] | None = None,
+        *,
+        replicas: Mapping[int, list[int]] | None = None,
+    ) -> str:
+        """Create a topic like `create_topic`, and return its unique name.
+
+        The name begins with `name`, by default with the name of the running test. No other test
+        and no other worker has the topic, so tests may share the cluster. Raises KafkaError.
+        """
+        begin = _NOT_IN_TOPICS.sub("-", name or _running_test())[:_NAME_CHARACTERS]
+        unique = f"{begin}-{secrets.token_hex(4)}"
+        return self.create_topic(unique, partitions, replication_factor, config, replicas=replicas)
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic. Raises KafkaError."""
@@ -409,6 +450,13 @@ class Cluster:
     def _state(self, broker: int) -> str:
         process = self._local.process(broker)
         return "stopped" if process is None else "paused" if process.is_paused else "running"
+
+
+def _running_test() -> str:
+    """Return the name of the test that pytest runs, without its file; `topic` outside of tests."""
+    node, _, parameters = os.environ.get("PYTEST_CURRENT_TEST", "topic").partition("[")
+    name = node.rpartition("::")[2].partition(" (")[0]
+    return f"{name}-{parameters.rpartition(']')[0]}" if parameters else name
 
 
 def _is_running(status: ClusterStatus, broker_id: int) -> bool:

@@ -12,6 +12,7 @@ a test requests a cluster. Each process of pytest-xdist has its own clusters.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal
@@ -28,9 +29,12 @@ Factory = Callable[..., "Cluster"]
 _SCOPES: tuple[Scope, ...] = ("function", "class", "module", "package", "session")
 _MARKER = "tidelog"
 _MARKER_HELP = (
-    "tidelog(brokers=3, config={}, log_dirs=1, store='embedded'): the cluster that the fixture"
-    " tidelog_cluster makes"
+    "tidelog(brokers=3, config={}, log_dirs=1, store='embedded', port=None): the cluster that the"
+    " fixture tidelog_cluster makes"
 )
+_KIT = "tidelog.testing."
+#: Modules whose frames a failure does not show.
+_HIDDEN = (_KIT, "tidelog.local.", "tidelog.runtime.blocking", "tidelog.client.")
 
 
 class _Live:
@@ -59,6 +63,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini(
         "tidelog_store", "metadata store: embedded, zookeeper, or metadata.store", default=""
     )
+    parser.addini("tidelog_port", "port of broker 1; the next brokers have the next", default="")
     parser.addini("tidelog_config", "key=value lines for every broker", type="linelist", default=[])
 
 
@@ -165,7 +170,7 @@ def _ini_spec(config: pytest.Config) -> ClusterSpec:
     wanted: dict[str, Any] = {"config": config_lines("tidelog_config", _ini(config, "config"))}
     if store := _ini(config, "store"):
         wanted["store"] = store
-    for name in ("brokers", "log_dirs"):
+    for name in ("brokers", "log_dirs", "port"):
         if number := _ini(config, name):
             if not number.isdecimal():
                 raise SpecError(f"tidelog_{name} = {number}: an integer of at least 1 expected")
@@ -258,11 +263,36 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Add to the report of a failed test a section for each cluster that it may have used."""
+    if call.excinfo is not None:
+        _hide_frames()
     report = yield
     if report.failed and call.when != "teardown" and _uses_clusters(item):
         for cluster in item.config.stash[_LIVE].clusters:
             report.sections.append((f"tidelog cluster {cluster.bootstrap}", _described(cluster)))
     return report
+
+
+def _hide_frames() -> None:
+    """Let pytest leave the kit's frames out of failures (`__tracebackhide__`)."""
+    for name, module in tuple(sys.modules.items()):
+        if name.startswith(_HIDDEN):
+            module.__dict__.setdefault("__tracebackhide__", _is_of_the_test)
+
+
+def _is_of_the_test(excinfo: pytest.ExceptionInfo[BaseException]) -> bool:
+    """Return whether the kit reported an error, or a function of the test raised it.
+
+    The kit's frames explain nothing then. An error of the kit's own code is shown with all frames.
+    """
+    from tidelog.core.errors import TidelogError
+    from tidelog.testing.waiting import WaitTimeout
+
+    last = str(excinfo.traceback[-1].frame.f_globals.get("__name__", ""))
+    if isinstance(excinfo.value, TidelogError | WaitTimeout):
+        return True
+    if isinstance(excinfo.value, ValueError | TypeError) and last.startswith(_KIT):
+        return True
+    return last.partition(".")[0] not in (*sys.stdlib_module_names, "tidelog")
 
 
 def _described(cluster: Cluster) -> str:

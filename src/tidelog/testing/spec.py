@@ -34,6 +34,8 @@ class ClusterSpec:
     log_dirs: int = 1
     #: `embedded`, `zookeeper` (a server of the cluster's own), or a value of `metadata.store`.
     store: str = EMBEDDED
+    #: The port of broker 1; each further broker listens one port higher. None chooses free ports.
+    port: int | None = None
 
     def with_(self, where: str, wanted: Mapping[str, Any]) -> ClusterSpec:
         """Return this spec with changes; raise SpecError, naming `where`, for an invalid change."""
@@ -51,6 +53,8 @@ class ClusterSpec:
                 raise SpecError(
                     f"{where}: store={value!r}: {EMBEDDED!r} or 'zookeeper' or metadata.store"
                 )
+            if name == "port" and value is not None and type(value) is not int:
+                raise SpecError(f"{where}: port={value!r}: the port of broker 1 expected, an integer")
         changed = dict(wanted)
         if "config" in changed:
             check_keys(where, changed["config"])
