@@ -24,9 +24,9 @@ def run(pytester: pytest.Pytester, name: str, source: str) -> pytest.RunResult:
     return pytester.runpytest_subprocess("-p", "no:cacheprovider", name, timeout=PATIENCE_S)
 
 
-def test_there_are_four_worked_examples() -> None:
-    names = ["test_payments.py", "test_billing.py", "test_carriers.py", "test_arrivals.py"]
-    assert list(examples()) == names
+def test_there_are_five_worked_examples() -> None:
+    names = ["payments", "billing", "carriers", "ledger", "arrivals"]
+    assert list(examples()) == [f"test_{name}.py" for name in names]
 
 
 @pytest.mark.parametrize("name", list(examples()))

@@ -4,7 +4,8 @@ The pytest plugin (`plugin`) is found by its entry point and loads nothing of th
 test requests a cluster. The names in this module are imported at their first use.
 
 `spec` is the cluster that a test requests, `cluster` the cluster that the test gets. `faults` acts
-on requests, `waiting` waits for a state. `histories` records and checks what clients saw. `pyspark`
+on requests. `states` are the states that tests wait for, `waiting` waits for one, and `loops` keeps
+calls from blocking an event loop. `histories` records and checks what clients saw. `pyspark`
 replaces PySpark's own helper, which starts Kafka in a container.
 """
 
@@ -13,15 +14,29 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tidelog.testing.cluster import Cluster
+    from tidelog.testing.cluster import AsyncCluster, Cluster
     from tidelog.testing.faults import Fault, Requests
     from tidelog.testing.histories import HistoryRecorder
+    from tidelog.testing.loops import BlockedLoopError, BlockedLoopWarning
     from tidelog.testing.spec import ClusterSpec
     from tidelog.testing.waiting import WaitTimeout
 
-__all__ = ["Cluster", "ClusterSpec", "Fault", "HistoryRecorder", "Requests", "WaitTimeout"]
+__all__ = [
+    "AsyncCluster",
+    "BlockedLoopError",
+    "BlockedLoopWarning",
+    "Cluster",
+    "ClusterSpec",
+    "Fault",
+    "HistoryRecorder",
+    "Requests",
+    "WaitTimeout",
+]
 
 _PLACES = {
+    "AsyncCluster": "cluster",
+    "BlockedLoopError": "loops",
+    "BlockedLoopWarning": "loops",
     "Cluster": "cluster",
     "ClusterSpec": "spec",
     "Fault": "faults",

@@ -7,41 +7,39 @@ for a state of the cluster.
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
+import functools
 import os
 import re
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from tidelog.broker.server.interception import KIT_CLIENT_ID, Rule
-from tidelog.core.types import NO_LEADER
 from tidelog.local import ClusterStatus, LocalCluster, LocalClusterError
 from tidelog.runtime.blocking import BlockingClient
 from tidelog.runtime.disk_faults import DEVICE_ERRORS, FAIL, FILL, SLOW, DiskFault
 from tidelog.runtime.interception import InterceptionControl
+from tidelog.testing import states
 from tidelog.testing.faults import Fault, Requests, Unfinished
-from tidelog.testing.spec import EMBEDDED, ClusterSpec, check_keys, config_text, did_you_mean
-from tidelog.testing.waiting import describe, lagging, unled, wait_until
+from tidelog.testing.loops import takes_time, warn_in_loop
+from tidelog.testing.spec import EMBEDDED, ClusterSpec, check_keys, config_text
+from tidelog.testing.waiting import describe
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 #: Text of the error if another program took a port between its choice and the broker's start.
 _PORT_TAKEN = "address already in use"
 _TRIES = 3
 _PORT_HELP = (
-    "port={}: {}. Clusters with one port cannot be up at once: is it the cluster of another fixture,"
-    " or of another worker of pytest-xdist?"
+    "port={}: {}. Clusters with one port cannot be up at once: is it the cluster of another"
+    " fixture, or of another worker of pytest-xdist?"
 )
 _MOST_REPLICAS = 3
 #: Maximum delay in s of a slow log directory, because a slower disk would count as hanging.
 _SLOWEST_S = 60
-#: The numbers that `wait_for` compares, each as a function of the cluster's status.
-_NUMBERS: Mapping[str, Callable[[ClusterStatus], int]] = {
-    "under_replicated": lambda now: len(list(lagging(now))),
-    "leaderless": lambda now: len(list(unled(now))),
-    "running": lambda now: sum(broker.state == "running" for broker in now.brokers),
-    "controller": lambda now: now.controller,
-}
-#: Conditions that `wait_for` takes by name.
-_CONDITIONS = ("condition", *_NUMBERS, "what")
 #: Maximum number of lines of each broker's log in a report.
 _LOG_LINES = 12
 _LOG_LINE_CHARACTERS = 240
@@ -74,6 +72,7 @@ class Cluster:
         Broker 1 listens on `port`, and each further broker one port higher; None chooses free
         ports.
         """
+        warn_in_loop("Cluster", "`await asyncio.to_thread(Cluster, directory)`")
         check_keys("Cluster", config or {})
         self.spec = ClusterSpec(brokers, config_text(config or {}), log_dirs, store, port)
         self._directory = os.path.abspath(directory)
@@ -150,6 +149,11 @@ class Cluster:
         return self._local
 
     @property
+    def aio(self) -> AsyncCluster:
+        """The calls that take time, as coroutines of asyncio with the same names and arguments."""
+        return AsyncCluster(self)
+
+    @property
     def directory(self) -> str:
         """The directory of configuration, data and logs of the brokers."""
         return self._local.directory
@@ -158,36 +162,28 @@ class Cluster:
         """Return `host:port` of one broker."""
         return self._local.place(broker).address
 
+    @takes_time
     def status(self) -> ClusterStatus:
         """Return the current brokers, controller and partitions."""
         return self._local.status()
 
+    @takes_time
     def describe(self) -> str:
         """Return the status as text."""
-        return describe(self.status())
+        return describe(self._local.status())
 
     def log(self, broker: int) -> str:
         """Return the whole text of a broker's log file."""
         with open(self._local.place(broker).log_path, "rb") as file:
             return file.read().decode("utf-8", errors="replace")
 
-    def leader(self, topic: str, partition: int = 0, timeout: float = 30.0) -> int:
-        """Return the running leader of a partition; wait until there is one."""
-        what = f"a running leader of {topic}-{partition}"
-        seen = wait_until(
-            self._look, lambda now: _leader(now, topic, partition) != NO_LEADER, what, timeout
-        )
-        return _leader(seen, topic, partition)
-
-    def controller(self, timeout: float = 30.0) -> int:
-        """Return the running broker that is the controller; wait until there is one."""
-        what = "a running controller"
-        return wait_until(
-            self._look, lambda now: _is_running(now, now.controller), what, timeout
-        ).controller
+    leader = states.blocking(states.leader)
+    controller = states.blocking(states.controller)
+    wait_for = states.blocking(states.wait_for)
 
     # topics
 
+    @takes_time
     def create_topic(
         self,
         name: str,
@@ -203,6 +199,16 @@ class Cluster:
         `replicas`, instead of `partitions` and `replication_factor`, has the brokers of each
         partition, the preferred leader first. Raises KafkaError.
         """
+        return self._create(name, partitions, replication_factor, config, replicas)
+
+    def _create(
+        self,
+        name: str,
+        partitions: int,
+        replication_factor: int | None,
+        config: Mapping[str, object] | None,
+        replicas: Mapping[int, list[int]] | None,
+    ) -> str:
         factor = replication_factor or min(len(self.brokers), _MOST_REPLICAS)
         in_sync = min(map(len, replicas.values())) if replicas else factor
         with BlockingClient(self.bootstrap, KIT_CLIENT_ID) as client:
@@ -210,6 +216,7 @@ class Cluster:
             client.await_topic(name, min_isr=in_sync)
         return name
 
+    @takes_time
     def topic(
         self,
         name: str | None = None,
@@ -226,8 +233,9 @@ class Cluster:
         """
         begin = _NOT_IN_TOPICS.sub("-", name or _running_test())[:_NAME_CHARACTERS]
         unique = f"{begin}-{secrets.token_hex(4)}"
-        return self.create_topic(unique, partitions, replication_factor, config, replicas=replicas)
+        return self._create(unique, partitions, replication_factor, config, replicas)
 
+    @takes_time
     def delete_topic(self, name: str) -> None:
         """Delete a topic. Raises KafkaError."""
         with BlockingClient(self.bootstrap, KIT_CLIENT_ID) as client:
@@ -243,14 +251,17 @@ class Cluster:
         """
         self._local.kill(broker)
 
+    @takes_time
     def stop(self, broker: int) -> None:
         """Stop a broker as an operator would: it leaves the cluster first."""
         self._local.stop(broker)
 
+    @takes_time
     def start(self, broker: int) -> None:
         """Start a stopped or killed broker; return when it responds."""
         self._local.start(broker)
 
+    @takes_time
     def restart(self, broker: int) -> None:
         """Stop a broker if it runs, and start it."""
         if self._state(broker) == "paused":
@@ -332,73 +343,7 @@ class Cluster:
         self._faults.append(fault)
         return fault
 
-    # waiting
-
-    def wait_for(
-        self,
-        condition: Callable[[ClusterStatus], bool] | None = None,
-        *,
-        under_replicated: int | None = None,
-        leaderless: int | None = None,
-        running: int | None = None,
-        controller: int | None = None,
-        what: str | None = None,
-        timeout: float = 30.0,
-        **unknown: object,
-    ) -> ClusterStatus:
-        """Wait until all given conditions hold, and return the status.
-
-        The conditions are: the number of under-replicated partitions, of partitions without leader
-        or of running brokers; the id of the controller; any function of the status, which `what`
-        describes. A partition counts as under-replicated as soon as one of its brokers does not
-        run, and as without leader as soon as its leader does not run. Raises WaitTimeout if the
-        conditions do not hold in time; TypeError and ValueError for a condition that can never
-        hold.
-        """
-        for name in unknown:
-            raise TypeError(
-                f"wait_for: there is no condition {name!r}: {', '.join(_CONDITIONS)} expected"
-                + did_you_mean(name, _CONDITIONS)
-            )
-        numbers = (under_replicated, leaderless, running, controller)
-        given = zip(_NUMBERS, numbers, strict=True)
-        wanted = {name: number for name, number in given if number is not None}
-        self._check_possible(wanted)
-        words = [f"{name}={number}" for name, number in wanted.items()]
-        if condition is not None:
-            words.append(what or str(getattr(condition, "__name__", "the condition")))
-        if not words:
-            raise ValueError("wait_for: say what for, as in wait_for(under_replicated=0)")
-
-        def counts(now: ClusterStatus) -> bool:
-            return all(_NUMBERS[name](now) == number for name, number in wanted.items())
-
-        def look() -> ClusterStatus:
-            # High watermarks cost a request to each leader, so they are read last, when the other
-            # conditions hold.
-            now = self._look()
-            return self.status() if counts(now) else now
-
-        def holds(now: ClusterStatus) -> bool:
-            return counts(now) and (condition is None or condition(now))
-
-        return wait_until(look, holds, " and ".join(words), timeout)
-
-    def _check_possible(self, wanted: Mapping[str, int]) -> None:
-        """Raise an error if a condition names a number that this cluster can never reach."""
-        for name in ("under_replicated", "leaderless"):
-            if wanted.get(name, 0) < 0:
-                raise ValueError(
-                    f"wait_for({name}={wanted[name]}) can never hold: 0 or more expected"
-                )
-        running, most = wanted.get("running", 0), len(self.brokers)
-        if not 0 <= running <= most:
-            raise ValueError(
-                f"wait_for(running={running}) can never hold: this cluster has {most} brokers"
-            )
-        controller = wanted.get("controller", NO_LEADER)
-        if controller != NO_LEADER:
-            self._local.place(controller)
+    # between tests
 
     def reset(self) -> None:
         """Restore the cluster except for its topics: no faults, all brokers run and are in sync."""
@@ -409,7 +354,11 @@ class Cluster:
         for broker in self.brokers:
             for path in self._local.log_dir_faults(broker):
                 self._local.break_log_dir(broker, path, None)
-        broken = [broker.id for broker in self._look().brokers if broker.state != "running"]
+        broken = [
+            broker.id
+            for broker in self._local.status(high_watermarks=False).brokers
+            if broker.state != "running"
+        ]
         for broker in broken:
             if self._state(broker) == "paused":
                 self._local.resume(broker)
@@ -419,7 +368,7 @@ class Cluster:
             self._local.restart(broker)
         if broken or self._failed_disks:
             self._failed_disks.clear()
-            self.wait_for(under_replicated=0, leaderless=0, timeout=60.0)
+            states.wait_for(self._local, under_replicated=0, leaderless=0, timeout=60.0).block()
 
     # for reports
 
@@ -430,7 +379,7 @@ class Cluster:
 
     def report(self) -> str:
         """Return state, faults and the end of the brokers' logs since `mark_logs`, in a few KiB."""
-        parts = [f"directory: {self.directory}", self.describe()]
+        parts = [f"directory: {self.directory}", describe(self._local.status())]
         parts += [f"fault: {fault!r}" for fault in self._faults]
         for broker, place in self._local.places().items():
             with open(place.log_path, "rb") as file:
@@ -444,9 +393,6 @@ class Cluster:
 
     # inside
 
-    def _look(self) -> ClusterStatus:
-        return self._local.status(high_watermarks=False)
-
     def _state(self, broker: int) -> str:
         process = self._local.process(broker)
         return "stopped" if process is None else "paused" if process.is_paused else "running"
@@ -459,13 +405,43 @@ def _running_test() -> str:
     return f"{name}-{parameters.rpartition(']')[0]}" if parameters else name
 
 
-def _is_running(status: ClusterStatus, broker_id: int) -> bool:
-    return any(each.id == broker_id and each.state == "running" for each in status.brokers)
+def _in_thread(
+    method: Callable[Concatenate[Cluster, P], T],
+) -> Callable[Concatenate[AsyncCluster, P], Coroutine[Any, Any, T]]:
+    """Return a coroutine method that calls a method of Cluster in a thread."""
+
+    @functools.wraps(method)
+    async def call(cluster: AsyncCluster, /, *args: P.args, **named: P.kwargs) -> T:
+        return await asyncio.to_thread(method, cluster._cluster, *args, **named)
+
+    return call
 
 
-def _leader(status: ClusterStatus, topic: str, partition: int) -> int:
-    """Return the running leader of a partition; NO_LEADER if there is none."""
-    for each in status.partitions:
-        if (each.topic, each.partition) == (topic, partition) and _is_running(status, each.leader):
-            return each.leader
-    return NO_LEADER
+class AsyncCluster:
+    """The calls of a Cluster that take time, as coroutines of asyncio. Tasks may share a cluster.
+
+    Arguments, results and errors are those of Cluster's methods. A cancelled wait ends; any other
+    call goes on in a thread.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    @property
+    def local(self) -> LocalCluster:
+        """The LocalCluster of the brokers."""
+        return self._cluster.local
+
+    leader = states.awaitable(states.leader)
+    controller = states.awaitable(states.controller)
+    wait_for = states.awaitable(states.wait_for)
+
+    status = _in_thread(Cluster.status)
+    describe = _in_thread(Cluster.describe)
+    create_topic = _in_thread(Cluster.create_topic)
+    topic = _in_thread(Cluster.topic)
+    delete_topic = _in_thread(Cluster.delete_topic)
+    kill = _in_thread(Cluster.kill)
+    stop = _in_thread(Cluster.stop)
+    start = _in_thread(Cluster.start)
+    restart = _in_thread(Cluster.restart)

@@ -10,6 +10,7 @@ returns, the fault is in force for every request that a broker begins afterwards
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import difflib
 import time
@@ -20,6 +21,7 @@ from tidelog.broker.server.interception import Action, Rule
 from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ErrorCode
 from tidelog.runtime.interception import InterceptionControl
+from tidelog.testing.loops import refuse_in_loop
 from tidelog.testing.waiting import WaitTimeout
 from tidelog.wire.registry import API
 
@@ -61,12 +63,27 @@ class Fault:
         return self._control.struck(self._number)
 
     def wait(self, count: int = 1, timeout: float = 30.0) -> None:
-        """Wait until the fault struck `count` times; raise WaitTimeout after `timeout` seconds."""
+        """Wait until the fault struck `count` times; raise WaitTimeout after `timeout` seconds.
+
+        Raises BlockedLoopError in a running event loop, whose clients would send no request.
+        """
+        refuse_in_loop("fault.wait", f"`await fault.struck({'' if count == 1 else count})`")
         deadline = time.monotonic() + timeout
-        while self.count < count:
-            if time.monotonic() > deadline:
-                raise WaitTimeout(f"after {timeout:g} s not struck {count} times: {self!r}")
+        while not self._has_struck(count, deadline, timeout):
             time.sleep(_POLL_S)
+
+    async def struck(self, count: int = 1, timeout: float = 30.0) -> None:
+        """Do the same as `wait` without blocking the event loop."""
+        deadline = time.monotonic() + timeout
+        while not self._has_struck(count, deadline, timeout):
+            await asyncio.sleep(_POLL_S)
+
+    def _has_struck(self, count: int, deadline: float, timeout_s: float) -> bool:
+        if self.count >= count:
+            return True
+        if time.monotonic() > deadline:
+            raise WaitTimeout(f"after {timeout_s:g} s not struck {count} times: {self!r}")
+        return False
 
     def remove(self) -> None:
         """End the fault for later requests; held or lost requests stay held or lost."""

@@ -54,7 +54,9 @@ class ClusterSpec:
                     f"{where}: store={value!r}: {EMBEDDED!r} or 'zookeeper' or metadata.store"
                 )
             if name == "port" and value is not None and type(value) is not int:
-                raise SpecError(f"{where}: port={value!r}: the port of broker 1 expected, an integer")
+                raise SpecError(
+                    f"{where}: port={value!r}: the port of broker 1 expected, an integer"
+                )
         changed = dict(wanted)
         if "config" in changed:
             check_keys(where, changed["config"])

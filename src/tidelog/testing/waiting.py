@@ -1,15 +1,20 @@
 """Waiting for a state of the cluster, with a description of the last state seen.
 
-The state comes from repeated requests to brokers. A broker whose process does not run counts as out
-of sync before its cluster has noticed. The module uses no internals of a broker.
+A `Wait` blocks its thread, or an event loop awaits it. The state comes from repeated requests to
+brokers. A broker whose process does not run counts as out of sync before its cluster has noticed.
+The module uses no internals of a broker.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterator
+from typing import Generic, TypeVar
 
 from tidelog.local import ClusterStatus, PartitionStatus
+
+T = TypeVar("T")
 
 _POLL_S = 0.02
 #: Maximum number of partitions, and of lines, in a description of a cluster.
@@ -20,23 +25,46 @@ class WaitTimeout(AssertionError):
     """The error of a state that was not reached in time; the message has the last state seen."""
 
 
-def wait_until(
-    look: Callable[[], ClusterStatus],
-    holds: Callable[[ClusterStatus], bool],
-    what: str,
-    timeout_s: float,
-) -> ClusterStatus:
-    """Read the status until `holds(status)`; return the status, or raise WaitTimeout after
-    `timeout_s`.
-    """
-    deadline = time.monotonic() + timeout_s
-    while True:
-        seen = look()
-        if seen.reached and holds(seen):
-            return seen
-        if time.monotonic() > deadline:
-            raise WaitTimeout(f"after {timeout_s:g} s not {what}; last seen:\n{describe(seen)}")
-        time.sleep(_POLL_S)
+class Wait(Generic[T]):
+    """A wait for a state that has a result; nothing happens before `block` or `reached`."""
+
+    def __init__(
+        self,
+        look: Callable[[], ClusterStatus],
+        result: Callable[[ClusterStatus], T | None],
+        what: str,
+        timeout_s: float,
+    ) -> None:
+        """`result` returns None for a state that is not the wanted state, which `what` names."""
+        self._look = look
+        self._result = result
+        self._what = what
+        self._timeout_s = timeout_s
+
+    def block(self) -> T:
+        """Return the result of the wanted state; raise WaitTimeout after `timeout_s`."""
+        deadline = time.monotonic() + self._timeout_s
+        while (found := self._found(self._look(), deadline)) is None:
+            time.sleep(_POLL_S)
+        return found
+
+    async def reached(self) -> T:
+        """Do the same without blocking the event loop; a cancelled wait ends at once.
+
+        The loop's own thread calls `result`, while another thread sends requests to brokers.
+        """
+        deadline = time.monotonic() + self._timeout_s
+        while (found := self._found(await asyncio.to_thread(self._look), deadline)) is None:
+            await asyncio.sleep(_POLL_S)
+        return found
+
+    def _found(self, seen: ClusterStatus, deadline: float) -> T | None:
+        found = self._result(seen) if seen.reached else None
+        if found is None and time.monotonic() > deadline:
+            raise WaitTimeout(
+                f"after {self._timeout_s:g} s not {self._what}; last seen:\n{describe(seen)}"
+            )
+        return found
 
 
 def lagging(status: ClusterStatus) -> Iterator[PartitionStatus]:

@@ -27,7 +27,7 @@ def test_a_parameter_is_a_number_of_brokers_or_a_dict() -> None:
     [
         (
             {"borkers": 3},
-            "'borkers' is none of brokers, config, log_dirs, store; did you mean brokers?",
+            "'borkers' is none of brokers, config, log_dirs, store, port; did you mean brokers?",
         ),
         (
             {"config": {"num.partitons": 3}},
@@ -39,6 +39,7 @@ def test_a_parameter_is_a_number_of_brokers_or_a_dict() -> None:
         ({"brokers": True}, "brokers=True: an integer"),
         ({"config": ["a=b"]}, "a dict of keys and values expected"),
         ({"store": None}, "store=None: 'embedded' or"),
+        ({"port": "9092"}, "port='9092': the port of broker 1 expected"),
     ],
 )
 def test_nonsense_is_named(wanted: dict[str, Any], told: str) -> None:

@@ -1,0 +1,72 @@
+"""Calls that take time, and the event loop that they must not block.
+
+A blocking call in a running event loop stops every coroutine of the loop, also the client that a
+test waits for. A call that waits for a state would then wait until its timeout, so it raises
+`BlockedLoopError`. A call that takes as long as the cluster needs emits a `BlockedLoopWarning`.
+Both name the coroutine to await instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Concatenate, ParamSpec, TypeVar
+
+C = TypeVar("C")
+P = ParamSpec("P")
+T = TypeVar("T")
+
+#: The frame of the call in the test: above `_warn`, `warn_in_loop` and the guarded method.
+_CALLER = 3
+
+
+class BlockedLoopError(RuntimeError):
+    """The error of a wait that would stop the event loop in which it was called."""
+
+
+class BlockedLoopWarning(RuntimeWarning):
+    """The warning of a call that stopped the event loop in which it was called for a while."""
+
+
+def refuse_in_loop(call: str, instead: str) -> None:
+    """Raise BlockedLoopError in a running event loop."""
+    if _is_in_loop():
+        raise BlockedLoopError(
+            f"{call}() in a running event loop stops the loop, and the clients in it that the"
+            f" call may wait for: {instead}"
+        )
+
+
+def warn_in_loop(call: str, instead: str) -> None:
+    """Emit a BlockedLoopWarning in a running event loop; it shows the line of the test."""
+    if _is_in_loop():
+        warnings.warn(
+            f"{call}() stops the running event loop until it returns: {instead}",
+            BlockedLoopWarning,
+            stacklevel=_CALLER,
+        )
+
+
+def takes_time(method: Callable[Concatenate[C, P], T]) -> Callable[Concatenate[C, P], T]:
+    """Return a method of Cluster that warns in a running event loop."""
+    name = method.__name__
+
+    @functools.wraps(method)
+    def guarded(cluster: C, /, *args: P.args, **named: P.kwargs) -> T:
+        warn_in_loop(f"cluster.{name}", f"`await cluster.aio.{name}(...)`")
+        return method(cluster, *args, **named)
+
+    return guarded
+
+
+def _is_in_loop() -> bool:
+    if "asyncio" not in sys.modules:
+        return False
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
