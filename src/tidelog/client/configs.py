@@ -3,8 +3,8 @@
 Only the broker itself serves requests for its own settings. Any live broker serves requests for
 topics and for the defaults of all brokers, and for the throttle rates of dead brokers (R15). A
 change names single keys and leaves other keys unchanged. A change of a configuration may be
-repeated. List changes are idempotent, too: brokers neither append a present element nor fail to
-subtract a missing one.
+repeated. List changes are idempotent, too: brokers do not append a present element
+again, and ignore the subtraction of a missing element.
 """
 
 from __future__ import annotations

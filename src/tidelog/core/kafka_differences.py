@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-#: Configurations with which Kafka starts and that tidelog refuses: short name -> description.
+#: Configurations that Kafka accepts and tidelog refuses: short name -> description.
 REFUSED: Final[dict[str, str]] = {
     "protocols": "a listener with a protocol other than PLAINTEXT",
     "features": "`authorizer.class.name`, `process.roles` and `config.providers` with a value",

@@ -22,8 +22,8 @@ LISTING_REQUEST_BYTES = MIB
 #: microseconds, so more entries could block the loop for longer than the session timeout. A request
 #: with more than `MAX_LISTED_ENTRIES` entries is refused with the API's error for each entry.
 MAX_LISTED_ENTRIES = 100_000
-#: Number of entries up to which a broker refuses a too long request entry by entry; with more
-#: entries, the broker closes the connection.
+#: Number of entries up to which a broker responds to a too long request with an error for each
+#: entry; with more entries, the broker closes the connection.
 MAX_REFUSED_ENTRIES = 250_000
 #: Size of a response to a request that this process sends. Followers' fetches ask for at most 10
 #: MiB, which one batch may exceed.
@@ -138,9 +138,9 @@ MAX_PARTITIONS_WITH_EARLY_BATCHES = 1_000
 #: batch within `REFUSED_BATCH_AWAITED_MS` has given up the batch and the batches in flight behind
 #: it.
 REFUSED_BATCH_AWAITED_MS = 30_000
-#: Time for which a batch that is in the log, although it was refused, blocks later batches of its
-#: producer, because another leader may have acknowledged it. Batches that were in flight with the
-#: refused batch arrive within `STORED_BATCH_AWAITED_MS`.
+#: Time for which a refused batch blocks later batches of its producer if the refused batch is in
+#: the log, so that another leader may have acknowledged it. Batches that were in flight with the
+#: refused batch arrive within this time.
 STORED_BATCH_AWAITED_MS = 3_000
 #: Time for which a new leader waits for batches that the former leader refused, if the producer's
 #: later batches arrive before them. Clients resend refused batches within a second or two.

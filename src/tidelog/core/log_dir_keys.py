@@ -98,7 +98,7 @@ def still_there(name: str, text: str, log_dirs: tuple[str, ...]) -> str:
     """Return the stored value of a key without the directories that are no longer in log.dirs.
 
     An operator removes a drained directory from log.dirs, but its name stays in the store for a
-    while. Values of keys that name no directories are returned unchanged.
+    while. If the key names no directories, its value is returned unchanged.
     """
     if name not in _NAMING:
         return text

@@ -38,7 +38,7 @@ class LogDirRoom:
     held_bytes: int
     #: Bytes by which the directory's replicas are expected to grow.
     growth_bytes: int
-    #: Bytes that replicas placed here lately still have to copy.
+    #: Bytes still to be copied to recently placed replicas.
     promised_bytes: int
     replicas: int
 

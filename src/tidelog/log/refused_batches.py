@@ -60,8 +60,7 @@ class SequenceGap(NamedTuple):
     #: Sequence number after the last refused record.
     end: int
     error: ErrorCode
-    #: Monotonic time of the last refusal for a reason of its own, not because of an earlier refused
-    #: batch.
+    #: Monotonic time of the last refusal that was not caused by an earlier refused batch.
     refused_ms: int
     #: First sequence number of the earliest batch that the broker refused only because of this gap,
     #: or -1. `behind_ms` is the monotonic time at which the batch `behind` was last refused.

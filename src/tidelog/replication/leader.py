@@ -358,8 +358,8 @@ class LeaderReplica:
 
         A response for another leadership, or older than the known state, is ignored. If a response
         has the partition epoch that the leader already has, the proposed state is valid, and
-        `change` is no longer in flight. A response with that partition epoch ends no change in
-        flight but `change` (A8), and is ignored if `change` is no longer in flight.
+        `change` is no longer in flight. A response with that partition epoch ends only
+        `change`, no other change in flight (A8); it is ignored if `change` is no longer in flight.
         """
         if leader_epoch != self.leader_epoch or partition_epoch < self.isr.partition_epoch:
             return NOTHING

@@ -11,7 +11,7 @@ Spark session, for which `jvm` finds a Java. `sink` writes, `streaming` reads st
 `topic_pattern`.
 
 `planning` plans on the driver, with `offset_bounds`, `pushdown` (filters), `splitting` (of large
-ranges) and `columns`, whose schema `plan_schema` gives Spark and Sail.
+ranges) and `columns`. `plan_schema` makes the schema for Spark or for Sail.
 
 `reading` fetches in a task, and `decode` decodes with `rows`, whose two implementations are
 `_rows.c` and `numpy_rows`. Both return `row_columns`. `record_fields` finds the fields of many

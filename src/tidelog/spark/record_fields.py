@@ -1,10 +1,10 @@
 """The fields of many records at once, as positions and lengths; no bytes are copied.
 
-A record begins where the previous record ends, so a plain loop walks the lengths of records. numpy
-reads all fields of records but their lengths, for all records together. Varints are read byte by
-byte: each round reads one byte in all records whose varint goes on. This module knows the record
-format v2 (KIP-98), but not batches and Arrow. All positions are positions in one buffer with all
-records, the arena. Malformed records raise CorruptRecordsError.
+A record begins where the previous record ends, so a plain loop walks the lengths of records. Each
+other field is read by numpy, for all records together. Varints are read byte by byte: each round
+reads one byte in all records whose varint goes on. This module knows the record format v2 (KIP-98),
+but not batches and Arrow. All positions are positions in one buffer with all records, the arena.
+Malformed records raise CorruptRecordsError.
 """
 
 from __future__ import annotations

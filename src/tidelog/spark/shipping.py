@@ -95,7 +95,7 @@ def _restorer() -> Callable[[bytes], object]:
         kind, state = load(pickled)
         from tidelog.spark.prompt_sockets import acknowledge_at_once
 
-        acknowledge_at_once()  # Spark holds back the rest of a task until an acknowledgement
+        acknowledge_at_once()  # Spark sends the rest of a task only after this acknowledgement
         restored = object.__new__(kind)
         restored.__dict__.update(state)
         return restored

@@ -1,4 +1,4 @@
-"""`subscribePattern`: a Java regular expression, as far as Python's `re` reads it alike.
+"""`subscribePattern`: a Java regular expression that Python's `re` reads in the same way.
 
 Patterns that users have written for the connector have Java's syntax. Most of the syntax is common
 to Java and Python and means the same for topic names, which are ASCII. Syntax that only Java or

@@ -1,7 +1,7 @@
 """Errors of Spark's Python workers as the driver shows them, in one sentence without a traceback.
 
-Readers and writers of a data source run in Spark's workers. Spark sends an exception of a worker
-with the traceback first, which names files of tidelog and not the option that the user should
+Readers and writers of a data source run in Spark's workers. Spark puts the traceback of a
+worker's exception first; the traceback names files of tidelog, not the option that the user should
 change. `sentence_first` suppresses the traceback of tidelog's own errors. Exceptions that are not
 tidelog's own keep their traceback, because they are defects. Sail has no workers: its server calls
 readers and writers itself, and appends the traceback of an exception.

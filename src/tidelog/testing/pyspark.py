@@ -127,7 +127,7 @@ class SparkKafka:
     def send_messages(self, topic: str, messages: Sequence[tuple[Any, Any]]) -> None:
         """Write (key, value) pairs, and return when all in-sync replicas have them.
 
-        Texts are encoded, bytes and None left as they are. All records with the same key go to the
+        Texts are encoded; bytes and None stay unchanged. All records with the same key go to the
         same partition; records without a key go to partition 0.
         """
         with BlockingClient(self.broker, KIT_CLIENT_ID) as client:

@@ -7,9 +7,9 @@ value of the header `tidelog.batch` is text, whose parts are separated by slashe
 
 A *run* is one execution of a batch by a driver; a batch that is repeated after the driver died has
 another run. An *attempt* is Spark's id of a task attempt, which is unique within a run. Rows are
-numbered from 0 in the order in which the task read them. By the parts of the header a reader
-recognises an attempt that wrote all its rows, and keeps one attempt of each task, and one run of
-each batch: see `tidelog.spark.deduplication`. This module uses no Spark session.
+numbered from 0 in the order in which the task read them. The header shows which attempts wrote
+all their rows; a reader keeps one attempt of each task, and one run of each batch: see
+`tidelog.spark.deduplication`. This module uses no Spark session.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The compiled extension encodes the records if it exists (`record_encoding`). Without the extension,
 numpy computes the numbers of each record (sizes, deltas) and writes them as varints into columns of
-bytes. At last Arrow joins the varints with keys and values, row by row, into one buffer that has
+bytes. Arrow then joins the varints with keys and values, row by row, into one buffer that has
 the records without gaps. Neither the extension nor numpy makes a Python object for a record. This
 module knows the record format (KIP-98) and the sizes of batches, but not the leaders of partitions.
 Timestamps are milliseconds.
