@@ -24,8 +24,8 @@ def run(pytester: pytest.Pytester, name: str, source: str) -> pytest.RunResult:
     return pytester.runpytest_subprocess("-p", "no:cacheprovider", name, timeout=PATIENCE_S)
 
 
-def test_there_are_five_worked_examples() -> None:
-    names = ["payments", "billing", "carriers", "ledger", "arrivals"]
+def test_there_are_six_worked_examples() -> None:
+    names = ["payments", "billing", "carriers", "ledger", "arrivals", "throttled"]
     assert list(examples()) == [f"test_{name}.py" for name in names]
 
 

@@ -128,3 +128,36 @@ def test_followers_whose_fetches_are_lost_leave_the_isr_and_come_back(
         )
     cluster.wait_for(under_replicated=0)
     assert cluster.leader(topic) == leader
+
+
+def test_one_partition_is_struck_and_the_others_go_on(cluster: Cluster) -> None:
+    topic = cluster.topic(partitions=2)
+    fault = cluster.on_request("Produce").where(topic=topic, partition=1)
+    refused = fault.answer("TOPIC_AUTHORIZATION_FAILED")
+    assert produce(cluster.bootstrap, topic, ["a"], partition=0) == []
+    (error,) = produce(cluster.bootstrap, topic, ["b"], partition=1)
+    assert (error.name(), refused.count) == ("TOPIC_AUTHORIZATION_FAILED", 1)
+    assert values(cluster, topic) == [b"a"]
+
+
+def test_a_follower_is_kept_from_one_partition(cluster: Cluster) -> None:
+    """Its fetches name nothing: the partitions are those of its session."""
+    topic = cluster.topic(partitions=2, replicas={0: [1, 2], 1: [1, 2]})
+    fetches = cluster.on_request("Fetch").from_brokers().on(1)
+    met = fetches.where(topic=topic, partition=1).watch()
+    other = fetches.where(topic=topic, partition=2).watch()
+    cluster.wait_for(lambda now: met.matched > 2, what="fetches of the partition")
+    assert other.matched == 0
+
+
+def test_a_response_of_the_tests_making_reaches_the_client(cluster: Cluster, topic: str) -> None:
+    """A follower for the leader: the client hears it, tries it, and asks again."""
+    leader = cluster.leader(topic)
+    follower = next(broker for broker in cluster.brokers if broker != leader)
+    partition = {"leader_id": follower, "replica_nodes": [1, 2, 3], "isr_nodes": [1, 2, 3]}
+    wrong = cluster.on_request("Metadata").where(topic=topic).once().after()
+    fault = wrong.answer(topics=[{"name": topic, "partitions": [partition]}])
+    strayed = cluster.on_request("Produce").on(follower).where(topic=topic).watch()
+    assert produce(cluster.bootstrap, topic, ["a"]) == []
+    assert (fault.count, strayed.matched > 0) == (1, True)
+    assert values(cluster, topic) == [b"a"]

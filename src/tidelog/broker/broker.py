@@ -446,7 +446,7 @@ class Broker:
             dispatcher=self.dispatcher,
             submit_appends=self.appends.submit,
             topic_name=self.replicas.published_topic_name,
-            topics_of_session=self.fetch_sessions.topics,
+            partitions_of_session=self.fetch_sessions.partitions,
         )
 
     def advertised_endpoints(self) -> tuple[Endpoint, ...]:

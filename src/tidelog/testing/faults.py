@@ -14,16 +14,18 @@ import asyncio
 import dataclasses
 import difflib
 import time
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
 
-from tidelog.broker.server.interception import Action, Rule
+from tidelog.broker.server.interception import PARTITION_FIELDS, Action, Rule
 from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ErrorCode
 from tidelog.runtime.interception import InterceptionControl
 from tidelog.testing.loops import refuse_in_loop
 from tidelog.testing.waiting import WaitTimeout
+from tidelog.wire.named_fields import with_fields
 from tidelog.wire.registry import API
+from tidelog.wire.schema import fields_of
 
 _POLL_S = 0.01
 
@@ -132,13 +134,28 @@ class Requests:
         return self._with(f"on({', '.join(map(str, brokers))})", brokers=brokers)
 
     def where(
-        self, *, topic: str | None = None, client_id: str | None = None, group_id: str | None = None
+        self,
+        *,
+        topic: str | None = None,
+        partition: int | None = None,
+        client_id: str | None = None,
+        group_id: str | None = None,
     ) -> Requests:
-        """Select only requests for a topic, from a client id or of a consumer group."""
-        given = {"topic": topic, "client_id": client_id, "group_id": group_id}
-        given = {name: value for name, value in given.items() if value is not None}
+        """Select only requests for a topic or one of its partitions, from a client, of a group.
+
+        A request for several partitions is selected if it names the partition among others.
+        """
+        wanted = {
+            "topic": topic,
+            "partition": partition,
+            "client_id": client_id,
+            "group_id": group_id,
+        }
+        given = {name: value for name, value in wanted.items() if value is not None}
         if not given:
-            raise ValueError("where() names nothing: topic, client_id or group_id expected")
+            raise ValueError(f"where() names nothing: {', '.join(wanted)} expected")
+        if partition is not None and topic is None and self.rule.topic is None:
+            raise ValueError(f"where(partition={partition}) names no topic: topic=... expected")
         self._can_name(given)
         words = ", ".join(f"{name}={value!r}" for name, value in given.items())
         return self._with(f"where({words})", **given)
@@ -192,20 +209,35 @@ class Requests:
         delay_ms = max(1, round(seconds * 1000))
         return self._put(f"delay({seconds:g})", action=Action.DELAY, delay_ms=delay_ms)
 
-    def answer(self, error: ErrorCode | str | int) -> Fault:
-        """Respond with an error of Kafka's, by name or number.
+    def answer(self, error: ErrorCode | str | int | None = None, **fields: object) -> Fault:
+        """Respond with an error of Kafka's, by name or number, or with a response of these fields.
 
-        With `after()`, the request takes effect in spite of the error. The response to a Metadata
-        request for all topics has no field for the error.
+        An error is that of every part of the request. With `after()`, the request takes effect in
+        spite of it. The response to a Metadata request for all topics has no field for the error.
+
+        Fields have the names of Kafka's messages in lower case, as in `throttle_time_ms=500`;
+        structs are dicts. Other fields have their defaults. With `after()`, the broker makes the
+        response, and the fields replace its own. Raises ValueError for a field that no version of
+        the response has.
         """
-        code = _error_code(error)
-        return self._put(f"answer({code.name!r})", action=Action.ANSWER, error=code)
+        if (error is None) is not bool(fields):
+            raise ValueError("answer() needs an error, or else the fields of a response")
+        if error is not None:
+            code = _error_code(error)
+            return self._put(f"answer({code.name!r})", action=Action.ANSWER, error=code)
+        for key in self.rule.api_keys:
+            try:
+                with_fields(API[key].response(), fields)
+            except ValueError as wrong:
+                raise ValueError(f"answer() to {API[key].name}: {wrong}") from None
+        words = ", ".join(f"{name}={value!r}" for name, value in fields.items())
+        return self._put(f"answer({words})", action=Action.ANSWER, fields=_as_json(fields))
 
     def watch(self) -> Fault:
         """Change nothing, so that `matched` only counts requests."""
         return self._put("watch()", times=0)
 
-    def _can_name(self, given: Mapping[str, str | None]) -> None:
+    def _can_name(self, given: Mapping[str, object]) -> None:
         """Raise ValueError if requests of these APIs lack a field that `where` selects by."""
         for what, attributes in _NAMED_BY.items():
             if what in given and not any(_names(key, attributes) for key in self.rule.api_keys):
@@ -269,16 +301,36 @@ class Unfinished:
 #: value (`broker.server.interception`).
 _NAMED_BY: Final = {
     "topic": ("topics", "topic_data", "topic_partitions", "topic_names"),
+    "partition": PARTITION_FIELDS,
     "group_id": ("group_id", "groups", "groups_names"),
 }
 
 
 def _names(api_key: int, attributes: tuple[str, ...]) -> bool:
     """Return whether requests of an API have one of the given attributes."""
+    if attributes is PARTITION_FIELDS:
+        return any(field in attributes for field in _all_fields(API[api_key].request))
     fields = {each.name for each in dataclasses.fields(API[api_key].request)}
     if "topics" in attributes and "groups" in fields:
         return True  # OffsetFetch names topics by group
     return not fields.isdisjoint(attributes)
+
+
+def _all_fields(struct: type) -> Iterator[str]:
+    """Yield the names of a struct's fields, and of those of the structs in it."""
+    for each in fields_of(struct):
+        yield "partition_index" if each.name == "partition_indexes" else each.name
+        if isinstance(each.spec.element, type):
+            yield from _all_fields(each.spec.element)
+
+
+def _as_json(value: object) -> Any:
+    """Return fields of a response with hexadecimal text for bytes."""
+    if isinstance(value, Mapping):
+        return {name: _as_json(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_json(each) for each in value]
+    return value.hex() if isinstance(value, bytes | bytearray | memoryview) else value
 
 
 def _positive(number: int) -> int:

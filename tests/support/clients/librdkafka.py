@@ -10,8 +10,10 @@ from confluent_kafka import KafkaError, Message, Producer
 PATIENCE_S = 30.0
 
 
-def produce(bootstrap: str, topic: str, values: Sequence[str], **config: Any) -> list[KafkaError]:
-    """Send values to partition 0 with acks=all; the errors of those that were not acknowledged."""
+def produce(
+    bootstrap: str, topic: str, values: Sequence[str], *, partition: int = 0, **config: Any
+) -> list[KafkaError]:
+    """Send values to a partition with acks=all; the errors of those that were not acknowledged."""
     failures: list[KafkaError] = []
 
     def delivered(error: KafkaError | None, _: Message) -> None:
@@ -23,7 +25,7 @@ def produce(bootstrap: str, topic: str, values: Sequence[str], **config: Any) ->
     keys |= {key.replace("_", "."): value for key, value in config.items()}
     producer = Producer(keys)
     for value in values:
-        producer.produce(topic, value, partition=0, on_delivery=delivered)
+        producer.produce(topic, value, partition=partition, on_delivery=delivered)
         producer.poll(0)
     assert producer.flush(PATIENCE_S) == 0
     return failures

@@ -15,17 +15,35 @@ from tidelog.broker.server.interception import (
     Intercepted,
     Interceptor,
     Rule,
-    topics_of,
+    named_partitions,
 )
 from tidelog.broker.server.requests import Card, Pending, Request
 from tidelog.broker.server.served import Served
 from tidelog.core.errors import ErrorCode
+from tidelog.core.types import TopicPartition
 from tidelog.wire.codec import RequestHeader, decode_response, encode_request
 from tidelog.wire.messages.delete_groups import DeleteGroupsRequest
 from tidelog.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from tidelog.wire.messages.fetch import FetchRequest
+from tidelog.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from tidelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from tidelog.wire.registry import DELETE_GROUPS, DESCRIBE_CLUSTER, METADATA
+from tidelog.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from tidelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tidelog.wire.registry import (
+    DELETE_GROUPS,
+    DESCRIBE_CLUSTER,
+    FETCH,
+    LIST_OFFSETS,
+    METADATA,
+    OFFSET_FETCH,
+    PRODUCE,
+)
 
+SESSION = {9: TopicPartition("t", 4)}
 CARD = Card(DESCRIBE_CLUSTER, 0, 1)
 
 
@@ -83,7 +101,7 @@ def around(broker: Any, ids: dict[bytes, str] | None = None) -> Intercepted:
         dispatcher=broker,
         submit_appends=broker.submit_appends,
         topic_name=lambda topic_id: (ids or {}).get(bytes(topic_id)),
-        topics_of_session=lambda session_id: (),
+        partitions_of_session=lambda session_id: [SESSION[session_id]],
     )
 
 
@@ -325,7 +343,39 @@ def test_topics_are_found_by_name_and_by_id() -> None:
     named = MetadataRequestTopic(name="by-name")
     identified = MetadataRequestTopic(topic_id=b"i" * 16, name=None)
     request = request_of(METADATA, MetadataRequest(topics=[named, identified]))
-    assert list(topics_of(intercepted, request)) == ["by-name", "by-id"]
+    assert list(named_partitions(intercepted, request)) == [("by-name", None), ("by-id", None)]
+
+
+@pytest.mark.parametrize(
+    ("api_key", "message"),
+    [
+        (PRODUCE, ProduceRequest(topic_data=[TopicProduceData("t", [PartitionProduceData(4)])])),
+        (
+            LIST_OFFSETS,
+            ListOffsetsRequest(topics=[ListOffsetsTopic("t", [ListOffsetsPartition(4)])]),
+        ),
+        (OFFSET_FETCH, OffsetFetchRequest(topics=[OffsetFetchRequestTopic("t", [4])])),
+        (FETCH, FetchRequest(session_id=9)),
+    ],
+)
+def test_partitions_are_found_wherever_requests_have_them(api_key: int, message: Any) -> None:
+    request = request_of(api_key, message)
+    found = list(named_partitions(around(InterceptionHarness().broker), request))
+    assert found == [("t", None), ("t", 4)]
+
+
+def test_a_response_of_the_tests_making_replaces_the_brokers() -> None:
+    harness = InterceptionHarness(
+        rule(Action.ANSWER, fields={"cluster_id": "mine", "controller_id": 7}, times=1),
+        rule(Action.ANSWER, 2, fields={"controller_id": 8}, after=True, first=2),
+    )
+    harness.send(1, 2)
+    assert harness.handled == [2]
+    read = [
+        decode_response(DESCRIBE_CLUSTER, 0, memoryview(data)[4:])[1]
+        for data in harness.transport.sent
+    ]
+    assert [(each.cluster_id, each.controller_id) for each in read] == [("mine", 7), ("c", 8)]
 
 
 def test_a_rule_about_a_group_fits_requests_that_name_it() -> None:

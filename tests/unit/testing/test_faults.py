@@ -40,7 +40,7 @@ def directory(tmp_path: Path) -> Directory:
 
 def test_every_word_is_in_the_rule(directory: Directory) -> None:
     requests = directory.on_request("OffsetCommit", "OffsetFetch").on(1, 2)
-    requests = requests.where(topic="t", client_id="c")
+    requests = requests.where(topic="t", client_id="c").where(partition=3)
     requests.where(group_id="g").from_brokers().nth(3).after().delay(0.25)
     assert directory.rules == [
         Rule(
@@ -49,6 +49,7 @@ def test_every_word_is_in_the_rule(directory: Directory) -> None:
             action=Action.DELAY,
             brokers=(1, 2),
             topic="t",
+            partition=3,
             client_id="c",
             group_id="g",
             from_brokers=True,
@@ -87,6 +88,13 @@ def test_words_for_what_happens(directory: Directory) -> None:
         (rule,) = directory.rules
         assert (rule.action, rule.error) == (Action.ANSWER, ErrorCode.NOT_ENOUGH_REPLICAS)
     assert directory.rules == []
+
+
+def test_a_response_of_the_tests_making_is_in_the_rule_as_json_has_it(directory: Directory) -> None:
+    fault = directory.on_request("SyncGroup").answer(assignment=b"\x01\xff", throttle_time_ms=5)
+    (rule,) = directory.rules
+    assert rule.fields == {"assignment": "01ff", "throttle_time_ms": 5}
+    assert "answer(assignment=b'\\x01\\xff', throttle_time_ms=5)" in repr(fault)
 
 
 def test_a_watch_counts_and_strikes_nothing(directory: Directory) -> None:
@@ -135,6 +143,22 @@ def test_waiting_for_a_fault_tells_what_it_has_seen(directory: Directory) -> Non
         (
             lambda d: d.on_request("Heartbeat").where(topic="t").drop(),
             "can never match: Heartbeat requests name no topic; those of .*Fetch.* Produce",
+        ),
+        (
+            lambda d: d.on_request("Metadata").where(topic="t", partition=1).drop(),
+            r"where\(partition=...\) can never match: Metadata requests name no partition; those"
+            ".* Fetch, .*OffsetFetch, .*Produce.* do",
+        ),
+        (lambda d: d.on_request("Fetch").where(partition=1), "partition=1.* names no topic"),
+        (lambda d: d.on_request("Fetch").answer(), "an error, or else the fields"),
+        (lambda d: d.on_request("Fetch").answer(3, session_id=1), "an error, or else the fields"),
+        (
+            lambda d: d.on_request("Metadata").answer(brokers=[{"hots": "a"}]),
+            r"answer\(\) to Metadata: brokers\[0\].hots: no field; Meta.*Broker has.* host",
+        ),
+        (
+            lambda d: d.on_request("Fetch", "Heartbeat").answer(session_id=7),
+            r"answer\(\) to Heartbeat: session_id: no field",
         ),
         (
             lambda d: d.on_request("LeaderAndIsr").drop(),

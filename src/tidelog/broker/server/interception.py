@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import re
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from enum import StrEnum
 from functools import partial
@@ -28,10 +28,14 @@ from tidelog.broker.server.steps import then
 from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ErrorCode
 from tidelog.core.ports import Clock
+from tidelog.core.types import TopicPartition
+from tidelog.wire.named_fields import with_fields
 from tidelog.wire.registry import API, FETCH
 
 #: The client id of the test kit's own requests.
 KIT_CLIENT_ID = "tidelog-testing"
+#: The names of the field with a partition's number.
+PARTITION_FIELDS = ("partition_index", "partition", "index")
 #: The client ids of brokers (`broker.peers`).
 _BROKER_CLIENT_ID = re.compile(r"broker-\d+-")
 
@@ -45,7 +49,7 @@ class Action(StrEnum):
     DISCONNECT = "disconnect"
     #: The request is held for `delay_ms`.
     DELAY = "delay"
-    #: The response carries `error` for every part of the request.
+    #: The response carries `error` for every part of the request, or has `fields` of the test's.
     ANSWER = "answer"
 
 
@@ -62,6 +66,8 @@ class Rule:
     action: Action
     brokers: tuple[int, ...] = ()
     topic: str | None = None
+    #: A partition of `topic`; None selects requests for any of its partitions.
+    partition: int | None = None
     client_id: str | None = None
     group_id: str | None = None
     from_brokers: bool = False
@@ -72,6 +78,8 @@ class Rule:
     after: bool = False
     delay_ms: int = 0
     error: ErrorCode = ErrorCode.NONE
+    #: Fields of a response of the test's making (`wire.named_fields`); None with an `error`.
+    fields: Mapping[str, Any] | None = None
 
     def strikes(self, ordinal: int) -> bool:
         """Whether the rule strikes its `ordinal`-th match, counted from 1."""
@@ -119,8 +127,8 @@ class Intercepted:
     submit_appends: Callable[[], bool]
     #: Returns the name of a topic id, None if the id is unknown.
     topic_name: Callable[[bytes], str | None]
-    #: Returns the topics of a fetch session, by the session's id.
-    topics_of_session: Callable[[int], Sequence[str]]
+    #: Returns the partitions of a fetch session, by the session's id.
+    partitions_of_session: Callable[[int], Sequence[TopicPartition]]
 
 
 class Interceptor:
@@ -173,7 +181,9 @@ class Interceptor:
             return False
         if rule.group_id is not None and rule.group_id not in _groups_of(request.message):
             return False
-        return rule.topic is None or rule.topic in topics_of(self._intercepted, request)
+        return rule.topic is None or (rule.topic, rule.partition) in named_partitions(
+            self._intercepted, request
+        )
 
     # treatment of the request
 
@@ -181,7 +191,7 @@ class Interceptor:
         connection = request.connection
         self._report(rule, request)
         if rule.action is Action.ANSWER:
-            return self._intercepted.dispatcher.error_response(request, rule.error)
+            return self._answer(rule, request, API[request.header.api_key].response())
         pending = Pending()
         pending.on_cancel(lambda: self._forget(connection))
         if rule.action is not Action.DELAY:
@@ -241,7 +251,7 @@ class Interceptor:
                 return None
             self._report(rule, request)
             if rule.action is Action.ANSWER:
-                return self._intercepted.dispatcher.error_response(request, rule.error)
+                return self._answer(rule, request, response)
             if rule.action is Action.DISCONNECT:
                 request.connection.close(f"intercepted by rule {rule.number}")
                 return None
@@ -254,6 +264,12 @@ class Interceptor:
             return held
 
         return then(handle(request), strike)
+
+    def _answer(self, rule: Rule, request: Request[Any], response: Any) -> Any:
+        """Return an error response, or `response` with the rule's fields."""
+        if rule.fields is None:
+            return self._intercepted.dispatcher.error_response(request, rule.error)
+        return with_fields(response, rule.fields)
 
     def _report(self, rule: Rule, request: Request[Any]) -> None:
         header = request.header
@@ -280,20 +296,40 @@ def _groups_of(message: Any) -> list[str]:
     return [*named, getattr(message, "group_id", "")]
 
 
-def topics_of(intercepted: Intercepted, request: Request[Any]) -> Iterator[str]:
-    """Yield the topics that a request or its fetch session names."""
+def named_partitions(
+    intercepted: Intercepted, request: Request[Any]
+) -> Iterator[tuple[str, int | None]]:
+    """Yield the topics that a request or its fetch session names, and each of their partitions.
+
+    A topic comes with None, and again with the number of each partition that is named.
+    """
     message = request.message
     for name in getattr(message, "topic_names", None) or ():
-        yield name
+        yield name, None
     holders = [message, *(getattr(message, "groups", None) or ())]
     for attribute in ("topics", "topic_data", "topic_partitions"):
         for holder in holders:
             for entry in getattr(holder, attribute, None) or ():
                 name = _topic_of(intercepted.topic_name, entry)
                 if name:
-                    yield name
+                    yield name, None
+                    yield from ((name, number) for number in _partitions_of(entry))
     if request.header.api_key == FETCH:
-        yield from intercepted.topics_of_session(message.session_id)
+        for tp in intercepted.partitions_of_session(message.session_id):
+            yield tp.topic, None
+            yield tp.topic, tp.partition
+
+
+def _partitions_of(entry: Any) -> Iterator[int]:
+    """Yield the numbers of partitions in a topic's entry, from one of several fields."""
+    for attribute in ("partitions", "partition_data", "partition_indexes"):
+        for each in getattr(entry, attribute, None) or ():
+            if isinstance(each, int):
+                yield each
+                continue
+            for field in PARTITION_FIELDS:
+                if (number := getattr(each, field, None)) is not None:
+                    yield number
 
 
 def _topic_of(topic_name: Callable[[bytes], str | None], entry: Any) -> str | None:

@@ -262,12 +262,12 @@ class FetchSessions:
         """Return every session."""
         return list(self._sessions.values())
 
-    def topics(self, session_id: int) -> list[str]:
-        """Return the topic of each partition in a session, as far as the topic's name is known."""
+    def partitions(self, session_id: int) -> list[TopicPartition]:
+        """Return the partitions of a session whose topic's name is known."""
         session = self._sessions.get(session_id)
         partitions = () if session is None else session.partitions.values()
         return [
-            partition.topic_partition.topic
+            partition.topic_partition
             for partition in partitions
             if partition.topic_partition is not None
         ]
