@@ -2,8 +2,9 @@
 called.
 
 Every command: `app` is the command tree, with errors and exit codes. `parameters`, `help` and
-`completion` are arguments, help pages and shell completion. `target` finds the cluster. `names`,
-`times` and `offsets` parse values of arguments and options. `output`, `documents` and `waiting`
+`completion` are arguments, help pages and shell completion; `spellings` are options as other tools
+spell them. `target` finds the cluster. `names`, `times` and `offsets` parse values of arguments and
+options. `output`, `documents` and `waiting`
 write results. `reference` writes the reference page of all commands.
 
 Clusters and brokers: `clusters`, `brokers`, `stores`, `health`, `metrics`, `events`, `configs`,

@@ -24,6 +24,7 @@ from typer.models import ArgumentInfo
 
 from tidelog.cli.output import CompactOption, compact_json
 from tidelog.cli.parameters import Parameter, default_of, kind_of, parameters_of
+from tidelog.cli.spellings import SPELLINGS, DifferentOptionError, translated
 
 #: Maximum width of a page: longer lines are hard to read on any terminal.
 _MOST_COLUMNS = 100
@@ -35,7 +36,11 @@ _SHELL_WORD = re.compile(r"(?:--?[\w-]+ )?(?:'[^']*'|\"[^\"]*\"|\S)+")
 
 
 class HelpCommand(TyperCommand):
-    """A command with a plain help page."""
+    """A command with a plain help page, which also takes options as Kafka's tools spell them."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the words of the command."""
+        return super().parse_args(ctx, _in_own_spellings(self, ctx, args))
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the page."""
@@ -51,7 +56,13 @@ class HelpCommand(TyperCommand):
 
 
 class HelpGroup(TyperGroup):
-    """A group of commands with a plain help page."""
+    """A group of commands with a plain help page; `--list` is the command `list`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the words of the group, up to its command."""
+        if args and args[0].startswith("-"):  # where no command is first, an option may name one
+            args = _in_own_spellings(self, ctx, args)
+        return super().parse_args(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the page."""
@@ -125,6 +136,24 @@ def _option(name: str, default: Any, annotation: Any) -> inspect.Parameter:
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
     )
+
+
+def _in_own_spellings(command: Any, ctx: Any, words: list[str]) -> list[str]:
+    """Return the words of a command, or of a group, in tidelog's spellings."""
+    spellings = SPELLINGS.get(ctx.command_path.partition(" ")[2])
+    if spellings is None or ctx.resilient_parsing:
+        return words
+    options = [each for each in command.get_params(ctx) if each.param_type_name == "option"]
+    own = {
+        name: not (each.is_flag or each.count)
+        for each in options
+        for name in (*each.opts, *each.secondary_opts)
+    }
+    try:
+        return translated(words, own, spellings)
+    except DifferentOptionError as error:
+        fail: Callable[[str], typing.NoReturn] = ctx.fail
+        fail(str(error))
 
 
 def argument_word(argument: Parameter) -> str:

@@ -25,6 +25,7 @@ from tidelog.cli.parameters import (
     unwrapped,
     without_none,
 )
+from tidelog.cli.spellings import SPELLINGS
 from tidelog.core.dataclass import dataclass
 
 _INTRODUCTION = """\
@@ -81,6 +82,7 @@ def reference(app: typer.Typer) -> str:
     lines.append("\n")
     for command in commands:
         lines += _section(command)
+    lines += _other_spellings()
     return "".join(lines).rstrip("\n") + "\n"
 
 
@@ -131,6 +133,20 @@ def _section(command: _DocumentedCommand) -> Iterator[str]:
     if document is not None:
         flag = "-o json" if any(each.name == "output" for each in options) else "--json"
         yield f"`{flag}`: {_document(document)}\n\n"
+
+
+def _other_spellings() -> Iterator[str]:
+    yield (
+        "## Options of other tools\n\nCommands take options as Kafka's tools and kcat spell them,"
+        " where they have an equal here. An option that has none ends with a usage error, which"
+        " says what to write. Help pages list neither.\n"
+    )
+    for words, spellings in SPELLINGS.items():
+        title = f"tidelog {words}".rstrip()
+        yield f"\n| `{title}`, as in | option | here |\n|---|---|---|\n"
+        for each in spellings:
+            here = f"`{each.ours}`" if each.ours else each.hint or "no effect"
+            yield f"| {each.tool} | `{each.theirs}` | {_cell(here)} |\n"
 
 
 def _option_table(options: list[Parameter], varying: str = "") -> Iterator[str]:
