@@ -5,8 +5,11 @@ test requests a cluster. The names in this module are imported at their first us
 
 `spec` is the cluster that a test requests, `cluster` the cluster that the test gets. `faults` acts
 on requests. `states` are the states that tests wait for, `waiting` waits for one, and `loops` keeps
-calls from blocking an event loop. `histories` records and checks what clients saw. `pyspark`
-replaces PySpark's own helper, which starts Kafka in a container.
+calls from blocking an event loop. `http_server` offers a cluster to other languages, with the
+requests of `control` and the faults of `toxics`. `histories` records and checks what clients saw.
+`pyspark` replaces PySpark's own helper, which starts Kafka in a container.
+
+`python -m tidelog.testing` is a cluster with that server, for tests that are not in Python.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     from tidelog.testing.cluster import AsyncCluster, Cluster
     from tidelog.testing.faults import Fault, Requests
     from tidelog.testing.histories import HistoryRecorder
+    from tidelog.testing.http_server import FaultServer
     from tidelog.testing.loops import BlockedLoopError, BlockedLoopWarning
     from tidelog.testing.spec import ClusterSpec
     from tidelog.testing.waiting import WaitTimeout
@@ -28,6 +32,7 @@ __all__ = [
     "Cluster",
     "ClusterSpec",
     "Fault",
+    "FaultServer",
     "HistoryRecorder",
     "Requests",
     "WaitTimeout",
@@ -40,6 +45,7 @@ _PLACES = {
     "Cluster": "cluster",
     "ClusterSpec": "spec",
     "Fault": "faults",
+    "FaultServer": "http_server",
     "HistoryRecorder": "histories",
     "Requests": "faults",
     "WaitTimeout": "waiting",

@@ -325,6 +325,10 @@ class Cluster:
         """
         return Requests.of(self._put, names, self._unfinished)
 
+    def forget_unfinished_faults(self) -> None:
+        """Forget faults without an action, after an error between their steps."""
+        self._unfinished.clear()
+
     def unfinished_fault(self) -> str | None:
         """Return a message about an `on_request` without action since the last `reset`, if any."""
         return self._unfinished.problem()

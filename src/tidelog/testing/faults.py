@@ -87,6 +87,11 @@ class Fault:
             raise WaitTimeout(f"after {timeout_s:g} s not struck {count} times: {self!r}")
         return False
 
+    @property
+    def is_in_force(self) -> bool:
+        """Whether nothing has ended the fault; it may have struck as often as it can."""
+        return not self._ended
+
     def remove(self) -> None:
         """End the fault for later requests; held or lost requests stay held or lost."""
         if not self._ended:
@@ -112,11 +117,11 @@ class Requests:
     def of(
         cls, make: Callable[[Rule, str], Fault], names: tuple[str, ...], unfinished: Unfinished
     ) -> Requests:
-        """Return a selection of all requests of the named APIs, such as `Produce`.
+        """Return a selection of all requests of the named APIs, such as `Produce`; `*` is any API.
 
         Raises ValueError for an unknown API name, and if no API is named.
         """
-        keys = tuple(_api_key(name) for name in names)
+        keys = tuple(API) if names == ("*",) else tuple(_api_key(name) for name in names)
         if not keys:
             raise ValueError("no API is named: on_request('Produce')")
         rule = Rule(number=0, api_keys=keys, action=Action.DROP)

@@ -32,6 +32,8 @@ _MARKER_HELP = (
     "tidelog(brokers=3, config={}, log_dirs=1, store='embedded', port=None): the cluster that the"
     " fixture tidelog_cluster makes"
 )
+#: The beginnings of the names of fixtures that make clusters.
+_FIXTURES = ("tidelog_cluster", "tidelog_http", "kafka_bootstrap")
 _KIT = "tidelog.testing."
 #: Modules whose frames a failure does not show.
 _HIDDEN = (_KIT, "tidelog.local.", "tidelog.runtime.blocking", "tidelog.client.")
@@ -149,6 +151,15 @@ def tidelog_cluster_session(
 def kafka_bootstrap(tidelog_cluster: Cluster) -> str:
     """`host:port,...` of `tidelog_cluster`, for a client's `bootstrap.servers`."""
     return tidelog_cluster.bootstrap
+
+
+@pytest.fixture(scope=_chosen_scope)
+def tidelog_http(tidelog_cluster: Cluster) -> Iterator[str]:
+    """The address of the HTTP API of `tidelog_cluster`, for programs in other languages."""
+    from tidelog.testing.http_server import FaultServer
+
+    with FaultServer(tidelog_cluster) as server:
+        yield server.url
 
 
 # request
@@ -304,4 +315,4 @@ def _described(cluster: Cluster) -> str:
 
 def _uses_clusters(item: pytest.Item) -> bool:
     names = getattr(item, "fixturenames", ())
-    return any(name.startswith(("tidelog_cluster", "kafka_bootstrap")) for name in names)
+    return any(name.startswith(_FIXTURES) for name in names)
