@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -16,6 +18,7 @@ from tidelog.core.types import TopicPartition
 from tidelog.spark.columns import COLUMNS, arrow_schema
 from tidelog.spark.option_values import OptionError
 from tidelog.spark.plan_schema import SourceSchema
+from tidelog.spark.shipping import shipped
 from tidelog.spark.source import TidelogDataSource
 from tidelog.wire.registry import FETCH
 
@@ -189,6 +192,16 @@ class TestPushdown:
             assert frame.count() == 40
         finally:
             spark.conf.unset(self.ENABLED)
+
+
+def test_workers_leave_the_modules_of_a_task_out_of_their_collections(spark: SparkSession) -> None:
+    def frozen(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import gc
+
+        yield pa.RecordBatch.from_pydict({"n": [gc.get_freeze_count()]})
+
+    (row,) = spark.range(0, 1, 1, 1).mapInArrow(shipped(frozen), "n long").collect()
+    assert row.n > 10_000, "the modules of PySpark and pyarrow"
 
 
 def test_an_empty_topic_is_no_rows(spark: SparkSession, logs: FakeLogs) -> None:

@@ -19,7 +19,8 @@ records. `deduplication` drops batches.
 
 `record_encoding` makes records from Arrow columns, by the compiled extension.
 
-`shipping`, `worker_errors` and `prompt_sockets` concern Spark's Java and its Python workers.
+`shipping`, `worker_errors`, `prompt_sockets` and `frozen_modules` concern Spark's Java and its
+Python workers.
 
 `pipelines` and `schemas` (JSON, Avro and Protobuf) are for users. `lake` commits to lake tables.
 """

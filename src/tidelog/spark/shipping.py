@@ -72,7 +72,11 @@ def _loader() -> Callable[[bytes], Any]:
                 " every worker"
             )
         try:
-            return pickle.loads(pickled)
+            restored = pickle.loads(pickled)
+            from tidelog.spark.frozen_modules import freeze_modules
+
+            freeze_modules()
+            return restored
         except ModuleNotFoundError as error:
             name = (error.name or "").partition(".")[0]
             if name == "tidelog":
