@@ -14,6 +14,7 @@ from tidelog.client.move_progress import MoveState
 from tidelog.controller.cluster_events import KINDS
 from tidelog.core.leader_wait import MemberStatus
 from tidelog.core.shrink_causes import ShrinkCause
+from tidelog.local.doctor.partition_findings import _DURABILITY
 
 PAGE = ROOT / "docs" / "reference" / "outcomes.md"
 SOURCES = ROOT / "src" / "tidelog"
@@ -70,6 +71,17 @@ def kinds_of_findings() -> set[str]:
     return found
 
 
+def kinds_of_diagnoses() -> set[str]:
+    """First arguments of findings of doctor, and the keys of a table of sentences."""
+    found = set(_DURABILITY)
+    for path in (SOURCES / "local" / "doctor").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            match node:
+                case ast.Call(func=ast.Name(id="notice" | "degraded" | "unavailable" | "report")):
+                    found |= words_in(node.args[0])
+    return found
+
+
 IN_CODE: dict[str, set[str]] = {
     "Why a replica is out of the ISR": {each.word for each in ShrinkCause},
     "Why the leader changed": returned("controller/cluster_events.py", "_cause_of_leader"),
@@ -95,6 +107,7 @@ IN_CODE: dict[str, set[str]] = {
         *assigned("cli/log_dirs.py", "_state", "states"),
     },
     "Findings of health": kinds_of_findings(),
+    "Findings of doctor": kinds_of_diagnoses(),
     "States of a broker": {"running", "paused", "stopped", "up", "down"},
     "Kinds of events": set(KINDS),
 }

@@ -7,8 +7,8 @@ spell them. `target` finds the cluster. `names`, `times` and `offsets` parse val
 options. `output`, `documents` and `waiting`
 write results. `reference` writes the reference page of all commands.
 
-Clusters and brokers: `clusters`, `brokers`, `stores`, `health`, `metrics`, `events`, `configs`,
-`faults`.
+Clusters and brokers: `clusters`, `brokers`, `stores`, `health`, `doctor`, `metrics`, `events`,
+`configs`, `faults`.
 
 Topics and partitions: `topics`, `describing`, `partitions`, `removing`.
 

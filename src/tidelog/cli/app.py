@@ -31,6 +31,7 @@ EXIT_NOT_REACHED = 3
 _COMMANDS: Final = (
     ("up down status broker", "clusters", "register"),
     ("health", "health", "register"),
+    ("doctor", "doctor", "register"),
     ("produce", "produce", "register"),
     ("consume", "consume", "register"),
     ("topics", "topics", "app"),

@@ -52,19 +52,6 @@ _REPLICA_COLUMNS = (
     "partition", "broker", "role", "in isr", "log end", "lag", "lag ms", "last caught up",
     "pending", "why out",
 )  # fmt: skip
-_CAUSES = {
-    ShrinkCause.UNKNOWN: "cause not recorded",
-    ShrinkCause.SLOW: "slow: it fetches, but does not catch up",
-    ShrinkCause.NO_FETCH: "no fetch reached the leader",
-    ShrinkCause.EPOCH: "its fetches were of another epoch",
-    ShrinkCause.DISK: "its replica is missing on the broker, or its log is damaged",
-    ShrinkCause.SHUTDOWN: "its broker was shut down",
-    ShrinkCause.BOUNCE: "its broker restarted without a clean shutdown",
-    ShrinkCause.SESSION: "its broker's session ended",
-    ShrinkCause.LEADER_READ: "the leader's disk has not read for its fetch: the leader is slow",
-    ShrinkCause.OFFLINE: "its log directory has failed",
-    ShrinkCause.MOVED: "a reassignment takes it away",
-}
 
 
 @prints(list[TopicDescription])
@@ -232,7 +219,7 @@ def _why_out(replica: ReplicaProgress) -> str | None:
     """Return why and since when a replica is out of the ISR, and whether it is catching up."""
     if replica.in_isr:
         return None
-    text = _CAUSES[replica.cause or ShrinkCause.UNKNOWN]
+    text = (replica.cause or ShrinkCause.UNKNOWN).sentence
     if replica.out_since_ms is not None:
         text += f", since {time_text(replica.out_since_ms)}"
     if replica.registered and replica.lag_records:

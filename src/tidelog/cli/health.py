@@ -57,7 +57,8 @@ _MINIMUM = "min.insync.replicas"
 #: Seconds for the controller to list moves; the list needs neither disk nor store.
 _CONTROLLER_S = 5.0
 _BLOCKED = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER})
-_STYLES = {"degraded": DOUBTFUL, "unavailable": WRONG, "unreachable": WRONG}
+#: Colour of each level on a terminal.
+LEVEL_STYLES = {"degraded": DOUBTFUL, "unavailable": WRONG, "unreachable": WRONG}
 
 
 def register(app: typer.Typer) -> None:
@@ -85,10 +86,10 @@ def health(
     Notices leave the exit code as it is: frozen or queued reassignments, throttles that outlive
     their moves, replicas that brokers have set aside.
     """
-    place = _place(bootstrap, directory)
+    place = place_of(bootstrap, directory)
     try:
         target = choose_target(bootstrap, directory)
-        found = _health(target, place, timeout)
+        found, _ = read_health(target, place, timeout)
     except TidelogError as error:
         say(f"tidelog: {error}")
         raise typer.Exit(UNREACHABLE) from error
@@ -100,7 +101,8 @@ def health(
         raise typer.Exit(found.exit_code)
 
 
-def _place(bootstrap: str | None, directory: str | None) -> ClusterPlace:
+def place_of(bootstrap: str | None, directory: str | None) -> ClusterPlace:
+    """Return the name of the cluster in the commands that findings suggest."""
     address = address_of(bootstrap, directory)
     if address is not None:
         option = "" if bootstrap is None else f" -b {shlex.quote(bootstrap)}"
@@ -110,7 +112,8 @@ def _place(bootstrap: str | None, directory: str | None) -> ClusterPlace:
     return ClusterPlace(f" --dir {shlex.quote(directory)}", directory)
 
 
-def _health(target: Target, place: ClusterPlace, timeout_s: float) -> Health:
+def read_health(target: Target, place: ClusterPlace, timeout_s: float) -> tuple[Health, str]:
+    """Return the health of a cluster, and the addresses of the brokers to ask for more."""
     timeout_ms = int(timeout_s * 1000)
     try:
         if target.local is not None:
@@ -118,13 +121,14 @@ def _health(target: Target, place: ClusterPlace, timeout_s: float) -> Health:
         else:
             now = remote_status(target.bootstrap, timeout_ms, high_watermarks=False)
         if not now.reached:
-            return unreachable(target.bootstrap, "no broker answers", place)
+            return unreachable(target.bootstrap, "no broker answers", place), target.bootstrap
         minimums = _minimums(target, now, timeout_s)
         moves, trouble = _moves(target, now, timeout_s)
         around = _surroundings(target, now, timeout_s, moves)
-        return assess(now, minimums, place, trouble, around)
+        found = assess(now, minimums, place, trouble, around)
+        return found, _awake(target, now).bootstrap
     except (ConnectionLost, RequestTimeout) as error:
-        return unreachable(target.bootstrap, str(error), place)
+        return unreachable(target.bootstrap, str(error), place), target.bootstrap
 
 
 def _minimums(target: Target, now: ClusterStatus, timeout_s: float) -> dict[str, int]:
@@ -225,7 +229,7 @@ def _print(found: Health) -> None:
             f" {found.partitions} partitions, {found.under_replicated} under-replicated,"
             f" {found.leaderless} without leader, {found.below_min_isr} below min.insync.replicas"
         )
-    print_text(summary, _STYLES.get(found.level, ""))
+    print_text(summary, LEVEL_STYLES.get(found.level, ""))
     for each in found.findings:
-        print_text(f"- {each.message}", _STYLES.get(each.level, ""))
+        print_text(f"- {each.message}", LEVEL_STYLES.get(each.level, ""))
         print_text(f"  next: {each.next}")

@@ -6,7 +6,7 @@ are committed with generation -1, which a coordinator accepts only while the gro
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from tidelog.client.cluster import BrokerNode
@@ -113,12 +113,17 @@ class GroupAdmin:
         self._router = router
         self._coordinators = coordinators
 
-    def list_groups(self) -> Operation[list[GroupListing]]:
-        """Return all groups by name. Raises KafkaError."""
+    def list_groups(self, brokers: Collection[int] | None = None) -> Operation[list[GroupListing]]:
+        """Return the groups that these brokers coordinate, or all groups; by name.
+
+        Raises KafkaError.
+        """
 
         def attempt(patience: Patience) -> Operation[list[GroupListing]]:
             found: dict[str, GroupListing] = {}
             for node in (yield from self._router.all_brokers(patience)):
+                if brokers is not None and node.broker_id not in brokers:
+                    continue
                 response = yield from ask(
                     node, LIST_GROUPS, ListGroupsRequest(), patience, ListGroupsResponse
                 )

@@ -47,6 +47,26 @@ class ShrinkCause(IntEnum):
         """The cause's name in events, JSON documents and metrics."""
         return self.name.lower()
 
+    @property
+    def sentence(self) -> str:
+        """The cause in words for an operator."""
+        return _SENTENCES[self]
+
+
+_SENTENCES = {
+    ShrinkCause.UNKNOWN: "cause not recorded",
+    ShrinkCause.SLOW: "slow: it fetches, but does not catch up",
+    ShrinkCause.NO_FETCH: "no fetch reached the leader",
+    ShrinkCause.EPOCH: "its fetches were of another epoch",
+    ShrinkCause.DISK: "its replica is missing on the broker, or its log is damaged",
+    ShrinkCause.SHUTDOWN: "its broker was shut down",
+    ShrinkCause.BOUNCE: "its broker restarted without a clean shutdown",
+    ShrinkCause.SESSION: "its broker's session ended",
+    ShrinkCause.LEADER_READ: "the leader's disk has not read for its fetch: the leader is slow",
+    ShrinkCause.OFFLINE: "its log directory has failed",
+    ShrinkCause.MOVED: "a reassignment takes it away",
+}
+
 
 def cause_of(number: int) -> ShrinkCause:
     """Return the cause of a number; UNKNOWN for an unknown number of a later version."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tidelog.cli.describing import _CAUSES, _why_frozen, _why_out
+from tidelog.cli.describing import _why_frozen, _why_out
 from tidelog.cli.documents import PartitionDescription
 from tidelog.client.replica_requests import ReplicaProgress
 from tidelog.core.shrink_causes import ShrinkCause
@@ -83,6 +83,6 @@ def test_a_member_of_the_isr_has_no_reason() -> None:
 
 @pytest.mark.parametrize("cause", list(ShrinkCause))
 def test_every_cause_has_words(cause: ShrinkCause) -> None:
-    words = _CAUSES[cause]
+    words = cause.sentence
     assert words
     assert (_why_out(replace(OUT, out_cause=cause.word)) or "").startswith(words)

@@ -1,0 +1,96 @@
+"""The result of an examination: findings with remedies, and the facts that could not be read.
+
+A finding is that of `local.health`, so that health and doctor speak of one thing in one form. The
+functions are pure. A diagnosis does not claim what was not read: each fact that could not be read
+is a sentence in `unexamined`, and leaves the exit code as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tidelog.core.dataclass import dataclass
+from tidelog.local.health import DEGRADED, HEALTHY, LEVELS, NOTICE, UNAVAILABLE, Finding
+
+#: Maximum number of names in a sentence; `partitions` of the finding names all of them.
+_NAMED = 3
+_NUMBERS = {NOTICE: HEALTHY, **{name: number for number, name in LEVELS.items()}}
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """The findings about a cluster, a log directory or a configuration file.
+
+    `subject` is cluster, directory or file, and `name` its address or path. `level` and `exit_code`
+    follow from the worst finding. `unexamined` has a sentence for each fact that could not be read.
+    """
+
+    subject: str
+    name: str
+    level: str
+    exit_code: int
+    findings: list[Finding]
+    unexamined: list[str]
+
+
+def diagnosis(
+    subject: str, name: str, findings: Iterable[Finding], unexamined: Iterable[str] = ()
+) -> Diagnosis:
+    """Return the diagnosis with these findings, the worst ones first."""
+    found = sorted(findings, key=lambda each: -_NUMBERS[each.level])
+    worst = _NUMBERS[found[0].level] if found else HEALTHY
+    return Diagnosis(subject, name, LEVELS[worst], worst, found, list(dict.fromkeys(unexamined)))
+
+
+def notice(
+    kind: str,
+    message: str,
+    remedy: str,
+    *,
+    brokers: Iterable[int] = (),
+    partitions: Iterable[object] = (),
+) -> Finding:
+    """Return a finding that does not affect the exit code."""
+    return _finding(NOTICE, kind, message, remedy, brokers, partitions)
+
+
+def degraded(
+    kind: str,
+    message: str,
+    remedy: str,
+    *,
+    brokers: Iterable[int] = (),
+    partitions: Iterable[object] = (),
+) -> Finding:
+    """Return a finding with which its subject works, and not as it should."""
+    return _finding(LEVELS[DEGRADED], kind, message, remedy, brokers, partitions)
+
+
+def unavailable(
+    kind: str,
+    message: str,
+    remedy: str,
+    *,
+    brokers: Iterable[int] = (),
+    partitions: Iterable[object] = (),
+) -> Finding:
+    """Return a finding with which a part of its subject does not work."""
+    return _finding(LEVELS[UNAVAILABLE], kind, message, remedy, brokers, partitions)
+
+
+def _finding(
+    level: str,
+    kind: str,
+    message: str,
+    remedy: str,
+    brokers: Iterable[int],
+    partitions: Iterable[object],
+) -> Finding:
+    ids = sorted(dict.fromkeys(brokers))
+    return Finding(level, kind, message, ids, list(map(str, partitions)), remedy)
+
+
+def some(names: Sequence[object]) -> str:
+    """Return the first names as text, and how many more there are."""
+    left = len(names) - _NAMED
+    return ", ".join(map(str, names[:_NAMED])) + (f" and {left} more" if left > 0 else "")

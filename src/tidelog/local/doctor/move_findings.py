@@ -1,0 +1,81 @@
+"""Findings about reassignments that cannot end, and queued ones that cannot begin.
+
+The functions are pure. A move ends when each added replica is in the ISR. It cannot end without the
+brokers of these replicas, or while its leader grows at least as fast as the copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidelog.core.types import NO_LEADER, TopicPartition
+from tidelog.core.wording import brokers_text
+from tidelog.local.doctor.cluster_facts import ClusterFacts
+from tidelog.local.doctor.diagnosis import degraded, notice
+from tidelog.local.health import ClusterPlace, Finding
+
+
+def of_moves(facts: ClusterFacts, place: ClusterPlace) -> Iterator[Finding]:
+    """Yield the findings about moves."""
+    if facts.moves is None:
+        return
+    never = {each.tp: each for each in facts.progress if each.is_never}
+    for tp, move in facts.moves.under_way.items():
+        absent = [each for each in move.adding if not facts.is_registered(each)]
+        partition = facts.metadata.partition(tp)
+        if absent:
+            message = (
+                f"the move of {tp} cannot end: {brokers_text(absent, 'is', 'are')} to be added, and"
+                " not registered"
+            )
+            yield _stuck(facts, place, tp, message, absent)
+        elif move.adding and partition is not None and partition.leader == NO_LEADER:
+            message = f"the move of {tp} cannot end: the partition has no leader to copy from"
+            remedy = f"tidelog topics describe {tp.topic} --replicas{place.option}"
+            yield degraded("move_stuck", message, remedy, brokers=move.adding, partitions=[tp])
+        elif tp in never:
+            rate = never[tp].rate or 0
+            message = (
+                f"the move of {tp} cannot end: producers write at least as fast as it copies"
+                f" ({round(rate):,} bytes/s over {facts.watched_s:g} s)"
+            )
+            remedy = _faster(place, tp, move.throttle or never[tp].configured_rate)
+            yield degraded("move_never", message, remedy, brokers=move.adding, partitions=[tp])
+        elif move.paused:
+            message = f"the move of {tp} pauses: {move.paused}"
+            remedy = f"tidelog topics describe {tp.topic} --replicas{place.option}"
+            yield notice("move_paused", message, remedy, brokers=move.adding, partitions=[tp])
+    yield from _queued(facts, place)
+
+
+def _stuck(
+    facts: ClusterFacts,
+    place: ClusterPlace,
+    tp: TopicPartition,
+    message: str,
+    absent: list[int],
+) -> Finding:
+    start = f"tidelog up{place.option}" if place.directory else f"start {brokers_text(absent)}"
+    remedy = f"{start}; or give the moves up: tidelog reassign cancel --all{place.option}"
+    return degraded("move_stuck", message, remedy, brokers=absent, partitions=[tp])
+
+
+def _faster(place: ClusterPlace, tp: TopicPartition, throttle: int | None) -> str:
+    if throttle:
+        return (
+            f"raise the throttle of {throttle:,} bytes/s: execute the move of {tp.topic} again with"
+            f" a larger --throttle, or 0 to end it; tidelog reassign list{place.option}"
+        )
+    return f"slow its producers down, or give it up: tidelog reassign cancel --all{place.option}"
+
+
+def _queued(facts: ClusterFacts, place: ClusterPlace) -> Iterator[Finding]:
+    assert facts.moves is not None, "the caller has the moves"
+    for tp, queued in facts.moves.queued.items():
+        absent = [each for each in queued.target if not facts.is_registered(each)]
+        if absent:
+            message = (
+                f"the queued move of {tp} cannot begin:"
+                f" {brokers_text(absent, 'is', 'are')} its target, and not registered"
+            )
+            yield _stuck(facts, place, tp, message, absent)

@@ -1,0 +1,174 @@
+"""Findings about partitions: why replicas are out of sync, durability, preferred leaders.
+
+The functions are pure. Leaders know why a replica left the ISR (DescribeReplicas); the remedy
+depends on that cause. Findings about the durability of topics are notices: the cluster works, and a
+later loss of a broker stops or harms it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidelog.client.replica_requests import PartitionReplicas, ReplicaProgress
+from tidelog.core.names import CONSUMER_OFFSETS
+from tidelog.core.shrink_causes import ShrinkCause
+from tidelog.core.types import NO_LEADER, TopicPartition
+from tidelog.core.wording import brokers_text, counted
+from tidelog.local.doctor.cluster_facts import ClusterFacts
+from tidelog.local.doctor.diagnosis import degraded, notice, some
+from tidelog.local.health import ClusterPlace, Finding
+
+#: The number of replicas of which one may stop without a stop of writes or a risk of loss.
+_REPLICAS = 3
+#: Causes after which a replica returns by itself once its broker is registered.
+_OF_BROKER = frozenset({ShrinkCause.SHUTDOWN, ShrinkCause.BOUNCE, ShrinkCause.SESSION})
+
+
+def of_partitions(facts: ClusterFacts, place: ClusterPlace) -> Iterator[Finding]:
+    """Yield the findings about partitions."""
+    yield from _out_of_sync(facts, place)
+    yield from _durability(facts, place)
+    yield from _preferred(facts, place)
+
+
+def _out_of_sync(facts: ClusterFacts, place: ClusterPlace) -> Iterator[Finding]:
+    """Yield a finding for each broker and cause: one trouble is seldom that of one partition."""
+    found: dict[tuple[int, ShrinkCause], list[tuple[PartitionReplicas, ReplicaProgress]]] = {}
+    for described in facts.described.values():
+        for replica in described.replicas:
+            if replica.cause is not None:
+                found.setdefault((replica.broker, replica.cause), []).append((described, replica))
+    for (broker_id, cause), replicas in sorted(found.items()):
+        names = [each.tp for each, _ in replicas]
+        lag = sum(replica.lag_records or 0 for _, replica in replicas)
+        message = (
+            f"broker {broker_id} is out of the ISR of {counted(len(names), 'partition')}"
+            f" ({some(names)}): {cause.sentence}"
+        )
+        if facts.is_registered(broker_id) and lag:
+            message += f"; {counted(lag, 'record')} to fetch"
+        leaders = sorted({each.leader for each, _ in replicas if each.leader != NO_LEADER})
+        remedy = _remedy(facts, place, cause, broker_id, leaders, names[0])
+        brokers = [broker_id, *leaders]
+        yield degraded("out_of_sync", message, remedy, brokers=brokers, partitions=names)
+
+
+def _remedy(
+    facts: ClusterFacts,
+    place: ClusterPlace,
+    cause: ShrinkCause,
+    broker_id: int,
+    leaders: list[int],
+    tp: TopicPartition,
+) -> str:
+    """Return what brings a replica back into the ISR, by the cause for which it left."""
+    option = place.option
+    look = f"tidelog topics describe {tp.topic} --replicas{option}"
+    if not facts.is_registered(broker_id):
+        if place.directory:
+            return f"tidelog up{option}"
+        return f"start broker {broker_id}; the end of its log says why it stopped"
+    if cause in _OF_BROKER:
+        return f"wait until it has caught up: {look}"
+    if cause is ShrinkCause.NO_FETCH:
+        return (
+            f"on the machine of broker {broker_id}: nc -vz to the inter-broker listener of"
+            f" {brokers_text(leaders)}; its log has the error of the connection"
+        )
+    if cause is ShrinkCause.LEADER_READ:
+        slow = leaders[0] if leaders else broker_id
+        return f"look at the leader's disk: tidelog log-dirs describe --broker {slow}{option}"
+    if cause in (ShrinkCause.DISK, ShrinkCause.OFFLINE):
+        return f"tidelog log-dirs describe --broker {broker_id}{option}, then replace the disk"
+    if cause is ShrinkCause.SLOW:
+        return (
+            f"look for a throttle and a slow disk: tidelog reassign list{option}; tidelog log-dirs"
+            f" describe --broker {broker_id}{option}"
+        )
+    return look
+
+
+def _durability(facts: ClusterFacts, place: ClusterPlace) -> Iterator[Finding]:
+    """Yield the partitions whose replication factor and min.insync.replicas do not go together.
+
+    A partition with fewer replicas than min.insync.replicas needs all of them here (V60); brokers
+    of Kafka refuse its writes with acks=all.
+    """
+    groups: dict[str, list[TopicPartition]] = {}
+    for tp, partition in facts.metadata.all_partitions():
+        if tp.topic == CONSUMER_OFFSETS:
+            continue  # its replication is that of coordinators
+        replicas, minimum = len(partition.replicas), facts.minimums.get(tp.topic)
+        kind = _kind(replicas, minimum, len(facts.metadata.brokers))
+        if kind is not None:
+            groups.setdefault(kind, []).append(tp)
+    for kind, partitions in groups.items():
+        topics = list(dict.fromkeys(tp.topic for tp in partitions))
+        message = f"{counted(len(topics), 'topic')} ({some(topics)}): {_DURABILITY[kind]}"
+        step = _more_durable(facts, place, kind, partitions[0])
+        yield notice(kind, message, step, partitions=partitions)
+
+
+def _more_durable(facts: ClusterFacts, place: ClusterPlace, kind: str, tp: TopicPartition) -> str:
+    """Return the command that makes a topic durable: 3 replicas, and 1 less in sync than all."""
+    partition = facts.metadata.partition(tp)
+    replicas = 0 if partition is None else len(partition.replicas)
+    command = f"tidelog topics alter {tp.topic}"
+    if replicas >= _REPLICAS:
+        return f"{command} --config min.insync.replicas={replicas - 1}{place.option}"
+    command += f" --replication-factor {_REPLICAS} --wait"
+    if kind != "min_isr_needs_all":
+        command += f" --config min.insync.replicas={_REPLICAS - 1}"
+    command += place.option
+    if len(facts.metadata.brokers) < _REPLICAS:
+        return f"add brokers until there are {_REPLICAS}, then {command}"
+    return command
+
+
+def _kind(replicas: int, minimum: int | None, brokers: int) -> str | None:
+    """Return the kind of finding about a partition; None if there is none."""
+    if replicas == 1:
+        return "single_replica" if brokers > 1 else None
+    if minimum is None:
+        return None
+    if minimum > replicas:
+        return "min_isr_above_replicas"
+    if minimum == replicas:
+        return "min_isr_needs_all"
+    return "min_isr_one" if minimum == 1 else None
+
+
+#: Kind -> what the settings lead to.
+_DURABILITY = {
+    "single_replica": "one replica for each partition, so the loss of one disk loses its records",
+    "min_isr_above_replicas": (
+        "min.insync.replicas is above the number of replicas: the stop of any one broker stops"
+        " writes with acks=all"
+    ),
+    "min_isr_needs_all": (
+        "min.insync.replicas equals the number of replicas: the stop of any one broker stops writes"
+        " with acks=all"
+    ),
+    "min_isr_one": (
+        "min.insync.replicas is 1: while followers are out of sync, a record is acknowledged that"
+        " only its leader has"
+    ),
+}
+
+
+def _preferred(facts: ClusterFacts, place: ClusterPlace) -> Iterator[Finding]:
+    """Yield the partitions that another replica leads than the preferred one, which could lead."""
+    moved = [
+        tp
+        for tp, partition in facts.metadata.all_partitions()
+        if partition.leader not in (NO_LEADER, partition.replicas[0])
+        and partition.replicas[0] in partition.isr
+        and facts.is_registered(partition.replicas[0])
+    ]
+    if moved:
+        message = (
+            f"{counted(len(moved), 'partition', 'is', 'are')} not led by the preferred replica:"
+            f" {some(moved)}"
+        )
+        step = f"tidelog leaders elect --all{place.option}"
+        yield notice("leader_not_preferred", message, step, partitions=moved)
