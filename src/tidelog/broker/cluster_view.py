@@ -2,8 +2,8 @@
 
 Only the controller's UpdateMetadata requests fill the view, so clients see nothing but published
 state. A full request (type 2) replaces the whole view: each new controller sends a full request,
-and each new registration gets a full request. So a deleted topic disappears with the next full
-request, even if this broker missed the deletion. The last view stays in force until a full request
+and each new registration gets a full request. A full request thus removes a deleted topic from the
+view, even if this broker missed the deletion. The last view stays in force until a full request
 arrives, even after this broker lost its session.
 
 A LeaderAndIsr request may bring a new leader before the UpdateMetadata of the same decision. Until

@@ -2,13 +2,14 @@
 
 A client asks for the new leader once, at the moment when its connection breaks. After a leader's
 end the controller publishes the new leader within some milliseconds. A client that gets the old
-leader asks again only after its retry timer: usually 100 ms, in librdkafka a second. So a response
-that would name a leader that has just ended waits until the controller publishes another leader. A
-response also waits if a LeaderAndIsr request already named a newer leader, and the UpdateMetadata
-of that decision has not arrived yet. No response waits longer than `metadata.leader.wait.max.ms`.
-Without an ended or replaced leader, responses do not wait (`ended_brokers`). A response is made
-when it is sent, from the broker's view at that moment (V82). Two limits bound the waiting responses
-and the partitions in them; a response above a limit is sent at once.
+leader asks again only after its retry timer: usually 100 ms, in librdkafka a second. A response
+that would name a leader that has just ended therefore waits until the controller publishes another
+leader. A response also waits if a LeaderAndIsr request already named a newer leader, and the
+UpdateMetadata of that decision has not arrived yet. No response waits longer than
+`metadata.leader.wait.max.ms`. Without an ended or replaced leader, responses do not wait
+(`ended_brokers`). A response is made when it is sent, from the broker's view at that moment (V82).
+Two limits bound the waiting responses and the partitions in them; a response above a limit is sent
+at once.
 """
 
 from __future__ import annotations
@@ -195,7 +196,7 @@ class HeldAnswers:
     # leaders
 
     def _expected_until_ms(self, question: Question, now_ms: int) -> int | None:
-        """Return until when the response waits for a new leader; None if no wait is needed."""
+        """Return the end of the response's wait for a new leader; None if no wait is needed."""
         return max(
             self._ended_until_ms(question, now_ms),
             self._commanded_until_ms(question, now_ms),
@@ -203,7 +204,7 @@ class HeldAnswers:
         )
 
     def _ended_until_ms(self, question: Question, now_ms: int) -> int | None:
-        """Return until when successors of the response's ended leaders are expected, or None."""
+        """Return when the wait for successors of the response's ended leaders ends, or None."""
         expected = self._ended.expected(now_ms, self._max_ms())
         if not expected:
             return None

@@ -25,7 +25,7 @@ class Agenda:
         self.reassignments: dict[TopicPartition, None] = {}
         #: Reassignments whose removed replicas may still have to be deleted (V52).
         self.departures: dict[TopicPartition, None] = {}
-        #: Whether to check the nodes of the store that request reassignments or their cancel.
+        #: Whether to check the nodes of the store that request reassignments or their cancellation.
         self.has_requests = False
 
     def __bool__(self) -> bool:
@@ -53,7 +53,7 @@ class Agenda:
                 self.departures[topic_partition] = None
 
     def look_at_requests(self, image: Image) -> None:
-        """Add the nodes that request reassignments or their cancel, if such a node exists."""
+        """Add the nodes that request reassignments or their cancellation, if such a node exists."""
         self.has_requests = self.has_requests or image.has_requests
 
     def copy(self) -> Agenda:

@@ -1,7 +1,7 @@
 """Answers to requests: the result of each part of a request once the decision is durable.
 
 A result that needs a write names that write, and the answer is made from the outcomes of the
-writes. So no broker or client learns of a state that is not durable (V2, A1). The outcomes of the
+writes. No broker or client thus learns of a state that is not durable (V2, A1). The outcomes of the
 writes do not change the decision.
 """
 

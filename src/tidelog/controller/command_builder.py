@@ -1,8 +1,8 @@
 """Derivation of commands to brokers from the image, after a decision was applied (V17, V30, V35).
 
 `build` gives each broker that needs commands its `Commands`. All brokers share one map of metadata,
-and all replicas of a partition share one role. So the cost of a failover grows with the partitions
-that it changes.
+and all replicas of a partition share one role. The cost of a failover thus grows only with the
+partitions that it changes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A decision under construction: published state overlaid with the writes of this decision.
 
-Later events of the same decision are judged against the results of earlier events. So a decision
+Later events of the same decision are judged against the results of earlier events. A decision thus
 writes a partition's state at most once, and a topic's node at most once. Every answer names the
 write for which it waits. A draft reads the image and does not change it.
 """

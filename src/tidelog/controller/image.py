@@ -159,7 +159,7 @@ class Image:
 
     @property
     def has_requests(self) -> bool:
-        """Whether a node of the store requests reassignments or their cancel."""
+        """Whether a node of the store requests reassignments or their cancellation."""
         return bool(
             self.reassignments is not None
             or self.queue is not None

@@ -2,11 +2,11 @@
 
 A broker epoch is the creation transaction id of a registration. A broker id with another broker
 epoch is another incarnation of the broker. The state node of a partition records the broker epoch
-under which each ISR member was in sync. So any controller detects that a member restarted
-(bounced), even if the controller was elected after the restart (V10). A registration may prove that
-the previous incarnation ended cleanly (E3), or that its process still runs (E7). The log of a
-member that bounced may be shorter than published state assumes. The module judges the incarnations
-of leaders, and does not decide who leads.
+under which each ISR member was in sync, so even a controller elected after a restart detects that
+the member restarted (bounced, V10). A registration may prove that the previous incarnation ended
+cleanly (E3), or that its process still runs (E7). The log of a member that bounced may be shorter
+than published state assumes. The module judges the incarnations of leaders, and does not decide who
+leads.
 """
 
 from __future__ import annotations

@@ -2,10 +2,11 @@
 
 A broker that had seen later writes of the store creates the node `/brokers/store_went_back` when it
 registers. Partition state older than `/brokers/store_went_back` comes from a restored copy of the
-store, or was derived from such a copy. So every assigned replica may have the committed records,
-and no replica provably has them. The image adopts states older than `/brokers/store_went_back` as
-unproven, and recovery by proof compares the logs of all replicas (E6). A partition state newer than
-`/brokers/store_went_back` proves, as usual, which replicas have every committed record.
+store, or was derived from such a copy. Under state from a restored copy, every assigned replica may
+have the committed records, and no replica provably has them. The image adopts states older than
+`/brokers/store_went_back` as unproven, and recovery by proof compares the logs of all replicas
+(E6). A partition state newer than `/brokers/store_went_back` proves, as usual, which replicas have
+every committed record.
 """
 
 from __future__ import annotations

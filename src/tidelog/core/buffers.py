@@ -3,8 +3,8 @@
 Zeroing a new `bytearray` and faulting in its pages costs about 290 µs per MiB. To read a MiB from
 the page cache takes half as long as to allocate it. A pool remembers the buffers that it made and
 reuses a buffer once no other code refers to the buffer. Callers never give buffers back explicitly.
-Each view of a buffer holds a reference to the buffer. So the reference count of a buffer shows
-whether a response or frame still uses it.
+Each view of a buffer holds a reference to the buffer, so the buffer's reference count shows whether
+a response or frame still uses it.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Synonyms are the possible sources of a value, most specific first; the first synonym that is set
 gives the value (KIP-226). A key in a coarser time unit (`log.retention.hours`) is a synonym of the
 key in the finer unit (`log.retention.ms`), with a value in its own unit. As in Kafka, synonyms in
-coarser units are listed only if the key in the finer unit is set. So a key in the finer unit has no
+coarser units are listed only if the key in the finer unit is set. A key in the finer unit has no
 synonyms if only a key in a coarser unit is set. A key that Kafka does not know is listed without
 its value, because the value may be a secret. Source: ConfigHelper,
 DynamicBrokerConfig.brokerConfigSynonyms.

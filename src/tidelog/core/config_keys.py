@@ -1,7 +1,7 @@
 """Declaration and parsing of one configuration key: type, default, range, meaning.
 
 A key is a field of a frozen dataclass; the key's name is the field's name with dots for
-underscores. The declaration of a key carries its parser and its meaning. So parsing, validation and
+underscores. The declaration of a key carries its parser and its meaning, so parsing, validation and
 the generated reference have one source. Types and ranges are Kafka's (ConfigDef in 3.9). This
 module declares no particular key.
 """

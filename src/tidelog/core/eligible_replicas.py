@@ -1,10 +1,10 @@
 """Eligible leader replicas: replicas that left a small ISR with every committed record (E1, E5).
 
-While the ISR is smaller than the effective minimum, the high watermark does not advance (V60). So a
-replica whose removal leaves the ISR below the minimum has every committed record. The removed
-replica enters `elr`, so every committed record is on all *members*, the union of the ISR and `elr`
-(E6). When the ISR reaches the minimum again, records may be committed without the replicas in
-`elr`, so `elr` is cleared.
+While the ISR is smaller than the effective minimum, the high watermark does not advance (V60), so a
+replica whose removal makes the ISR too small has every committed record. The removed replica enters
+`elr`, so every committed record is on all *members*, the union of the ISR and `elr` (E6). When the
+ISR reaches the minimum again, records may be committed without the replicas in `elr`, so `elr` is
+cleared.
 """
 
 from __future__ import annotations

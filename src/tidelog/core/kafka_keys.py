@@ -1,7 +1,7 @@
 """Kafka's broker keys that tidelog knows by name and does not support.
 
-The broker accepts an unsupported key with a warning that names the key. So a server.properties
-written for Kafka works, and operators learn which settings have no effect. An unsupported key is
+The broker accepts an unsupported key with a warning that names the key. A server.properties written
+for Kafka thus works, and operators learn which settings have no effect. An unsupported key is
 refused if ignoring it would leave the cluster unprotected, or if it asks for another kind of
 cluster (KRaft). Source: the ConfigDef of Kafka 3.9. `core.config` declares the supported keys.
 """

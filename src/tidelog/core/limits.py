@@ -46,7 +46,7 @@ MAX_IN_FLIGHT_PER_CONNECTION = 256
 #: try another broker.
 MAX_REQUEST_HOLD_MS = 10_000
 #: Queued response bytes of one connection, above which the broker reads no further request from it.
-#: So a client that reads slowly delays only itself.
+#: A client that reads slowly thus delays only itself.
 MAX_SEND_QUEUE_BYTES = 16 * MIB
 #: Metadata and FindCoordinator responses that may wait for the election of leaders, about 1 KiB
 #: each. While `MAX_HELD_ANSWERS` responses wait, the broker sends further responses at once,

@@ -168,8 +168,8 @@ def slow_threshold() -> Any:
     """Return the declaration of log.dir.slow.threshold.ms.
 
     A healthy disk under full load completes operations within some 100 ms. Linux delays a writer by
-    200 ms at a time when the device does not keep up. So a p99 of one second is a sign of a failing
-    device, not of load.
+    200 ms at a time when the device does not keep up. A p99 of one second is therefore a sign of a
+    failing device, not of load.
     """
     return long(
         1_000,

@@ -2,15 +2,15 @@
 
 A connection reserves the whole size of a request above `SMALL_REQUEST_BYTES` when it has read the
 request's beginning. The reservation lasts until the response. If the budget has no room for a
-request, the broker stops reading from its connection; connections get room in order of arrival. So
-no two requests can wait for each other's memory, and even the largest request gets room. Requests
-other than Produce have their own budget of the size of the largest request. So producers cannot
+request, the broker stops reading from its connection; connections get room in order of arrival. No
+two requests can thus wait for each other's memory, and even the largest request gets room. Requests
+other than Produce have their own budget of the size of the largest request, so producers cannot
 delay the controller's commands, followers' fetches, or consumer groups.
 
 A client may announce a request and send it slowly, or never. While other connections wait for room,
 the broker closes a connection whose half-received request stalls. A request stalls if no byte
 arrives for `STALLED_MS`. A request also stalls if fewer than `MIN_PROGRESS_BYTES`, or less than a
-`MAX_PERIODS`th of the request, arrive in `PROGRESS_MS`. So a slow sender holds room for at most a
+`MAX_PERIODS`th of the request, arrive in `PROGRESS_MS`. A slow sender thus holds room for at most a
 minute while others wait. This module uses no sockets: a transport asks for room, and the budget
 calls the transport back.
 """

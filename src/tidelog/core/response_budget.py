@@ -6,7 +6,7 @@ the kernel takes its bytes. The budget does not count responses that the kernel 
 few small responses that wait for an earlier response of their connection.
 
 The less room the budget has, the fewer records a fetch gets (`grant_bytes`), but at least one
-batch. So no fetch waits for peers that do not read their responses, nor for another fetch's disk
+batch. No fetch waits for peers that do not read their responses, nor for another fetch's disk
 (`disk_reads`). Only fetches wait for room; responses to requests of other APIs never wait. While
 more than half of the budget is used, a connection with many unread bytes begins no further request.
 At the limit, the broker closes connections whose peers read nothing. Fetches wait only while the

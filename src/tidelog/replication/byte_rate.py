@@ -4,8 +4,8 @@ As in Kafka (SimpleRate), the rate is the bytes of the last `replication.quota.w
 over the time since the oldest window began, at least the length of one window. A window begins with
 its first bytes. The bytes of one large read may exceed the limit for longer than all windows last.
 Kafka forgets the bytes of expired windows, so that large reads exceed a low limit for ever. tidelog
-carries the throttled bytes above the limit over to later windows. So in any period the throttled
-bytes exceed the limit by at most one read and the bytes that the limit allows during all windows.
+carries the throttled bytes above the limit over to later windows. In any period the throttled bytes
+thus exceed the limit by at most one read and the bytes that the limit allows during all windows.
 Times are monotonic milliseconds and arguments; no clock is read.
 """
 

@@ -128,9 +128,9 @@ class LeaderReplica:
         #: change reports the recovery at once (A3).
         self.is_recovering = recovery_state == RECOVERING
         #: Whether published state names eligible replicas outside the ISR. Each eligible replica
-        #: may be elected with the records committed so far. So the leader commits no more records
-        #: until the controller has cleared the eligible replicas, whatever `min.insync.replicas`
-        #: the leader knows (E1).
+        #: may be elected with the records committed so far. Until the controller has cleared the
+        #: eligible replicas, the leader commits no more records, whatever `min.insync.replicas` the
+        #: leader knows (E1).
         self.has_eligible = has_eligible
         #: Whether the high watermark counts replicas by synced offsets instead of log ends (V69).
         #: `synced_offset` is the leader's own synced offset.

@@ -2,7 +2,7 @@
 
 This module implements F1 to F4. A follower is caught up at the time of a fetch whose offset reaches
 the leader's current LEO. If the offset only reaches the LEO at the time of the previous fetch, the
-follower was caught up at that time. So a follower that is always a little behind a busy leader
+follower was caught up at that time. A follower that is always a little behind a busy leader thus
 stays in sync. Times are monotonic milliseconds of the leader's own clock. The module does not know
 the ISR: the leader sets three flags that cache what the hot path needs of the ISR. If the leader
 counts pending reads, its own slow reads do not put a follower out of sync (F5 to F7,

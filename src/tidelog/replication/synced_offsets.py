@@ -1,11 +1,11 @@
 """The end of a replica's log as it counts for the high watermark (V69).
 
 With `flush.before.ack` a replica counts for the high watermark with its synced offset, below which
-every record is on the disk. So an acknowledged record is on the disk of every member of the ISR.
-Without `flush.before.ack`, a replica counts for the high watermark with its log end, whose records
-may be only in the page cache. A fetch states whether the follower has synced its log up to the
-fetch offset (`is_synced`, tidelog's own field). A fetch without `is_synced` raises no synced
-offset. This module is pure arithmetic, called for every append and follower fetch.
+every record is on the disk. With this setting, an acknowledged record is on the disk of every
+member of the ISR. Without `flush.before.ack`, a replica counts for the high watermark with its log
+end, whose records may be only in the page cache. A fetch states whether the follower has synced its
+log up to the fetch offset (`is_synced`, tidelog's own field). A fetch without `is_synced` raises no
+synced offset. This module is pure arithmetic, called for every append and follower fetch.
 """
 
 from __future__ import annotations

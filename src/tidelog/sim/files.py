@@ -165,7 +165,8 @@ class SimFiles:
     def set_modified(self, path: str, modified_ms: int) -> None:
         """Set the time of a file's last modification.
 
-        `set_modified` is no crash point, because a crash in it equals a crash at the next call.
+        `set_modified` is no crash point, because a crash in this call equals a crash at the next
+        call.
         """
         self._process.check_alive()
         self.disk.file(path).modified_ms = modified_ms

@@ -28,7 +28,7 @@ class _WholeReader(FrameReader):
         self._on_error = on_error
 
     def get_buffer(self, sizehint: int = -1) -> memoryview:
-        """Return room for `sizehint` bytes; -1: for as many as a real connection would read."""
+        """Return room for `sizehint` bytes; with -1, for the bytes of a real connection's read."""
         if sizehint < 0:
             return super().get_buffer(sizehint)
         self._replace(self.pending_bytes + sizehint)

@@ -1,9 +1,9 @@
 """Calls that take time, and the event loop that they must not block.
 
 A blocking call in a running event loop stops every coroutine of the loop, also the client that a
-test waits for. A call that waits for a state would then wait until its timeout, so it raises
-`BlockedLoopError`. A call that takes as long as the cluster needs emits a `BlockedLoopWarning`.
-Both name the coroutine to await instead.
+test waits for. In a running loop, a call that waits for a state would wait until its timeout, so it
+raises `BlockedLoopError`. A call that takes as long as the cluster needs emits a
+`BlockedLoopWarning`. The error and the warning name the coroutine to await instead.
 """
 
 from __future__ import annotations

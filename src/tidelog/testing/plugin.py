@@ -293,7 +293,8 @@ def _hide_frames() -> None:
 def _is_of_the_test(excinfo: pytest.ExceptionInfo[BaseException]) -> bool:
     """Return whether the kit reported an error, or a function of the test raised it.
 
-    The kit's frames explain nothing then. An error of the kit's own code is shown with all frames.
+    The kit's frames do not explain an error that the kit reported. An error of the kit's own code
+    is shown with all frames.
     """
     from tidelog.core.errors import TidelogError
     from tidelog.testing.waiting import WaitTimeout

@@ -49,7 +49,7 @@ class Wait(Generic[T]):
         return found
 
     async def reached(self) -> T:
-        """Do the same without blocking the event loop; a cancelled wait ends at once.
+        """Wait without blocking the event loop; a cancelled wait ends at once.
 
         The loop's own thread calls `result`, while another thread sends requests to brokers.
         """

@@ -259,7 +259,7 @@ class Channel:
             "command_repeated", to=self.info.broker_id, api=api, reason=reason
         )
         problem = f"{api} to broker {self.info.broker_id} will be repeated: {reason}"
-        # Until a dead broker's session ends, retries come ten times a second. So the log has each
+        # Until a dead broker's session ends, retries come ten times a second. The log has each
         # reason for a retry once as a warning, and then only at debug level.
         self._log(logging.DEBUG if problem in self._reported else logging.WARNING, problem)
         if len(self._reported) < _MAX_REPORTED:
@@ -489,8 +489,8 @@ class Channels:
         """Call back once, when every broker has acknowledged the commands sent so far.
 
         The callback runs after `limit_ms`, or at the end of the term, at the latest. The controller
-        does not wait for a broker that has left commands unacknowledged for `limit_ms` already. So
-        a hanging broker delays one client request, and no later request.
+        does not wait for a broker that has left commands unacknowledged for `limit_ms` already, so
+        a hanging broker delays only one client request.
         """
         awaited = [each for each in self._channels.values() if each.behind_ms < limit_ms]
         if len(awaited) < len(self._channels):

@@ -2,7 +2,7 @@
 
 In a cold start all brokers have restarted, perhaps on an older copy of the store. Only a broker
 that has seen a later state of the store notices, when it registers, that the store is an older
-copy. So the first election of a cold start waits for the brokers of all replicas, up to
+copy. The first election of a cold start therefore waits for the brokers of all replicas, up to
 leader.recovery.wait.ms. A running cluster never waits: an ISR member, of any partition, that runs
 in its recorded incarnation rules out a cold start. This module decides only whether the first
 election must wait.

@@ -1,7 +1,7 @@
 """A partition of an internal topic under one leader epoch: its shard, its timers, its appends.
 
 All appends of one turn of the event loop become one batch, in their order, as far as they fit
-`message.max.bytes`. Thus many small commits share one write and one wait. The leader writes these
+`message.max.bytes`. Many small commits thus share one write and one wait. The leader writes these
 batches with acks=all and only under the leader epoch of the shard (G1). An append is committed when
 the high watermark passes its batch, and failed when the log refuses the batch. An append may time
 out before its outcome is known: after the coordinator's own timeout, or if the ISR falls below the

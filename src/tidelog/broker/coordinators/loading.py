@@ -4,10 +4,10 @@ A load reads up to the log end, not only up to the high watermark. A new leader'
 lag behind acknowledged records, and the coordinator appends nothing before the load has ended.
 Records that a load reads above the high watermark may still be lost. If the load ended before the
 high watermark passed the loaded records, the coordinator could use a number from a lost record a
-second time, for example a group's generation. So the load ends only when the high watermark has
-passed the records that were read. The loader reads the log in slices and yields to the event loop
-between records, so that the broker serves other partitions meanwhile. A load stops at once when its
-leadership ends.
+second time, for example a group's generation. A load therefore ends only when the high watermark
+has passed the records that the load read. The loader reads the log in slices and yields to the
+event loop between records, so that the broker serves other partitions meanwhile. A load stops at
+once when its leadership ends.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Values are written in the versions that Kafka 3.9 uses. Unknown kinds of records (records of
 KIP-848's groups) are skipped, as in Kafka (KIP-915). A committed offset also has a header, which
-Kafka ignores: the topic's id and the partition's first leader epoch. So an old offset never counts
-for a recreated topic.
+Kafka ignores: the topic's id and the partition's first leader epoch. The incarnation in its header
+keeps an old offset from counting for a recreated topic.
 """
 
 from __future__ import annotations

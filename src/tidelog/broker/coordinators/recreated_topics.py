@@ -2,7 +2,7 @@
 
 A broker learns of a deletion from the controller, and writes tombstones for the offsets of its
 groups. A deletion while a partition of `__consumer_offsets` changes its leader may reach no
-coordinator. So each offset carries the incarnation of its partition (G6). At the end of a load, the
+coordinator, so each offset carries the incarnation of its partition (G6). At the end of a load, the
 coordinator deletes each offset of an earlier topic of the same name. If an offset and this broker's
 metadata have different incarnations, the store decides which incarnation is older, because the
 broker may not know the newer topic yet. An offset that a Kafka broker wrote has no incarnation and

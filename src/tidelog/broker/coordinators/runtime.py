@@ -139,7 +139,7 @@ class CoordinatorRuntime(ABC, Generic[S]):
     def _look_at_topic(self) -> None:
         """Read the topic's partition count from the controller's published state.
 
-        The controller refuses to add partitions to an internal topic (V70). So the partition count
+        The controller refuses to add partitions to an internal topic (V70), so the partition count
         does not change while the topic exists.
         """
         topic = self.services.view.topics.get(self.topic)
@@ -345,7 +345,7 @@ class CoordinatorRuntime(ABC, Generic[S]):
     def _flush_later(self, led: LedPartition[S]) -> None:
         """Write the appends in the event loop's next turn.
 
-        So all appends of one turn of the event loop share batches, whichever connections they came
+        All appends of one turn of the event loop share batches, whichever connections they came
         from.
         """
         if not self._unflushed:

@@ -2,9 +2,9 @@
 
 Each broker writes the events that it knows of. The controller writes its durable decisions, and
 leaders write how they took over (`takeovers`). No caller waits for a write: `record` puts an event
-into a bounded queue. One task sends the queue to the leader of the topic's only partition, as an
-idempotent producer. So the topic `__cluster_events` has each event once or not at all. Events that
-do not fit the queue are counted, and an event in the topic reports how many are missing. With
+into a bounded queue. As an idempotent producer, one task sends the queue to the leader of the
+topic's only partition, so the topic has each event once or not at all. Events that do not fit the
+queue are counted, and an event in the topic reports how many are missing. With
 `cluster.events.enable=false` the broker records no events.
 """
 
@@ -128,7 +128,7 @@ class ClusterEvents:
         self.record_later(len(all_events), iter(all_events))
 
     def record_later(self, count: int, events: Iterator[ClusterEvent | None]) -> None:
-        """Record `count` events, made when sent; `events` may yield None instead of an event.
+        """Record `count` events, which `events` makes when they are sent; it may yield None.
 
         Making events for thousands of partitions at once would delay the commands to brokers.
         """

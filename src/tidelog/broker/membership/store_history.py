@@ -2,10 +2,10 @@
 
 A broker stamps the store: with each registration, and before a clean stop, it writes a node of its
 own. The broker's log directories store the transaction id of its last stamp, which is a write to
-its own node. If this broker's stamp in the store has a lower transaction id than the stored id, the
-store was restored from a copy. Replicas that a restored store records as in sync may lack
-acknowledged records. After an unclean stop, or without a stored transaction id, the broker also
-checks that no leader epoch in its logs is above the store's.
+its own node. If the store has this broker's stamp with a lower transaction id, the store was
+restored from a copy. Replicas that a restored store records as in sync may lack acknowledged
+records. After an unclean stop, or without a stored transaction id, the broker also checks that no
+leader epoch in its logs is above the store's.
 
 A broker that finds an older store registers without proof of a clean shutdown, and marks the store
 in the same transaction. The transaction that marks an older store also fences a controller that

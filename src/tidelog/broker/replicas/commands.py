@@ -197,7 +197,7 @@ class _LeaderAndIsr:
         """Stop every replica that changes its role, at once.
 
         A leader that stays leader under a new epoch continues until its next role begins, if its
-        log is quiet. So clients need no retry while their leader stays leader under a new epoch.
+        log is quiet, so clients need no retry.
         """
         broker_id, now_ms = self.services.broker_id, self.services.clock.monotonic_ms()
         for partition, (name, _, state) in self.obeyed:
@@ -215,9 +215,9 @@ class _LeaderAndIsr:
     async def _quieten(self) -> None:
         """Wait until the log of every replica that changes its role is quiet.
 
-        So appends planned under the old leader epoch are written before the new epoch begins (V31).
-        A leader that stays leader under the new epoch keeps its role at first, but the role ends if
-        another append arrives.
+        Appends planned under the old leader epoch are thus written before the new epoch begins
+        (V31). A leader that stays leader under the new epoch keeps its role at first, but the role
+        ends if another append arrives.
         """
         while busy := [partition for partition in self.changing if not partition.is_quiet()]:
             for partition in busy:

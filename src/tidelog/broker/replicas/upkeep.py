@@ -165,7 +165,7 @@ class ReplicaUpkeep:
     async def _each(self, work: Callable[[LogDirectory], Awaitable[None]]) -> None:
         """Run `work` for every directory; raise the first StorageError at the end.
 
-        So a directory with a full disk does not keep other directories from their checkpoints.
+        A directory with a full disk thus does not keep other directories from their checkpoints.
         """
         first: StorageError | None = None
         for directory in self._hosted.directories:

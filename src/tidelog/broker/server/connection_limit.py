@@ -38,9 +38,9 @@ from tidelog.wire.registry import API_VERSIONS
 #: it; brokers send such a request at once.
 TRIAL_MS: Final = 5_000
 #: Maximum number of connections whose first request decides whether they stay open; each costs a
-#: descriptor and a small buffer. `MAX_TRIALS` equals a listener's backlog: one turn of the event
-#: loop accepts as many connections. So no burst of clients ends the trial of a broker's connection
-#: before its first request is read.
+#: descriptor and a small buffer. `MAX_TRIALS` equals a listener's backlog, which is the number of
+#: connections that one turn of the event loop accepts, so no burst of clients ends a broker's trial
+#: before its first request.
 MAX_TRIALS: Final = 1_024
 #: Maximum number of connections that name a broker but come from another host, enough for many
 #: brokers behind a shared address.

@@ -2,7 +2,7 @@
 
 One timer serves all connections and ticks sixteen times within `connections.max.idle.ms`. A
 connection notes the number of the current tick at each request and response. Every tick closes the
-connections whose last noted tick is too old. So the ticks cost each request or response only a few
+connections whose last noted tick is too old. The ticks cost each request or response only a few
 memory accesses, and an idle connection closes late by at most a sixteenth of the limit. The timer
 also ticks if idle connections are not closed, because `max.connections` needs to know the longest
 idle connection. A pause of this broker's process does not count as idle time of its connections. As

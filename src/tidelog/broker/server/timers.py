@@ -1,7 +1,7 @@
 """Timeouts of waiting requests: 10 ms buckets on one timer of the loop (DESIGN.md, rule 7).
 
-Most responses come long before the timeouts of their requests. So a timeout must be cheap to set
-and to cancel: a cancellation only empties the entry, and the entry's bucket drops it later.
+Most responses come long before the timeouts of their requests. A timeout must therefore be cheap to
+set and to cancel: a cancellation only empties the entry, and the entry's bucket drops it later.
 """
 
 from __future__ import annotations

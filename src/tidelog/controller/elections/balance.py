@@ -194,8 +194,7 @@ def out_of_balance(image: Image, percentage: int) -> list[TopicPartition]:
     """Return the partitions whose leadership returns to the preferred replica.
 
     Another replica leads each returned partition, whose preferred broker is alive and not leaving.
-    The preferred broker lacks the leadership of more than `percentage` of the partitions that
-    prefer it.
+    Of the partitions that prefer this broker, more than `percentage` have another leader.
     """
     preferring: dict[int, int] = {}
     elsewhere: dict[int, list[TopicPartition]] = {}

@@ -3,11 +3,11 @@
 When a record was committed, it was on all members. The promise of acks=all allows that at most k -
 1 members have lost unsynced data (k: the effective minimum). Of any k (effective minimum) members,
 at least one has therefore kept all its records. Of two logs, the log with the greater pair (last
-leader epoch, end offset) has every committed record of the other log. So the greatest log of k
-(effective minimum) members has every committed record. The controller awaits all members for
-leader.recovery.wait.ms, and then asks the registered members for their log ends. If the store lost
-its latest writes, all n replicas are members, and n - k + 1 replicas must be registered (k: the
-effective minimum; E8).
+leader epoch, end offset) has every committed record of the other log. The greatest log of k
+(effective minimum) members therefore has every committed record. The controller awaits all members
+for leader.recovery.wait.ms, and then asks the registered members for their log ends. If the store
+lost its latest writes, all n replicas are members, and n - k + 1 replicas must be registered (k:
+the effective minimum; E8).
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ def _quorum(state: PartitionState, members: int, minimum: int) -> int:
     """Return how many members must be registered: normally k, the effective `minimum`.
 
     In an unproven state all replicas are members, and each record was committed on at least k of
-    them (k: the effective minimum). So if fewer members than the effective minimum are not
-    registered, each committed record is on a registered member (E8).
+    them (k: the effective minimum). If fewer members than the effective minimum are not registered,
+    each committed record is therefore on a registered member (E8).
     """
     if state.is_unproven:
         return max(1, members - minimum + 1)

@@ -3,7 +3,7 @@
 The leader that replaces a slow leader has every committed record, and the slow leader stays in the
 ISR. A broker that reported slow reads takes over from no other leader. The controller returns no
 leadership to a broker before the second rebalance check after its report of slow reads (`Balance`).
-So leadership does not move back and forth between slow brokers. If no other ISR member can lead,
+Leadership thus does not move back and forth between slow brokers. If no other ISR member can lead,
 the leader continues to lead.
 
 A leader on a full or slow disk is replaced like a leader with slow reads, but the controller avoids

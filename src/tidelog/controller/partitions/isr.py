@@ -175,8 +175,8 @@ def _is_eligible(member: int, epoch: int, state: PartitionState, brokers: Broker
         return member not in incarnations.bounced_members(state, brokers)
     # The returned comparison shows whether the broker registered before the present state was
     # written. A leader, also Kafka's, proposes a follower without an epoch only in response to a
-    # fetch that arrived after the leader knew the present state. So the fetch that brought the
-    # follower into the proposal came from its present incarnation.
+    # fetch that arrived after the leader knew the present state. The fetch that brought the
+    # follower into the proposal therefore came from its present incarnation.
     return broker.broker_epoch <= state.mzxid
 
 
@@ -198,8 +198,8 @@ def _under_next_leader_epoch(
     """Return the same state under the next leader epoch, for a leader that sends no broker epochs.
 
     The leader proposes the ISR again under the next leader epoch. Fetches of an earlier incarnation
-    of the joining replica carry an earlier leader epoch, and the leader rejects them (V37). So
-    under the next leader epoch, only fetches of the replica's present incarnation can bring it into
+    of the joining replica carry an earlier leader epoch, and the leader rejects them (V37). Under
+    the next leader epoch, only fetches of the replica's present incarnation can thus bring it into
     the ISR. Returns None while the node's last modification is needed to detect a bounced member
     (V10), because an election is then due.
     """
@@ -226,10 +226,10 @@ def _refused_for_good(
     """Return a final refusal, after which the leader drops the ISR change (A8).
 
     This controller or another may judge another copy of the request later, with another view of the
-    live brokers. So before a final refusal, the controller advances the partition epoch on which
-    the request builds, by a write that a deposed controller cannot make. If the state records no
-    broker epochs (V10), or the request has none for a joining member (V63), the controller leaves
-    the node unchanged, because the node's last modification separates incarnations.
+    live brokers. Before a final refusal, the controller therefore advances the partition epoch on
+    which the request builds, by a write that a deposed controller cannot make. If the state records
+    no broker epochs (V10), or the request has none for a joining member (V63), the controller
+    leaves the node unchanged, because the node's last modification separates incarnations.
     """
     epochs = dict(zip(wanted.isr, wanted.isr_epochs, strict=True))
     joining = [epoch for member, epoch in epochs.items() if member not in state.isr]

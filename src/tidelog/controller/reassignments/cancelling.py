@@ -4,7 +4,7 @@ An operator who creates the cancel node cancels every reassignment under way tha
 rolled back. The controller first writes the topics' nodes with the reassignments rolled back. The
 controller removes the cancel node once every reassignment goes back or cannot be cancelled, and
 reports the reassignments that stay. While the cancel node exists, no reassignment begins, and
-entries of `/admin/reassign_partitions` are dropped. So a controller that dies during the cancel
+entries of `/admin/reassign_partitions` are dropped. A controller that dies during the cancel thus
 leaves the same work to the next controller.
 """
 

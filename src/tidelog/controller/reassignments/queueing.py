@@ -10,8 +10,8 @@ are frozen.
 An entry for a partition that is being reassigned first rolls that reassignment back (R9). The
 rollback begins once enough slots are free for the entry, including the slots of the old
 reassignment. When the rollback begins, the queue entry that replaces the reassignment moves to the
-front, and its slots are reserved. So no reassignment is rolled back for an entry that would have to
-wait after the rollback.
+front, and its slots are reserved. No reassignment is thus rolled back for an entry that would have
+to wait after the rollback.
 """
 
 from __future__ import annotations

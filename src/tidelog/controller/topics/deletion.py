@@ -2,8 +2,8 @@
 
 A topic to delete is queued below `/admin/delete_topics`. The controller commands every live broker
 with replicas of the topic to delete them. When all brokers have acknowledged, the topic's nodes are
-removed, and its request last. A client gets its response when the nodes are gone, or when its
-timeout is over.
+removed, and the request's node last. A client gets its response when the nodes are gone, or when
+its timeout is over.
 """
 
 from __future__ import annotations

@@ -201,7 +201,7 @@ class InSyncChecker(Checker):
         }
 
     def _has_kept_up(self, now: PublishedPartition, member: int) -> bool:
-        """Return whether a live member had all records of the leader in its current leadership."""
+        """Return whether a live member had all records of the leader in the current leadership."""
         leader, follower = self._brokers[now.leader], self._brokers[member]
         kept_up = _KeptUp(
             (now.leader, leader.incarnation),

@@ -48,8 +48,8 @@ class PublishedPartition:
     elr: dict[int, int] = field(default_factory=dict)
     #: Time at which the present leader was first published, after another leader or none.
     led_since_ns: int = 0
-    #: Controller epoch in the state node; a leader that writes the state node itself does not
-    #: change it.
+    #: Controller epoch in the state node; a leader that writes the state node itself keeps this
+    #: epoch.
     controller_epoch: int = 0
     #: Target to which a reassignment has reduced the replicas (V52).
     reassigned_to: tuple[int, ...] = ()

@@ -1,6 +1,6 @@
 """Profiles without a bias towards one part: default faults, all faults, and all losses.
 
-The module has also the profiles that change the work of clients: compaction, lookups of offsets,
+The module also has the profiles that change the work of clients: compaction, lookups of offsets,
 compression, crowds. One profile splits the bytes of connections.
 """
 

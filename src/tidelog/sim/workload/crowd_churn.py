@@ -1,8 +1,8 @@
 """Churn of crowds: clients that take all connections, read no responses, or send no UTF-8.
 
 Despite a crowd, the brokers must serve each other and their steady clients: no follower leaves an
-ISR because of a crowd (L1). Brokers bound unread responses (L2), and respond to text that is no
-UTF-8.
+ISR because of a crowd (L1). Brokers limit unread responses (L2), and respond even to text that is
+not UTF-8.
 """
 
 from __future__ import annotations

@@ -4,10 +4,11 @@ A run reads the table, stages files of the offsets after the table's last ones, 
 and offsets on top of the version that it has read. The store accepts one commit for each version.
 After any answer but a success, the run reads the table again, and `next_step` decides.
 
-A vacuum deletes files that no commit refers to. Such a file may belong to a run that is still to
-commit. The vacuum therefore commits a *fence* first. No run that began below the fence can commit
-after it: the run's commit conflicts with the fence's version, and the run's next look at the table
-shows the fence. Ages and clocks decide only whose work is lost, never what the table contains.
+A vacuum deletes files that no commit refers to; these files may belong to a run that has yet to
+commit. Before it deletes files, the vacuum commits a *fence*. No run that began below the fence can
+commit after it: the run's commit conflicts with the fence's version, and the run's next look at the
+table shows the fence. Ages and clocks decide only whose work is lost, never what the table
+contains.
 """
 
 from __future__ import annotations

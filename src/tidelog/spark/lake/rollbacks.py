@@ -3,7 +3,8 @@
 A RESTORE of another tool is a commit that brings back the files of an earlier version. The offset
 notes of the undone commits stay in the table's log, and list offsets whose rows are gone. A backup
 of a commit file, put back over the newest commit file, has the opposite effect: the table has rows
-that no offset note mentions. In both cases an ingest must not continue from the offset notes.
+that no offset note mentions. After a RESTORE or a restored commit file, an ingest must not continue
+from the offset notes.
 """
 
 from __future__ import annotations

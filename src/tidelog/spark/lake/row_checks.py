@@ -1,7 +1,8 @@
 """Rows that no reader of a table could read: ambiguous partition values, and text that is not
 UTF-8.
 
-A user's transform can produce such rows. Such rows are refused before they are written.
+A user's transform can produce rows that no reader could read; these rows are refused before they
+are written.
 """
 
 from __future__ import annotations

@@ -61,8 +61,8 @@ def opened(
 ) -> LakeState:
     """Return the state of a topic's table, which is created if it does not exist.
 
-    Raises TableError, also for a table of another topic, with other partition columns, or that was
-    rolled back.
+    Raises TableError, also for a table of another topic or with other partition columns, and for a
+    table that was rolled back.
     """
     state = table.read()
     if state.version == NO_VERSION:

@@ -85,7 +85,7 @@ class Lake(Protocol):
         ...
 
     def check_files_are_rows(self, version: int | None = None) -> None:
-        """Raise TableError if a version's rows are not those of its files, read by column name."""
+        """Raise TableError if a version's rows differ from its files' rows, read by column name."""
         ...
 
     def added_in(self, paths: Collection[str]) -> dict[str, tuple[int, ...]]:

@@ -1,8 +1,8 @@
 """The tasks of a proof that compares a table's rows with the log's records by checksums.
 
-A task reads files into a block of checksums, sorted by partition and offset. Then it reads the
-log's records at the block's offsets. Only checksums are held, so the size of the records does not
-matter. The module uses Arrow and a client, not Spark.
+A task reads files into a block of checksums, sorted by partition and offset. The task then reads
+the log's records at the block's offsets. Only checksums are held, so the size of the records does
+not matter. The module uses Arrow and a client, not Spark.
 """
 
 from __future__ import annotations

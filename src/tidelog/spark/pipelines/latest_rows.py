@@ -1,9 +1,8 @@
 """The latest row of each key: which rows of a table and of new records leave the table.
 
-A row is identified by its file, its partition and its offset. Within a partition a later offset
-replaces an earlier one of the same key, and a tombstone replaces all and leaves no row. Offsets of
-two partitions have no order, so a key must not be in two partitions. The module uses Arrow and
-numpy, not Spark.
+A row is identified by its file, its partition and its offset. Within a partition, a record
+replaces all earlier records of its key; a tombstone leaves no row. Offsets of two partitions have
+no order, so a key must not be in two partitions. The module uses Arrow and numpy, not Spark.
 """
 
 from __future__ import annotations
@@ -59,9 +58,9 @@ def key_names(count: int) -> list[str]:
 def superseded(rows: pa.Table) -> pa.Table:
     """Return the places (`file`, `partition`, `offset`) of the rows that leave the table.
 
-    These are the rows with a later row of the same key, and all tombstones. `rows` has the columns
-    of PLACE and at least one key column; key columns have no nulls. Raises UpsertKeyError for a key
-    in two partitions.
+    The rows that leave are the rows with a later row of the same key, and all tombstones. `rows`
+    has the columns of PLACE and at least one key column; key columns have no nulls. Raises
+    UpsertKeyError for a key in two partitions.
     """
     import numpy as np
     import pyarrow as pa

@@ -264,7 +264,7 @@ def _records(
     options: LandingOptions,
     nulled: tuple[str, ...],
 ) -> DataFrame:
-    """Return the transformed records of ranges, without the bad ones."""
+    """Return the transformed records of ranges, without bad records."""
     from pyspark.sql import functions as F  # noqa: N812 - how all of Spark names it
     from pyspark.sql.types import StringType
 

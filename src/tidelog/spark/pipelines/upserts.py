@@ -318,7 +318,7 @@ def _nullable_value(opened: parquet.ParquetFile) -> str | None:
 def _rewrite(job: _Rewrite) -> Iterator[Row]:
     """Write a file again without some rows; yield the new files, or None if no row is left.
 
-    There is one new file, or one for each partition of the topic that the file has rows of.
+    There is one new file, or one new file for each topic partition with rows in the old file.
     """
     import numpy as np
 

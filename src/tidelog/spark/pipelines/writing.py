@@ -140,7 +140,8 @@ def write_frame(
     # mapInArrow cannot find columns with a dot in their names, so tasks get numbers as names, and
     # the job has the names.
     numbers = [str(number) for number in range(len(frame.columns))]
-    # A task then has few files open, because the rows of each partition value come together.
+    # Sorted rows let a task have few files open, because the rows of each partition value come
+    # together.
     keys = [_sort_key(frame, name, plan) for name in plan.partition_by if name in frame.columns]
     ordered = frame.sortWithinPartitions("partition", *keys, "offset").toDF(*numbers)
     rows = [

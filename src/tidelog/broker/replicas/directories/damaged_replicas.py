@@ -1,9 +1,9 @@
 """Damaged replicas that this broker reports to the controller as offline (V68).
 
 Kafka's controllers do not know the request to give up a role (`Relinquishing`), but they handle
-replicas in failed log directories. So the broker gives up a damaged replica as if its directory had
-failed: the role ends, and the controller gets KAFKA_STORAGE_ERROR for it. The controller elects
-another leader, removes the replica from the ISR, and stops it.
+replicas in failed log directories. With a Kafka controller, the broker gives up a damaged replica
+as if its directory had failed: the role ends, and the controller gets KAFKA_STORAGE_ERROR for the
+replica. The controller elects another leader, removes the replica from the ISR, and stops it.
 
 After the controller has stopped the replica, the broker reports offline replicas a second time. The
 controller's next command shows that the replica is not in the ISR. A damaged replica outside the

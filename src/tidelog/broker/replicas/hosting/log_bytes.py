@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def bytes_from(log: PartitionLog, offset: int) -> int:
     """Return the bytes from `offset` on, exact to an index interval; 0 for an unknown offset.
 
-    An older segment counts as 0 bytes if its index is not in memory. So the number of bytes may be
+    An older segment counts as 0 bytes if its index is not in memory, so the number of bytes may be
     too small but never too large, and no follower is called slow by mistake.
     """
     if offset < 0 or offset >= log.log_end_offset:

@@ -2,9 +2,9 @@
 
 Checkpoints of a broker that runs or crashed may be behind the log. A broker writes all checkpoints
 at a clean shutdown, so after a clean shutdown they must agree with the log. Truncation and a power
-loss leave leader epochs and snapshots beyond the log end, which the next start drops. Such a
-finding is therefore damage only after a clean shutdown or below the recovery point. The functions
-are pure.
+loss leave leader epochs and snapshots beyond the log end, which the next start drops. Leader epochs
+and snapshots beyond the log end are damage only after a clean shutdown or below the recovery point.
+The functions are pure.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Checks of the first segments: whether retention explains that a replica begins late.
 
 Every replica applies retention to its own log, so replicas may begin at different offsets. Without
-a running cluster, retention is unknown. A late begin is then damage if another replica has the
+a running cluster, retention is unknown, and a late begin is damage if another replica has the
 records from the late replica's own log start on. A late begin is also damage if every replica of
-the topic on the other brokers begins at offset 0. Otherwise a late begin is a notice. With a
-running cluster, its retention settings and the leader's log start decide. The functions are pure.
+the topic on the other brokers begins at offset 0. Any other late begin is a notice. With a running
+cluster, its retention settings and the leader's log start decide. The functions are pure.
 """
 
 from __future__ import annotations
