@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import sysconfig
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -19,10 +18,10 @@ def compiled_extension(source: str) -> ModuleType | None:
     Compiled afresh where the file beside the source is missing or older.
     """
     path = ROOT / source
-    built = path.with_name(path.stem + (sysconfig.get_config_var("EXT_SUFFIX") or ".so"))
+    hook = _loaded("hatch_build", ROOT / "hatch_build.py")
+    built = path.with_name(path.stem + hook.SUFFIX)
     if built.exists() and built.stat().st_mtime >= path.stat().st_mtime:
         return _loaded(path.stem, built)
-    hook = _loaded("hatch_build", ROOT / "hatch_build.py")
     with tempfile.TemporaryDirectory() as directory:
         found = hook.compiled(Path(source), ROOT, Path(directory))
         return None if found is None else _loaded(path.stem, found)

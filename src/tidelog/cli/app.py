@@ -21,6 +21,7 @@ import tidelog
 from tidelog.cli.help import CommandGroup
 from tidelog.cli.output import abandon_output, print_line, say
 from tidelog.core.errors import ConnectionLost, RequestTimeout, TidelogError
+from tidelog.runtime import extensions
 
 EXIT_FAILED = 1
 EXIT_NOT_REACHED = 3
@@ -87,6 +88,8 @@ def first_word() -> str | None:
 def _print_version(wanted: bool) -> None:
     if wanted:
         print_line(f"tidelog {tidelog.__version__}")
+        if absent := extensions.missing():
+            say(f"tidelog: {extensions.missing_text(absent)}")
         raise typer.Exit
 
 

@@ -7,6 +7,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Version of the arguments and the result; walk.py checks it, so each change must raise it. */
@@ -122,7 +123,7 @@ note_bad(Walk *walk, int64_t record, int64_t timestamp, int keyless)
         return;
     }
     if (walk->bad == NULL) {
-        walk->bad = PyMem_RawMalloc(sizeof(Bad) * (size_t)walk->bad_room);
+        walk->bad = malloc(sizeof(Bad) * (size_t)walk->bad_room);
         if (walk->bad == NULL) {
             walk->no_memory = 1;
             walk->bad_room = 0;
@@ -451,11 +452,10 @@ verdict(Walk *walk)
         Bad *each = &walk->bad[i];
         PyObject *pair = Py_BuildValue("(LLO)", (long long)each->record, (long long)each->timestamp,
                                        each->keyless ? Py_True : Py_False);
-        if (pair == NULL) {
+        if (pair == NULL || PyList_SetItem(bad, i, pair) < 0) {
             Py_DECREF(bad);
             return NULL;
         }
-        PyList_SET_ITEM(bad, i, pair);
     }
     return Py_BuildValue("(iLLNL)", walk->fault, (long long)walk->record, (long long)walk->value,
                          bad, (long long)(walk->fault == OK ? walk->bad_seen : 0));
@@ -505,7 +505,7 @@ walk(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t given)
         }
         answer = verdict(&walk);
     }
-    PyMem_RawFree(walk.bad);
+    free(walk.bad);
     PyBuffer_Release(&view);
     return answer;
 }

@@ -10,5 +10,6 @@ The ports of `core.ports`: `clock`, `files` with `disk_faults`, `lanes`, `networ
 The client's drivers: `broker_connection` (one socket), `blocking`, `blocking_consumer`.
 `leader_connection` and `pipelined_producer` have several requests in flight.
 
-Help texts: `extras` returns the command that installs a missing extra.
+Help texts: `extras` returns the command that installs a missing extra, `extensions` what is slower
+without compiled modules.
 """

@@ -27,6 +27,7 @@ from tidelog.core.errors import ConfigError, TidelogError
 from tidelog.core.log_dirs import check_apart
 from tidelog.core.ports import Files, Lane, Ports
 from tidelog.records.walk import is_compiled
+from tidelog.runtime import extensions
 from tidelog.runtime.clock import SystemClock, system_random
 from tidelog.runtime.config_files import load_config
 from tidelog.runtime.lanes import open_lane
@@ -249,10 +250,7 @@ def _log_start(log: logging.Logger, config: BrokerConfig) -> None:
         log.warning("%s", warning)
     log.info("descriptor limit %d", _raise_descriptor_limit())
     if not is_compiled():
-        log.warning(
-            "the compiled walk over records is missing (tidelog.records._walk): producing costs "
-            "about 2 us more for each record; `python hatch_build.py` in a checkout compiles it"
-        )
+        log.warning("%s", extensions.missing_text([extensions.WALK]))
 
 
 def _addresses(broker: Broker) -> str:

@@ -8,6 +8,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Version of arguments and results; rows.py checks it, so each change must raise it. */
@@ -155,14 +156,14 @@ grow_headers(Rows *rows, int64_t more)
     Binary *columns[] = {&rows->header_key, &rows->header_value};
     for (int i = 0; i < 2; i++) {
         const size_t bytes = sizeof(int32_t) * (size_t)(room + 1);
-        int32_t *offsets = PyMem_RawRealloc(columns[i]->offsets, bytes);
+        int32_t *offsets = realloc(columns[i]->offsets, bytes);
         if (offsets == NULL) {
             return 0;
         }
         columns[i]->offsets = offsets;
         offsets[0] = 0;
     }
-    uint8_t *validity = PyMem_RawRealloc(rows->header_value.validity, (size_t)(room / 8));
+    uint8_t *validity = realloc(rows->header_value.validity, (size_t)(room / 8));
     if (validity == NULL) {
         return 0;
     }
@@ -328,7 +329,7 @@ static void *
 new_bytes(PyObject **object, int64_t bytes)
 {
     *object = PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)bytes);
-    return *object == NULL ? NULL : PyByteArray_AS_STRING(*object);
+    return *object == NULL ? NULL : PyByteArray_AsString(*object);
 }
 
 /* The objects that hold a column's buffers while it is filled. */
@@ -448,9 +449,9 @@ done:
     Py_XDECREF(types);
     Py_XDECREF(lists);
     Py_XDECREF(validity);
-    PyMem_RawFree(rows->header_key.offsets);
-    PyMem_RawFree(rows->header_value.offsets);
-    PyMem_RawFree(rows->header_value.validity);
+    free(rows->header_key.offsets);
+    free(rows->header_value.offsets);
+    free(rows->header_value.validity);
     return answer;
 }
 
@@ -469,14 +470,14 @@ decode(PyObject *Py_UNUSED(module), PyObject *args)
     rows.first = first;
     rows.end = end;
     rows.previous = INT64_MIN;
-    const Py_ssize_t count = PyList_GET_SIZE(given);
+    const Py_ssize_t count = PyList_Size(given);
     Batch *batches = PyMem_Calloc((size_t)count + 1, sizeof(Batch));
     if (batches == NULL) {
         return PyErr_NoMemory();
     }
     for (; held < count; held++) {
         /* The size is read in each round, as code of a buffer's owner may change the list. */
-        PyObject *each = held < PyList_GET_SIZE(given) ? PyList_GET_ITEM(given, held) : Py_None;
+        PyObject *each = held < PyList_Size(given) ? PyList_GetItem(given, held) : Py_None;
         Py_INCREF(each);
         const int taken = take_batch(each, &batches[held]);
         Py_DECREF(each);
