@@ -208,8 +208,12 @@ SPLIT: dict[str, dict[str, tuple[str, ...]]] = {
     "sim": {
         # The longest: in a part of its own, it is not left over for one core at the end.
         "sim_mutants": ("tests/sim/test_mutants.py",),
-        # Whole runs of seeds; both look at some of the same runs.
-        "seeds": ("tests/sim/test_seeds.py", "tests/sim/test_scenarios_fire.py"),
+        # Whole runs of seeds; these look at some of the same runs.
+        "seeds": (
+            "tests/sim/test_seeds.py",
+            "tests/sim/test_scenarios_fire.py",
+            "tests/sim/test_cluster_determinism.py",
+        ),
     },
     "clients": {
         "matrix": ("tests/clients/test_matrix.py",),

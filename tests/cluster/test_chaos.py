@@ -26,7 +26,10 @@ LIMIT_S = 900.0
 ACTS = 6
 
 
-@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize(
+    "store",
+    [pytest.param(name, marks=pytest.mark.soak if name == "zookeeper" else []) for name in STORES],
+)
 def test_clients_of_three_libraries_outlive_half_a_minute_of_chaos(store: str) -> None:
     if store == "zookeeper":
         require_zookeeper()

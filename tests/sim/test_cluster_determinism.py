@@ -1,15 +1,18 @@
 """A run of a whole cluster depends on its seed alone, under every profile.
 
 Each seed alone, in a batch after others, in a reversed batch, in another process, under other
-PYTHONHASHSEEDs: equal trace hashes. Runs are short, so that there are many. `make test` compares
-with a reversed batch of another process; what differs by one of these alone is for `make soak`.
+PYTHONHASHSEEDs: equal trace hashes. `make test` compares the runs of `test_seeds.py` with their
+beginnings in a reversed batch of another process; `make soak` compares runs up to their last
+offset, and what differs by one of these alone.
 """
 
 from __future__ import annotations
 
 import pytest
-from tests.sim.cluster_hashes import SHORT, hash_of
-from tests.sim.other_process import hashes_of
+from tests.sim.cluster_hashes import BEGINNING, SHORT, hash_of
+from tests.sim.other_process import hashes_of, lines_of
+from tests.sim.runs import result_of
+from tests.support.mutants.kills import SOUND_SEED
 
 from tidelog.sim.profiles import PROFILES
 from tidelog.sim.run import profile_of, run_seed
@@ -19,7 +22,7 @@ SOUND = list(PROFILES)
 SEEDS = [0, *range(1, 2 * len(SOUND) - 1, 2)]
 MODULE = "tests.sim.cluster_hashes"
 ALONE = [
-    pytest.param(seed, marks=[] if seed in SEEDS[::20] else [pytest.mark.soak])
+    pytest.param(seed, marks=[] if seed in SEEDS[:40:20] else [pytest.mark.soak])
     for seed in SEEDS[::5]
 ]
 
@@ -34,6 +37,23 @@ def test_many_profiles_are_looked_at() -> None:
     assert sorted(dict.fromkeys(map(profile_of, SEEDS))) == sorted(SOUND)
 
 
+def test_different_profiles_give_different_runs() -> None:
+    runs = [result_of(SOUND_SEED, profile).trace_hash for profile in SOUND]
+    assert len(dict.fromkeys(runs)) == len(SOUND)
+
+
+def test_a_run_begins_the_same_in_a_reversed_batch_of_another_process() -> None:
+    numbers = [str(number) for number in reversed(range(len(SOUND)))]
+    differing, shortest = [], 1_000
+    for number, hashes in lines_of(MODULE, [BEGINNING, *numbers], "4711"):
+        there, profile = hashes.split(","), SOUND[int(number)]
+        here = result_of(SOUND_SEED, profile).block_hashes
+        shortest = min(shortest, len(there))
+        differing += [profile] if here[: len(there)] != there else []
+    assert (differing, shortest >= 5) == ([], True)
+
+
+@pytest.mark.soak
 def test_different_seeds_give_different_runs(hashes: dict[int, str]) -> None:
     assert len(dict.fromkeys(hashes.values())) == len(SEEDS)
 
@@ -43,6 +63,7 @@ def test_a_seed_gives_the_same_run_in_a_reversed_batch(hashes: dict[int, str]) -
     assert {seed: hash_of(seed) for seed in reversed(SEEDS)} == hashes
 
 
+@pytest.mark.soak
 def test_a_seed_gives_the_same_run_in_a_reversed_batch_of_another_process(
     hashes: dict[int, str],
 ) -> None:
@@ -55,8 +76,8 @@ def test_a_seed_gives_the_same_run_in_another_process(hashes: dict[int, str]) ->
 
 
 @pytest.mark.parametrize("seed", ALONE)
-def test_a_seed_gives_the_same_run_alone(hashes: dict[int, str], seed: int) -> None:
-    assert hashes_of(MODULE, [seed], "99") == {seed: hashes[seed]}
+def test_a_seed_gives_the_same_run_alone(seed: int) -> None:
+    assert hashes_of(MODULE, [seed], "99") == {seed: hash_of(seed)}
 
 
 @pytest.mark.parametrize(("seed", "profile"), [(4, "default"), (5, "everything")])

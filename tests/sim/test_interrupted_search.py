@@ -20,6 +20,8 @@ ROOT = Path(__file__).resolve().parents[2]
 #: `tidelog`, with an interpreter of its own: what a fork (`tests/forks.py`) used counts elsewhere.
 TIDELOG = [sys.executable, "-c", "from tidelog.cli import main; main()"]
 COMMAND = [*TIDELOG, "sim", "run"]
+#: Between two looks at processes that compute.
+POLL_S = 0.05
 
 
 def search(*words: str) -> subprocess.Popen[str]:
@@ -47,34 +49,50 @@ def processor_s_of_children() -> float:
     return used.ru_utime + used.ru_stime
 
 
+def has_ended(process: subprocess.Popen[str], within_s: float) -> bool:
+    """Whether a process ends by itself within so many seconds."""
+    try:
+        process.wait(within_s)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
 def wait_for_work(process: subprocess.Popen[str], workers: int, enough_s: float) -> None:
     """Wait until so many processes of the search have used a processor for `enough_s`."""
     enough = enough_s * os.sysconf("SC_CLK_TCK")
-    while process.poll() is None:
+    while not has_ended(process, POLL_S):
         busy = workers_of(process.pid) if workers > 1 else [process.pid]
         ticks = [
             sum(map(int, Path(f"/proc/{pid}/stat").read_text().split()[13:15])) for pid in busy
         ]
         if len([each for each in ticks if each > enough]) >= workers:
             return
-        os.sched_yield()
     pytest.fail(f"it ended by itself: {process.communicate()}")
+
+
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, float]:
+    """The coverage that a search of two seeds keeps, and what it used of a processor."""
+    kept = tmp_path_factory.mktemp("searched") / "coverage.json"
+    used_s = processor_s_of_children()
+    done = search("--seeds", "3..4", "--jobs", "1", "--coverage", str(kept))
+    assert done.communicate(timeout=600)[0] and done.returncode == 0
+    return kept.read_text(), processor_s_of_children() - used_s
 
 
 @pytest.mark.parametrize(
     ("number", "jobs"), [(signal.SIGINT, 2), (signal.SIGTERM, 2), (signal.SIGINT, 1)]
 )
 def test_what_was_covered_is_told_and_kept(
-    tmp_path: Path, number: signal.Signals, jobs: int
+    tmp_path: Path, searched: tuple[str, float], number: signal.Signals, jobs: int
 ) -> None:
-    kept = tmp_path / "coverage.json"
-    used_s = processor_s_of_children()
-    done = search("--seeds", "3..4", "--jobs", "1", "--coverage", str(kept))
-    assert done.communicate(timeout=600)[0] and done.returncode == 0
-    before = json.loads(kept.read_text())["profiles"]["default"]
-    assert before["runs"] == 2
     # A process that has used as much as both runs and their start has ended the first of them.
-    used_s = processor_s_of_children() - used_s
+    text, used_s = searched
+    kept = tmp_path / "coverage.json"
+    kept.write_text(text)
+    before = json.loads(text)["profiles"]["default"]
+    assert before["runs"] == 2
 
     process = search("--seeds", "3", "--minutes", "9", "--jobs", str(jobs), "--coverage", str(kept))
     wait_for_work(process, jobs, used_s)

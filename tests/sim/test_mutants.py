@@ -2,10 +2,10 @@
 
 The recorded seed must kill the mutant, and shows nothing without it until then. Where
 `test_seeds.py` runs the same seed to its end, that is proven there. A cluster that does not recover
-is given up after `RECOVERY_S`, with the mutant and without. What a seed does changes with every
-change of the brokers: `python -m tests.support.mutants record NAME` records another one, and `make
-soak` counts the seeds that kill each. What no seed shows must be found by a model
-(`tests/model/test_variants.py`).
+is given up after `RECOVERY_S`, with the mutant and without. Kills of more than `AFFORDABLE_EVENTS`
+are replayed by `make soak`. What a seed does changes with every change of the brokers: `python -m
+tests.support.mutants record NAME` records another one, and `make soak` counts the seeds that kill
+each. What no seed shows must be found by a model (`tests/model/test_variants.py`).
 """
 
 from __future__ import annotations
@@ -24,6 +24,11 @@ from tests.support.mutants.trials import not_running
 PROOF = ROOT / "docs" / "internals" / "proof.md"
 KILLS = kills.load()
 BY_SEEDS = [name for name, mutant in MUTANTS.items() if not mutant.why_no_seed]
+#: All of them: `make test` replays those whose kill it can afford, `make soak` the others.
+REPLAYED = [
+    pytest.param(name, marks=[] if kills.is_affordable(name, kill) else [pytest.mark.soak])
+    for name, kill in KILLS.items()
+]
 
 #: The rules that must not be broken unnoticed, whatever others are thought of.
 REQUIRED = {
@@ -96,7 +101,7 @@ def shown_without(name: str, killed: Kill) -> str:
     return violation_without(*run, max([killed.events, *([] if killed.is_late else others)]))
 
 
-@pytest.mark.parametrize("name", BY_SEEDS)
+@pytest.mark.parametrize("name", REPLAYED)
 def test_a_mutant_is_killed_and_only_the_mutant(name: str) -> None:
     recorded = KILLS[name]
     run = f"{recorded.seed} {recorded.only} of {MUTANTS[name].profile}"

@@ -215,6 +215,7 @@ class SeedRun:
             policy=self.policy,
             partitions=self._workload.partitions,
             trace_hash=simulator.trace.digest(),
+            block_hashes=simulator.trace.block_hashes,
             events=simulator.trace.events,
             simulated_ns=simulator.now_ns,
             counters=dict(zip(COUNTERS, values, strict=True)),

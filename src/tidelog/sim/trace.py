@@ -26,11 +26,14 @@ _SHOWN_BYTES = 24
 class Trace:
     """Hash, counters and the most recent lines of one run."""
 
-    __slots__ = ("_block", "_hash", "events", "listener", "marks", "recent")
+    __slots__ = ("_block", "_hash", "block_hashes", "events", "listener", "marks", "recent")
 
     def __init__(self) -> None:
         self._hash = hashlib.blake2b(digest_size=16)
         self._block: list[str] = []
+        #: Hash over everything up to the end of each block of lines: two runs differ first in the
+        #: block whose hashes differ first.
+        self.block_hashes: list[str] = []
         #: Number of executed events of the scheduler.
         self.events = 0
         #: How often each interesting state was reached.
@@ -47,6 +50,7 @@ class Trace:
         block.append(f"{time_ns} {node}")
         if len(block) >= _BLOCK_LINES:
             self._flush()
+            self.block_hashes.append(self._hash.hexdigest())
 
     def line(self, time_ns: int, node: int, kind: str, detail: str) -> None:
         """Add a line: an event of a node, or a state change that its broker traced."""

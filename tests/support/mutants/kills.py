@@ -27,6 +27,8 @@ KILLS = ROOT / "tests" / "sim" / "kills.json"
 SEEDS: Final = range(200)
 #: So many seeds after the first that kills the mutant may do so earlier.
 AFTER_FIRST: Final = 11
+#: A kill that costs more than so many events is replayed by `make soak`, not by `make test`.
+AFFORDABLE_EVENTS: Final = 30_000
 #: Virtual seconds; what recovers in a minute and not in these is found by `make soak`.
 RECOVERY_S: Final = 15
 #: `tests/sim/test_seeds.py` runs this seed of every profile but the default one to its end, and
@@ -70,6 +72,11 @@ def is_sound_elsewhere(name: str, kill: Kill) -> bool:
 def cost_events(name: str, kill: Kill) -> int:
     """Return the events of a replay, and of the run without the mutant."""
     return kill.events if is_sound_elsewhere(name, kill) else 2 * kill.events
+
+
+def is_affordable(name: str, kill: Kill) -> bool:
+    """Return whether `make test` replays a kill."""
+    return cost_events(name, kill) <= AFFORDABLE_EVENTS
 
 
 @contextmanager
