@@ -12,10 +12,11 @@ PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "reference" / "metr
 
 _HEAD: Final = """# Metrics
 
-A broker keeps these numbers of itself. `tidelog metrics` prints them, of all brokers or of one; it
-asks on the listener between brokers. Counters begin at 0 when the broker starts. A label names what
-a number is of. A metric whose name begins with `kafka_` counts what Kafka's of that name counts.
-This file is made by `python -m tests.tidy.metrics_page`.
+A broker keeps these numbers of itself. Its [admin port](../guide/observing.md) has them on
+`/metrics`. `tidelog metrics` prints them, of all brokers or of one; it asks on the listener between
+brokers. Counters begin at 0 when the broker starts. A label names what a number is of. A metric
+whose name begins with `kafka_` counts what Kafka's of that name counts. This file is made by
+`python -m tests.tidy.metrics_page`.
 
 | metric | kind | labels | meaning |
 |---|---|---|---|

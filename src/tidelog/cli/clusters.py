@@ -120,6 +120,9 @@ def up(
         process = cluster.process(place.broker_id)
         pid = "?" if process is None else process.pid
         say(f"broker {place.broker_id} runs as process {pid}, log in {place.log_path}")
+    for place in cluster.places().values():
+        if place.admin is not None:
+            say(f"broker {place.broker_id} has its metrics on http://{place.admin}/metrics")
     print_line(f"bootstrap: {cluster.bootstrap}")
 
 
@@ -142,6 +145,7 @@ def _broker_started(cluster: LocalCluster, place: BrokerPlace) -> BrokerStarted:
         id=place.broker_id,
         pid=None if process is None else process.pid,
         address=place.address,
+        admin=place.admin,
         directory=place.directory,
         config=place.properties_path,
         log=place.log_path,

@@ -349,11 +349,15 @@ class ServerStarted:
 
 @dataclass(frozen=True, slots=True)
 class BrokerStarted:
-    """A broker of a local cluster: its process, its address for clients, and its files."""
+    """A broker of a local cluster: its process, its addresses, and its files.
+
+    `address` is for clients, and `admin` is the admin port, null without one.
+    """
 
     id: int
     pid: int | None
     address: str
+    admin: str | None
     directory: str
     config: str
     log: str

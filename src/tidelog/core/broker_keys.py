@@ -32,6 +32,7 @@ from tidelog.core.config_keys import (
     text,
 )
 from tidelog.core.dataclass import dataclass
+from tidelog.core.listeners import is_admin_listener
 from tidelog.core.log_dirs import DEFAULT_LOG_DIR
 from tidelog.core.types import Endpoint
 
@@ -477,6 +478,15 @@ class BrokerKeys:
         "Decompressed size above which a batch is refused.",
         at_least=1024,
         ours=True,
+    )
+    admin_listener: str = text(
+        "",
+        "Where the admin port listens: metrics for Prometheus on /metrics, and the probes /healthz "
+        "and /readyz, over HTTP without authentication. Without a host it listens on 127.0.0.1; "
+        "empty: no admin port.",
+        expected="[http://][HOST]:PORT, ports from 0 (any free one) to 65535, or nothing",
+        ours=True,
+        pattern=is_admin_listener,
     )
     tidelog_test_interception_directory: str = text(
         "",

@@ -20,6 +20,7 @@ from tidelog.core.types import Endpoint
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _SERVED = ("PLAINTEXT",)
 _URI = re.compile(r"([A-Za-z0-9_.-]+)://(?:\[([0-9A-Fa-f:.%]+)\]|([0-9A-Za-z_.-]*)):([0-9]{1,5})")
+_ADMIN = re.compile(r"(?:http://)?(?:\[([0-9A-Fa-f:.%]+)\]|([0-9A-Za-z_.-]*)):([0-9]{1,5})/?")
 _LOOPBACK = "127.0.0.1"
 _LOOPBACK_IPV6 = "::1"
 _EVERY_IPV4 = "0.0.0.0"
@@ -51,6 +52,23 @@ def read_listeners(properties: Mapping[str, str]) -> Listeners:
         advertised = tuple(_advertise(endpoint, warnings) for endpoint in listeners)
     name = _inter_broker_name(properties, advertised)
     return Listeners(listeners, advertised, name, tuple(warnings))
+
+
+def is_admin_listener(text: str) -> bool:
+    """Return whether a text is valid for `admin.listener`; empty means no admin port."""
+    match = _ADMIN.fullmatch(text)
+    return text == "" or (match is not None and int(match[3]) <= 65535)
+
+
+def admin_endpoint(text: str) -> Endpoint | None:
+    """Return the address in `admin.listener`, None if it is empty.
+
+    Without a host, the admin port is for this machine only.
+    """
+    match = _ADMIN.fullmatch(text)
+    if match is None:
+        return None
+    return Endpoint("ADMIN", match[1] or match[2] or _LOOPBACK, int(match[3]), "HTTP")
 
 
 def _protocol_map(properties: Mapping[str, str]) -> dict[str, str]:

@@ -1,20 +1,22 @@
 """The metrics of a broker, under the names that dashboards use.
 
 A package declares its metrics in a module `metrics` beside the code that counts them. A declaration
-has a kind, a meaning and names of labels; `declared` collects the declarations of modules. The
-values of labels are few and bounded (brokers of the cluster, phases of failovers). Samples with
-outdated labels are dropped, so that the number of samples stays bounded. This module reads no clock
-and does no I/O: other modules publish the metrics.
+has a kind, a meaning and names of labels; `declared` collects the declarations of modules. Most
+metrics are counted as their events happen. Collectors read other metrics from the state of the
+broker, only when the metrics are published. The values of labels are few and bounded (brokers of
+the cluster, phases of failovers). Samples with outdated labels are dropped, so that the number of
+samples stays bounded. This module reads no clock and does no I/O: other modules publish the
+metrics.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 from enum import StrEnum
 from types import ModuleType
-from typing import Final
+from typing import Final, NamedTuple
 
 from tidelog.core.dataclass import dataclass
 
@@ -87,11 +89,25 @@ class Sample:
         return sum(self.buckets)
 
 
+class MetricReading(NamedTuple):
+    """A number that a collector has read from the state of the broker."""
+
+    metric: Metric
+    value: int | float
+    labels: tuple[str, ...] = ()
+
+
+#: A function that reads metrics from the state of the broker. The state may change between two
+#: readings, so the function must not iterate over a container of the broker itself.
+Collector = Callable[[], Iterator[MetricReading]]
+
+
 class Metrics:
     """The metrics of one broker."""
 
     def __init__(self) -> None:
-        self._samples: dict[tuple[Metric, tuple[object, ...]], Sample] = {}
+        self._samples: dict[Metric, dict[tuple[object, ...], Sample]] = {}
+        self._collectors: list[Collector] = []
 
     def add(self, metric: Metric, count: int = 1, *labels: object) -> None:
         """Add to a counter."""
@@ -109,25 +125,29 @@ class Metrics:
 
     def drop(self, metric: Metric, *labels: object) -> None:
         """Remove the sample of these label values, if there is one."""
-        self._samples.pop((metric, labels), None)
+        found = self._samples.get(metric)
+        if found is not None:
+            found.pop(labels, None)
 
     def sample(self, metric: Metric, *labels: object) -> Sample:
         """Return the sample of these label values, after creating it with 0 if there is none.
 
         Raises ValueError if the number of label values differs from the number of label names.
         """
-        found = self._samples.get((metric, labels))
+        found = self._samples.get(metric)
         if found is None:
+            found = self._samples[metric] = {}
+        sample = found.get(labels)
+        if sample is None:
             if len(labels) != len(metric.labels):
                 raise ValueError(f"{metric.name} has the labels {metric.labels}, not {labels}")
             buckets = [0] * (len(metric.bounds) + 1) if metric.kind is MetricKind.HISTOGRAM else []
-            found = Sample(tuple(str(each) for each in labels), 0, buckets)
-            self._samples[metric, labels] = found
-        return found
+            sample = found[labels] = Sample(tuple(str(each) for each in labels), 0, buckets)
+        return sample
 
     def value(self, metric: Metric, *labels: object) -> int:
         """Return the metric's value for these label values, or 0 if there is no sample."""
-        found = self._samples.get((metric, labels))
+        found = self._samples.get(metric, {}).get(labels)
         return 0 if found is None else found.value
 
     def samples(self, metric: Metric) -> Sequence[Sample]:
@@ -137,5 +157,14 @@ class Metrics:
         """
         if metric.kind is MetricKind.COUNTER and not metric.labels:
             return [self.sample(metric)]
-        found = [sample for (each, _), sample in self._samples.items() if each is metric]
+        found = self._samples.get(metric, {}).values()
         return sorted(found, key=lambda sample: sample.labels)
+
+    def collect(self, collector: Collector) -> None:
+        """Read metrics by `collector` whenever the metrics are published."""
+        self._collectors.append(collector)
+
+    def readings(self) -> Iterator[MetricReading]:
+        """Read the collected metrics; the broker may go on between two readings."""
+        for collector in self._collectors:
+            yield from collector()

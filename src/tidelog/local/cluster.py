@@ -23,7 +23,7 @@ from tidelog.local import layout
 from tidelog.local.errors import LocalClusterError
 from tidelog.local.forking import ForkedProcess
 from tidelog.local.layout import BrokerPlace
-from tidelog.local.listeners import check_first_port, check_free
+from tidelog.local.listeners import bound_endpoints, check_first_port, check_free
 from tidelog.local.ports import LOOPBACK
 from tidelog.local.processes import ProcessIdentity
 from tidelog.local.readiness import await_writable
@@ -220,7 +220,7 @@ class LocalCluster:
             zookeeper = self.zookeeper
             server_runs = zookeeper is not None and zookeeper.process is not None
             try:
-                check_free({number: self._config(number).listeners for number in started})
+                check_free({number: self._endpoints(number) for number in started})
                 if zookeeper is not None:
                     zookeeper.start(timeout_s)
                 for number in started:
@@ -281,7 +281,7 @@ class LocalCluster:
         with layout.locked(self.directory):
             if self.process(broker_id) is not None:
                 return
-            check_free({broker_id: self._config(broker_id).listeners})
+            check_free({broker_id: self._endpoints(broker_id)})
             if self.zookeeper is not None:
                 self.zookeeper.start(timeout_s)
             self._spawn(broker_id, environment)
@@ -452,6 +452,9 @@ class LocalCluster:
     def log_directories(self) -> tuple[str, ...]:
         """Return the log directories in all brokers' configurations."""
         return tuple(path for number in self.broker_ids for path in self.log_dirs(number))
+
+    def _endpoints(self, broker_id: int) -> tuple[Endpoint, ...]:
+        return bound_endpoints(self._config(broker_id))
 
     def _config(self, broker_id: int) -> BrokerConfig:
         """Return a broker's configuration; raise LocalClusterError for an invalid file."""

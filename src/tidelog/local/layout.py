@@ -29,9 +29,10 @@ from tidelog.core.config import BrokerConfig
 from tidelog.core.config_text import parse_properties
 from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import TidelogError
+from tidelog.core.listeners import admin_endpoint
 from tidelog.core.types import Endpoint
 from tidelog.local.errors import LocalClusterError
-from tidelog.local.listeners import client_endpoint, config_of_broker
+from tidelog.local.listeners import bound_endpoints, config_of_broker, config_of_file
 from tidelog.local.ports import LOOPBACK, free_ports
 from tidelog.local.processes import ProcessIdentity, replace_file
 from tidelog.local.readiness import PROBE_PREFIX
@@ -63,12 +64,13 @@ class BrokerPlace:
     port: int
     directory: str
     host: str = LOOPBACK
+    #: Address of the admin port; None for a broker without one.
+    admin: str | None = None
 
     @property
     def address(self) -> str:
         """The broker's `host:port` for clients."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
+        return _address(self.host, self.port)
 
     @property
     def properties_path(self) -> str:
@@ -133,12 +135,15 @@ def create(
     check_size(brokers, log_dirs)
     check_unused(directory)
     discard(directory)
-    *ports, server_port = free_ports(brokers + 1)
-    if first_port is not None:
-        ports = list(range(first_port, first_port + brokers))
+    given = range(first_port or 0, first_port + brokers if first_port else 0)
+    server_port, *ports = free_ports(2 * brokers + 1, apart_from=given)
     places = {
-        number: BrokerPlace(number, port, f"{directory}/broker-{number}")
-        for number, port in enumerate(ports, 1)
+        number: BrokerPlace(
+            number, port, f"{directory}/broker-{number}", admin=_address(LOOPBACK, admin_port)
+        )
+        for number, (port, admin_port) in enumerate(
+            zip(given or ports[:brokers], ports[brokers:], strict=True), 1
+        )
     }
     where = store_key(directory, store, server_port)
     os.makedirs(directory, exist_ok=True)
@@ -223,10 +228,20 @@ def _marker_path(directory: str) -> str:
 
 def _placed(place: BrokerPlace) -> BrokerPlace:
     """Return `place` with the address in its server.properties, which users may have edited."""
-    endpoint = client_endpoint(place.properties_path)
-    if endpoint is None:
+    config = config_of_file(place.properties_path)
+    if config is None:
         return place
-    return dataclasses.replace(place, host=endpoint.host or LOOPBACK, port=endpoint.port)
+    endpoint, admin = config.advertised_listeners[0], admin_endpoint(config.admin_listener)
+    return dataclasses.replace(
+        place,
+        host=endpoint.host or LOOPBACK,
+        port=endpoint.port,
+        admin=None if admin is None else _address(admin.host, admin.port),
+    )
+
+
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def check_size(brokers: int, log_dirs: int) -> None:
@@ -280,7 +295,7 @@ def check_config(
         place = BrokerPlace(number, 1, f"{directory}/broker-{number}")
         text = properties_text(store_key(directory, store, 1), place, brokers, config, log_dirs)
         try:
-            found[number] = BrokerConfig.from_properties(parse_properties(text)).listeners
+            found[number] = bound_endpoints(BrokerConfig.from_properties(parse_properties(text)))
         except TidelogError as error:
             raise LocalClusterError(f"no cluster is made in {directory}: {error}") from error
     return found
@@ -416,6 +431,7 @@ def properties_text(
     keys = {
         "broker.id": str(place.broker_id),
         "listeners": f"PLAINTEXT://{place.address}",
+        **({} if place.admin is None else {"admin.listener": place.admin}),
         "log.dirs": ",".join(data),
         "metadata.store": store,
         "metadata.session.timeout.ms": str(_SESSION_TIMEOUT_MS),

@@ -10,15 +10,17 @@ import re
 import socket
 from collections.abc import Mapping
 
+from tidelog.core.config import BrokerConfig
 from tidelog.core.errors import TidelogError
+from tidelog.core.listeners import admin_endpoint
 from tidelog.core.types import Endpoint
 from tidelog.local.errors import LocalClusterError
 from tidelog.local.ports import LOOPBACK
 from tidelog.runtime.config_files import load_config
 
 #: Configuration keys whose values contain the ports of listeners.
-_KEYS = ("listeners", "advertised.listeners")
-_PORT = re.compile(r":(\d+)(?=\s*(?:,|$))")
+_KEYS = ("listeners", "advertised.listeners", "admin.listener")
+_PORT = re.compile(r":(\d+)(?=\s*/?(?:,|$))")
 MAX_PORT = 65_535
 
 
@@ -49,16 +51,21 @@ def config_of_broker(config: Mapping[str, str], broker_id: int) -> dict[str, str
     }
 
 
-def client_endpoint(properties_path: str) -> Endpoint | None:
-    """Return the endpoint for clients in a server.properties file; None for an unusable file.
+def config_of_file(properties_path: str) -> BrokerConfig | None:
+    """Return the configuration in a server.properties file; None for an unusable file.
 
     The start of the broker reports the error of an unusable server.properties.
     """
     try:
-        config = load_config(properties_path, [])
+        return load_config(properties_path, [])
     except TidelogError:
         return None
-    return config.advertised_listeners[0]
+
+
+def bound_endpoints(config: BrokerConfig) -> tuple[Endpoint, ...]:
+    """Return the endpoints on which a broker listens, the admin port included."""
+    admin = admin_endpoint(config.admin_listener)
+    return config.listeners if admin is None else (*config.listeners, admin)
 
 
 def check_free(listeners: Mapping[int, tuple[Endpoint, ...]]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 import socket
+from collections.abc import Container
 
 from tidelog.local.errors import LocalClusterError
 
@@ -18,8 +19,11 @@ _FIRST = 20_000
 _EPHEMERAL_FIRST = 32_768
 
 
-def free_ports(number: int) -> list[int]:
-    """Return `number` ports without a listener; raise LocalClusterError if there are fewer."""
+def free_ports(number: int, *, apart_from: Container[int] = ()) -> list[int]:
+    """Return `number` ports without a listener; raise LocalClusterError if there are fewer.
+
+    Ports in `apart_from` have another use already.
+    """
     assert number >= 1, "the search ends when it has found them"
     last = _ephemeral_first()
     span = max(last - _FIRST, 1)
@@ -28,6 +32,8 @@ def free_ports(number: int) -> list[int]:
     with contextlib.ExitStack() as held:
         for step in range(span):
             port = _FIRST + (start + step) % span
+            if port in apart_from:
+                continue
             listener = socket.socket()
             try:
                 listener.bind((LOOPBACK, port))

@@ -21,7 +21,9 @@ from tidelog.local.processes import ProcessIdentity, start_process
 _MODULE: Final = "tidelog.runtime.main"
 #: The fork server of all brokers that this program starts, with the modules that brokers need at
 #: their start.
-FORK_SERVER: Final = ForkServer(_MODULE, "tidelog.runtime.stores.sqlite")
+FORK_SERVER: Final = ForkServer(
+    _MODULE, "tidelog.runtime.stores.sqlite", "tidelog.runtime.admin.admin_port"
+)
 
 
 def start_broker(

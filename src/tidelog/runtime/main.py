@@ -18,12 +18,13 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tidelog.broker.broker import Broker
 from tidelog.core.config import BrokerConfig
 from tidelog.core.dataclass import dataclass, generate
 from tidelog.core.errors import ConfigError, TidelogError
+from tidelog.core.listeners import admin_endpoint
 from tidelog.core.log_dirs import check_apart
 from tidelog.core.ports import Files, Lane, Ports
 from tidelog.records.walk import is_compiled
@@ -40,6 +41,9 @@ from tidelog.runtime.standard_streams import abandon_unwritten, open_closed, say
 from tidelog.runtime.stores.opening import make_store
 from tidelog.runtime.turns import TurnSelector
 from tidelog.runtime.watchdog import Watchdog
+
+if TYPE_CHECKING:
+    from tidelog.runtime.admin.admin_port import AdminPort
 
 EXIT_OK = 0
 EXIT_FAILED = 1
@@ -151,6 +155,7 @@ async def _serve(start: Start, turns: TurnSelector, log_thread: LogThread) -> in
     broker = Broker(config, ports, store)
     if config.tidelog_test_interception_directory:
         intercept(broker, config.tidelog_test_interception_directory)
+    admin = await open_admin_port(broker)
     starting = loop.create_task(broker.start(signals.directories_open))
     signals.attach(
         loop,
@@ -169,14 +174,22 @@ async def _serve(start: Start, turns: TurnSelector, log_thread: LogThread) -> in
     _collect_rarely()
     memory.start()
     log.info("broker %d started on %s", config.broker_id, _addresses(broker))
+    if admin is not None:
+        admin.started()
     signals.started()
     await signals.stopping.wait()
-    await broker.controlled_shutdown.run()
-    watchdog.stop()
-    await broker.stop()
+    await _stop(broker, watchdog, admin)
     signals.phase = Phase.STOPPED
     log.info("broker %d stopped", config.broker_id)
     return EXIT_OK
+
+
+async def _stop(broker: Broker, watchdog: Watchdog, admin: AdminPort | None) -> None:
+    await broker.controlled_shutdown.run()
+    watchdog.stop()
+    await broker.stop()
+    if admin is not None:
+        await admin.close()
 
 
 def _callback_failed(
@@ -260,6 +273,19 @@ def _addresses(broker: Broker) -> str:
         (f"{each.listener}://" if len(endpoints) > 1 else "") + f"{each.host}:{each.port}"
         for each in endpoints
     )
+
+
+async def open_admin_port(broker: Broker) -> AdminPort | None:
+    """Open the admin port of a broker, if it has one; raise ConfigError if the port is taken."""
+    endpoint = admin_endpoint(broker.config.admin_listener)
+    if endpoint is None:
+        return None
+    # Imported here, because a broker without an admin port needs no HTTP.
+    from tidelog.runtime.admin.admin_port import AdminPort
+
+    admin = AdminPort(broker)
+    await admin.open(endpoint)
+    return admin
 
 
 def intercept(broker: Broker, directory: str) -> None:

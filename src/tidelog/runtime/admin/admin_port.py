@@ -1,0 +1,71 @@
+"""The admin port of one broker: `/metrics`, `/healthz`, `/readyz`, and routes of other parts.
+
+The port opens before the broker recovers its logs, so that a long recovery looks different from a
+dead process. Scrapes at the same time share one text, because each costs time of the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from http import HTTPStatus
+from typing import Final
+
+from tidelog.broker.apis.describe_metrics import METRICS
+from tidelog.broker.broker import Broker
+from tidelog.core.errors import ConfigError
+from tidelog.core.types import Endpoint
+from tidelog.runtime.admin.exposition import content_type, metrics_text
+from tidelog.runtime.admin.http_messages import HttpRequest, HttpResponse
+from tidelog.runtime.admin.http_server import HttpServer
+from tidelog.runtime.admin.probes import Readiness, healthz
+from tidelog.runtime.admin.routes import Routes
+
+_LOG: Final = logging.getLogger("tidelog.admin")
+
+
+class AdminPort:
+    """The open admin port of a broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self.readiness = Readiness(broker)
+        #: The texts under way, by format.
+        self._making: dict[str, asyncio.Task[list[bytes]]] = {}
+        self.routes = Routes()
+        self.routes.add("GET", "/metrics", self._metrics)
+        self.routes.add("GET", "/healthz", healthz)
+        self.routes.add("GET", "/readyz", self.readiness.readyz)
+        self.server = HttpServer(self.routes, _LOG)
+
+    async def open(self, endpoint: Endpoint) -> None:
+        """Listen on the address in `admin.listener`; raise ConfigError if that is impossible."""
+        try:
+            await self.server.listen(endpoint.host, endpoint.port)
+        except OSError as error:
+            raise ConfigError(
+                f"admin.listener: cannot listen on {endpoint.host}:{endpoint.port}:"
+                f" {error.strerror}; an address of this machine with a free port expected"
+            ) from error
+        _LOG.info("admin port on http://%s:%d", endpoint.host, self.server.port)
+
+    def started(self) -> None:
+        """Note that the broker has recovered its logs, and has registered."""
+        self.readiness.has_started = True
+
+    async def close(self) -> None:
+        """Close the port, and end the requests under way."""
+        await self.server.close()
+        for task in list(self._making.values()):
+            task.cancel()
+        await asyncio.gather(*self._making.values(), return_exceptions=True)
+
+    async def _metrics(self, request: HttpRequest) -> HttpResponse:
+        form = content_type(request.headers)
+        making = self._making.get(form)
+        if making is None:
+            text = metrics_text(self._broker.services.metrics, METRICS, form)
+            making = self._making[form] = asyncio.get_running_loop().create_task(text)
+            making.add_done_callback(lambda _: self._making.pop(form))
+        # A client that gives up must not end the text of the others.
+        return HttpResponse(HTTPStatus.OK, await asyncio.shield(making), form)

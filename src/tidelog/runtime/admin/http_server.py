@@ -1,0 +1,181 @@
+"""An HTTP server on the loop of its program, which no client can harm.
+
+Every client may send garbage, read slowly or never, or ask for too much. So connections are bounded
+in number, requests in size, and each step in time. A function that fails costs its request only. A
+long response is sent in pieces, and a client that takes no piece in time loses its connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import traceback
+from http import HTTPStatus
+from typing import Final
+
+from tidelog.core.dataclass import dataclass
+from tidelog.runtime.admin.http_messages import (
+    BadRequest,
+    HttpRequest,
+    HttpResponse,
+    body_bytes,
+    read_head,
+)
+from tidelog.runtime.admin.routes import Routes
+from tidelog.runtime.logging import escape
+
+_PIECE_BYTES: Final = 256 * 1024
+_END_OF_HEAD: Final = b"\r\n\r\n"
+
+
+@dataclass(frozen=True, slots=True)
+class HttpLimits:
+    """The limits of one server."""
+
+    #: Connections at the same time; further ones get 503.
+    connections: int = 32
+    head_bytes: int = 16 * 1024
+    body_bytes: int = 64 * 1024
+    #: Time for a request to arrive after its first byte, and for the client to take a piece of the
+    #: response.
+    step_ms: int = 10_000
+    #: Time that a connection may be silent before or between requests.
+    idle_ms: int = 120_000
+    #: Time that a function may take to respond.
+    respond_ms: int = 60_000
+
+
+class HttpServer:
+    """A server of routes on one address."""
+
+    def __init__(
+        self, routes: Routes, log: logging.Logger, limits: HttpLimits | None = None
+    ) -> None:
+        self.routes = routes
+        self._log = log
+        self._limits = limits or HttpLimits()
+        self._server: asyncio.Server | None = None
+        self._tasks: dict[asyncio.Task[None], None] = {}
+
+    async def listen(self, host: str, port: int) -> None:
+        """Listen; raise OSError if the address cannot be used. `port` 0 takes a free port."""
+        self._server = await asyncio.start_server(
+            self._accepted, host, port, limit=self._limits.head_bytes, reuse_address=True
+        )
+
+    @property
+    def port(self) -> int:
+        """The port; only after `listen`."""
+        assert self._server is not None, "not listening"
+        return int(self._server.sockets[0].getsockname()[1])
+
+    @property
+    def connections(self) -> int:
+        """The number of open connections."""
+        return len(self._tasks)
+
+    async def close(self) -> None:
+        """Close the port and all connections."""
+        if self._server is not None:
+            self._server.close()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None, "asyncio runs this method as a task"
+        is_full = len(self._tasks) >= self._limits.connections
+        self._tasks[task] = None
+        try:
+            if is_full:
+                reason = f"{self._limits.connections} connections are open, which is the limit"
+                await self._refuse(writer, BadRequest(HTTPStatus.SERVICE_UNAVAILABLE, reason))
+            else:
+                await self._serve(reader, writer)
+        except (OSError, TimeoutError, asyncio.IncompleteReadError):
+            pass  # the client is gone or too slow, and has lost its connection by that
+        except Exception as error:
+            self._failed("a connection of the admin port", error)
+        finally:
+            del self._tasks[task]
+            # Bytes that the client does not take must not stay in memory.
+            writer.transport.abort() if writer.transport.get_write_buffer_size() else writer.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Respond to the requests of one connection, one after the other."""
+        keeps_alive = True
+        while keeps_alive:
+            try:
+                request = await self._read(reader)
+                if request is None:
+                    return
+                keeps_alive = request.keeps_alive
+                response = await self._respond(request)
+            except BadRequest as bad:
+                await self._refuse(writer, bad)
+                return
+            writer.write(response.head(keeps_alive))
+            if request.method != "HEAD":
+                await self._write(writer, response)
+
+    async def _read(self, reader: asyncio.StreamReader) -> HttpRequest | None:
+        """Return the next request; None if the client has sent no further one."""
+        limits = self._limits
+        try:
+            async with asyncio.timeout(limits.idle_ms / 1000):
+                first = await reader.read(1)
+        except TimeoutError:
+            return None
+        if not first:
+            return None
+        try:
+            async with asyncio.timeout(limits.step_ms / 1000):
+                head = read_head(first + await reader.readuntil(_END_OF_HEAD))
+                size_bytes = body_bytes(head, limits.body_bytes)
+                body = await reader.readexactly(size_bytes) if size_bytes else b""
+        except asyncio.LimitOverrunError as error:
+            reason = f"the head is too long; at most {limits.head_bytes:,} bytes expected"
+            raise BadRequest(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, reason) from error
+        except TimeoutError as error:
+            reason = f"the request has not arrived within {limits.step_ms:,} ms"
+            raise BadRequest(HTTPStatus.REQUEST_TIMEOUT, reason) from error
+        return HttpRequest(head.method, head.path, head.query, head.headers, body, head.keeps_alive)
+
+    async def _respond(self, request: HttpRequest) -> HttpResponse:
+        respond = self.routes.find(request)
+        try:
+            async with asyncio.timeout(self._limits.respond_ms / 1000):
+                return await respond(request)
+        except BadRequest as bad:
+            return HttpResponse.of_text(f"{bad.reason}\n", bad.status)
+        except TimeoutError:
+            reason = f"no response within {self._limits.respond_ms:,} ms\n"
+            return HttpResponse.of_text(reason, HTTPStatus.GATEWAY_TIMEOUT)
+        except Exception as error:
+            self._failed(f"{request.method} {request.path[:200]}", error)
+            return HttpResponse.of_text(
+                "the broker failed to respond; its log has the reason\n",
+                HTTPStatus.INTERNAL_SERVER_ERROR,
+            )
+
+    async def _refuse(self, writer: asyncio.StreamWriter, bad: BadRequest) -> None:
+        response = HttpResponse.of_text(f"{bad.reason}\n", bad.status)
+        writer.write(response.head(keeps_alive=False))
+        with contextlib.suppress(OSError):
+            await self._write(writer, response)
+            writer.write_eof()
+
+    async def _write(self, writer: asyncio.StreamWriter, response: HttpResponse) -> None:
+        """Write a body in pieces; raise TimeoutError if the client does not take one in time."""
+        for part in response.parts:
+            for begin in range(0, len(part), _PIECE_BYTES):
+                writer.write(memoryview(part)[begin : begin + _PIECE_BYTES])
+                async with asyncio.timeout(self._limits.step_ms / 1000):
+                    await writer.drain()
+
+    def _failed(self, what: str, error: Exception) -> None:
+        text = "".join(traceback.format_exception(error))
+        self._log.error("%s failed: %s", escape(what), escape(text))

@@ -1,0 +1,74 @@
+"""`/healthz` and `/readyz`: whether a broker lives, and whether others may rely on it.
+
+A broker is healthy if its loop turns, for the loop itself responds. A broker is ready while it is
+registered and not leaving, once it has recovered its logs and caught up: since its start, it was in
+the ISR of every partition that it follows. A later shrink of an ISR does not end the readiness,
+because clients are still served then, and a restart would make it worse. Partitions without a
+leader and replicas in failed log directories do not count: they may stay out of the ISR for long.
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Final
+
+from tidelog.broker.broker import Broker
+from tidelog.core.types import NO_LEADER
+from tidelog.runtime.admin.http_messages import HttpRequest, HttpResponse
+
+#: Number of partitions that a response names.
+_MAX_NAMED: Final = 5
+
+
+async def healthz(_: HttpRequest) -> HttpResponse:
+    """Respond that the loop turns."""
+    return HttpResponse.of_text("ok\n")
+
+
+class Readiness:
+    """The readiness of one broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        #: Whether the broker has recovered its logs and accepts connections.
+        self.has_started = False
+        self._was_in_sync = False
+
+    async def readyz(self, _: HttpRequest) -> HttpResponse:
+        """Respond 200 if the broker is ready, else 503 with the reason."""
+        reason = self.missing()
+        if reason is None:
+            return HttpResponse.of_text("ready\n")
+        return HttpResponse.of_text(f"not ready: {reason}\n", HTTPStatus.SERVICE_UNAVAILABLE)
+
+    def missing(self) -> str | None:
+        """Return why the broker is not ready; None if it is."""
+        identity = self._broker.services.identity
+        if not self.has_started:
+            return "the broker recovers its logs, or registers for the first time"
+        if identity.is_leaving:
+            return "the broker is stopping"
+        if not identity.is_registered:
+            return "the broker is not registered: its session with the metadata store is over"
+        if not self._broker.view.is_known:
+            return "the controller has not sent the cluster's metadata yet"
+        behind = [] if self._was_in_sync else self._out_of_sync()
+        self._was_in_sync = not behind
+        if not behind:
+            return None
+        more = f" and {len(behind) - _MAX_NAMED} more" if len(behind) > _MAX_NAMED else ""
+        named = ", ".join(behind[:_MAX_NAMED])
+        return f"{len(behind)} replicas are not in sync yet: {named}{more}"
+
+    def _out_of_sync(self) -> list[str]:
+        """Return the partitions that this broker follows outside the ISR."""
+        broker_id = self._broker.broker_id
+        return [
+            f"{topic.name}-{number}"
+            for topic in self._broker.view.topics.values()
+            for number, partition in topic.partitions.items()
+            if broker_id in partition.replicas
+            and broker_id not in partition.isr
+            and broker_id not in partition.offline_replicas
+            and partition.leader > NO_LEADER
+        ]
