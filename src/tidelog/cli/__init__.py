@@ -2,10 +2,10 @@
 called.
 
 Every command: `app` is the command tree, with errors and exit codes. `parameters`, `help` and
-`completion` are arguments, help pages and shell completion; `spellings` are options as other tools
-spell them. `target` finds the cluster. `names`, `times` and `offsets` parse values of arguments and
-options. `output`, `documents` and `waiting`
-write results. `reference` writes the reference page of all commands.
+`completion` are arguments, help pages and shell completion; `spellings` has the options of other
+tools. `target` finds the cluster. `names`, `times` and `offsets` parse values of arguments and
+options. `output`, `documents` and `waiting` write results. `reference` writes the reference page of
+all commands.
 
 Clusters and brokers: `clusters`, `brokers`, `stores`, `health`, `doctor`, `metrics`, `events`,
 `configs`, `faults`.

@@ -1,7 +1,7 @@
-"""`tidelog doctor`: what is wrong or will be, with a command as the remedy of each finding.
+"""`tidelog doctor`: present and coming faults of a cluster, with a command as the remedy of each.
 
-The examination is `local.doctor`, so that other programs show the same findings. The exit codes are
-those of `tidelog health`, whose findings are part of the examination of a cluster.
+`local.doctor` makes the examination, so that other programs can show the same findings. The exit
+codes are those of `tidelog health`, whose findings are also findings of the doctor.
 """
 
 from __future__ import annotations
@@ -50,17 +50,18 @@ def doctor(
     output: OutputOption = OutputFormat.TABLE,
     timeout: TimeoutOption = 10.0,
 ) -> None:
-    """Examine a cluster: what is wrong, what will be, and which command helps.
+    """Examine a cluster: its faults, coming faults, and the commands that help.
 
-    The examination begins with the findings of `tidelog health`. It goes on with addresses, clocks
-    and versions of brokers, and with the causes for which replicas are out of sync. It compares
-    min.insync.replicas with replication factors. It looks for moves that cannot end, for groups
-    without progress, and at the placement of coordinators. The command only reads. If moves are
-    under way or groups are behind, it looks twice.
+    The examination begins with the findings of `tidelog health`. The examination also covers
+    addresses, clocks and versions of brokers, and the causes for which replicas are out of sync.
+    The examination compares min.insync.replicas with replication factors. The examination looks for
+    moves that cannot end, for groups without progress, and at the placement of coordinators. The
+    command only reads. If moves are under way or groups are behind, the command looks at them
+    twice.
 
     Exit codes are those of `tidelog health`: 0 healthy, 1 degraded, 2 unavailable in part, 3 not
-    reached. Notices leave the exit code as it is. What cannot be examined is named at the end.
-    Brokers of Apache Kafka, for example, do not say why a replica is out of sync.
+    reached. Notices do not change the exit code. The last lines name what could not be examined.
+    Brokers of Apache Kafka, for example, do not report why a replica is out of sync.
     """
     place = place_of(bootstrap, directory)
     try:
@@ -82,7 +83,7 @@ def doctor(
 
 
 def print_diagnosis(found: Diagnosis) -> None:
-    """Print the findings, each with its remedy, and then what could not be examined."""
+    """Print the findings, each with its remedy, and then the facts that could not be read."""
     count = counted(len(found.findings), "finding") if found.findings else "nothing found"
     summary = f"{found.level}: {found.subject} {found.name}; {count}"
     print_text(summary, LEVEL_STYLES.get(found.level, ""))

@@ -36,7 +36,7 @@ _SHELL_WORD = re.compile(r"(?:--?[\w-]+ )?(?:'[^']*'|\"[^\"]*\"|\S)+")
 
 
 class HelpCommand(TyperCommand):
-    """A command with a plain help page, which also takes options as Kafka's tools spell them."""
+    """A command with a plain help page, which also accepts the spellings of Kafka's tools."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the words of the command."""
@@ -60,7 +60,8 @@ class HelpGroup(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the words of the group, up to its command."""
-        if args and args[0].startswith("-"):  # where no command is first, an option may name one
+        # If the command is not the first word, the first word may be an option.
+        if args and args[0].startswith("-"):
             args = _in_own_spellings(self, ctx, args)
         return super().parse_args(ctx, args)
 

@@ -1,8 +1,8 @@
-"""Options as Kafka's tools and kcat spell them, and what they are here.
+"""Options of Kafka's tools and of kcat, with the equal options of tidelog's commands.
 
-Commands accept these options, and their help pages do not list them. An option that means something
-else here, or nothing, ends the command with a usage error that has the spelling of tidelog. The
-tables have one row for each option; `docs/reference/cli.md` shows them.
+Commands accept these options, but help pages do not list them. If an option has another meaning
+here, or none, the command ends with a usage error that names tidelog's option. The tables have one
+row for each option; `docs/reference/cli.md` shows them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import TidelogError
 
 _PLACEHOLDER = re.compile(r"[A-Z]+$")
-#: Placeholders that stand for these texts alone: librdkafka's debug contexts.
+#: Placeholders that stand for certain texts only: librdkafka's debug contexts.
 _FORMS = {
     "CONTEXTS": re.compile(
         r"(,?(all|generic|broker|topic|metadata|feature|queue|msg|protocol|cgrp|security|fetch"
@@ -30,23 +30,25 @@ _KCAT = "kcat"
 
 
 class DifferentOptionError(TidelogError):
-    """The usage error of another tool's option that has no equal here; it names what has."""
+    """The usage error of a tool's option without an equal here; it suggests a replacement."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
     """An option of another tool: `--max-messages N`, `--property print.key=true`, `-u`.
 
-    Upper case at the end stands for any text. In a value, the text before it must be equal.
+    A word in upper case at the end stands for any text. If a value has text before the placeholder,
+    that text must be equal.
     """
 
     tool: str
     theirs: str
-    #: Words that take its place; upper case stands for the same text. Empty: it has no effect.
+    #: Words that replace the option; a word in upper case stands for the placeholder's text. Empty
+    #: if the option has no effect.
     ours: str = ""
-    #: Whether the words stand before all others: a topic, or a default that later words replace.
+    #: Whether the words precede all other words: a topic, or a default that later words replace.
     is_first: bool = False
-    #: What a usage error says; the option is then not accepted.
+    #: The text of the usage error if the option is not accepted.
     hint: str = ""
 
     @property
@@ -60,7 +62,7 @@ class Spelling:
         return " " in self.theirs
 
     def words(self, value: str) -> list[str] | None:
-        """Return the words for the option with this value; None if the value is not in the row."""
+        """Return the words for the option with this value; None if the value does not fit."""
         theirs = self.theirs.partition(" ")[2]
         place = _PLACEHOLDER.search(theirs)
         fixed = theirs if place is None else theirs[: place.start()]
@@ -75,7 +77,7 @@ class Spelling:
 
 
 def _accepted(tool: str, *rows: str) -> Iterator[Spelling]:
-    """Yield spellings from rows `theirs -> ours`; after `->>`, the words stand before others."""
+    """Yield spellings of rows `theirs -> ours`; with `->>`, `ours` precedes all words."""
     for row in rows:
         theirs, _, ours = row.partition("->")
         first = ours.startswith(">")
@@ -321,8 +323,9 @@ def translated(
 ) -> list[str]:
     """Return the words of a command in tidelog's spellings.
 
-    `own` has the command's options, and whether each takes a value. Words that are neither in `own`
-    nor in `spellings` stay. Raises DifferentOptionError for an option that has no equal here.
+    `own` maps the command's options to whether each takes a value. Words that are neither in `own`
+    nor in `spellings` stay unchanged. Raises DifferentOptionError for an option without an equal
+    here.
     """
     first: list[str] = []
     rest: list[str] = []
@@ -353,7 +356,7 @@ def translated(
 
 
 def _split(word: str) -> tuple[str, str | None]:
-    """Return an option's name, and its value if the same word has it; any other word is a name."""
+    """Return an option's name, and the value in the same word; else the whole word."""
     if word.startswith("--"):
         name, equals, value = word.partition("=")
         return name, value if equals else None
@@ -363,7 +366,7 @@ def _split(word: str) -> tuple[str, str | None]:
 
 
 def _matching(rows: Sequence[Spelling], value: str | None) -> tuple[Spelling | None, list[str]]:
-    """Return the first row for a value, and its words; None if no row is for the value."""
+    """Return the first row that fits a value, and its words; None if no row fits."""
     for row in rows:
         if row.has_value and value is None:
             raise DifferentOptionError(f"{row.name} needs a value, as in {row.theirs}")

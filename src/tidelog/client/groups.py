@@ -114,7 +114,7 @@ class GroupAdmin:
         self._coordinators = coordinators
 
     def list_groups(self, brokers: Collection[int] | None = None) -> Operation[list[GroupListing]]:
-        """Return the groups that these brokers coordinate, or all groups; by name.
+        """Return the groups that these brokers (or all brokers) coordinate, sorted by name.
 
         Raises KafkaError.
         """

@@ -1,13 +1,13 @@
-"""Short pauses between the tasks of one Python worker: modules are left out of collections.
+"""Short pauses between the tasks of a Python worker: garbage collections leave out modules.
 
 PySpark's daemon collects all garbage of a worker after each task, and the worker takes its next
-task only then. A collection visits every object of every module that tasks imported, for 40 to 60
-ms of CPU time: most of the time that a small task takes. These objects live as long as the worker.
-`gc.freeze` takes them out of later collections.
+task only after the collection. A collection visits every object of every imported module, which
+takes 40 to 60 ms of CPU time, most of the time of a small task. The objects of modules live as long
+as the worker. `gc.freeze` takes all present objects out of later collections.
 
-Only the first tasks of a worker freeze, because a cycle of frozen objects is never collected. The
-first task freezes what PySpark and its source imported, the second what the first imported while it
-ran.
+Only the first tasks of a worker freeze objects, because a frozen cycle of garbage is never
+collected. The first task freezes the modules of PySpark and of the source; the second task freezes
+the modules that the first task imported.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import itertools
 import sys
 from typing import Final
 
-#: The module that Spark's reused workers run; it is the only one that collects after each task.
+#: The module that Spark's reused workers run; only this module collects garbage after each task.
 _DAEMON: Final = "pyspark.daemon"
 _FREEZING_TASKS: Final = 2
 
@@ -25,7 +25,7 @@ _tasks = itertools.count()
 
 
 def freeze_modules() -> None:
-    """Take all present objects out of collections, in the first tasks of a reused worker."""
+    """Take all objects out of garbage collections, in the first tasks of a reused worker."""
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     if spec is not None and spec.name == _DAEMON and next(_tasks) < _FREEZING_TASKS:
         gc.freeze()

@@ -4,12 +4,12 @@ The pytest plugin (`plugin`) is found by its entry point and loads nothing of th
 test requests a cluster. The names in this module are imported at their first use.
 
 `spec` is the cluster that a test requests, `cluster` the cluster that the test gets. `faults` acts
-on requests. `states` are the states that tests wait for, `waiting` waits for one, and `loops` keeps
-calls from blocking an event loop. `http_server` offers a cluster to other languages, with the
+on requests. `states` has the states that tests wait for, `waiting` waits for a state, and `loops`
+keeps calls from blocking an event loop. `http_server` serves tests in other languages, with the
 requests of `control` and the faults of `toxics`. `histories` records and checks what clients saw.
 `pyspark` replaces PySpark's own helper, which starts Kafka in a container.
 
-`python -m tidelog.testing` is a cluster with that server, for tests that are not in Python.
+`python -m tidelog.testing` runs a cluster with that HTTP server, for tests that are not in Python.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""`python -m tidelog.testing`: a cluster for tests in another language, with its HTTP API.
+"""`python -m tidelog.testing`: a cluster with an HTTP API, for tests in other languages.
 
 The program prints one line of JSON when the cluster is up: `bootstrap`, the list
-`bootstrap_servers`, `url` of the HTTP API, and `directory`. It ends, with all brokers, at SIGTERM
-or SIGINT, and when its standard input is a pipe that the test's program closes, by its own end if
-need be. Nothing is left then but the directory, if one was given.
+`bootstrap_servers`, `url` of the HTTP API, and `directory`. The program and all brokers end at
+SIGTERM or SIGINT. If standard input is a pipe, they also end when the test's program closes the
+pipe or ends. The program removes all files, except in a directory that `--dir` names.
 """
 
 from __future__ import annotations

@@ -43,7 +43,8 @@ _SLOWEST_S = 60
 #: Maximum number of lines of each broker's log in a report.
 _LOG_LINES = 12
 _LOG_LINE_CHARACTERS = 240
-#: Characters that names of topics lack, and the dot, which metrics do not keep apart from `_`.
+#: Characters that topic names lack, and the dot, because metrics do not distinguish the dot from
+#: `_`.
 _NOT_IN_TOPICS = re.compile(r"[^A-Za-z0-9_-]+")
 #: Maximum number of characters that `topic` takes from a name.
 _NAME_CHARACTERS = 200
@@ -69,7 +70,7 @@ class Cluster:
         """Start a cluster in a directory of its own, and return when it can be written to.
 
         `config` has keys of every broker's server.properties; an unknown key raises SpecError.
-        Broker 1 listens on `port`, and each further broker one port higher; None chooses free
+        Broker 1 listens on `port`, and the next brokers on the following ports; None chooses free
         ports.
         """
         warn_in_loop("Cluster", "`await asyncio.to_thread(Cluster, directory)`")
@@ -150,7 +151,7 @@ class Cluster:
 
     @property
     def aio(self) -> AsyncCluster:
-        """The calls that take time, as coroutines of asyncio with the same names and arguments."""
+        """The calls that take time, as asyncio coroutines with the same names and arguments."""
         return AsyncCluster(self)
 
     @property
@@ -228,8 +229,8 @@ class Cluster:
     ) -> str:
         """Create a topic like `create_topic`, and return its unique name.
 
-        The name begins with `name`, by default with the name of the running test. No other test
-        and no other worker has the topic, so tests may share the cluster. Raises KafkaError.
+        The name begins with `name`, by default with the name of the running test. No other test and
+        no other worker uses the topic, so tests may share the cluster. Raises KafkaError.
         """
         begin = _NOT_IN_TOPICS.sub("-", name or _running_test())[:_NAME_CHARACTERS]
         unique = f"{begin}-{secrets.token_hex(4)}"
@@ -326,7 +327,7 @@ class Cluster:
         return Requests.of(self._put, names, self._unfinished)
 
     def forget_unfinished_faults(self) -> None:
-        """Forget faults without an action, after an error between their steps."""
+        """Forget faults that have no action, because an error came between their steps."""
         self._unfinished.clear()
 
     def unfinished_fault(self) -> str | None:
@@ -403,7 +404,7 @@ class Cluster:
 
 
 def _running_test() -> str:
-    """Return the name of the test that pytest runs, without its file; `topic` outside of tests."""
+    """Return the name of the running pytest test without its file; else `topic`."""
     node, _, parameters = os.environ.get("PYTEST_CURRENT_TEST", "topic").partition("[")
     name = node.rpartition("::")[2].partition(" (")[0]
     return f"{name}-{parameters.rpartition(']')[0]}" if parameters else name
@@ -422,10 +423,10 @@ def _in_thread(
 
 
 class AsyncCluster:
-    """The calls of a Cluster that take time, as coroutines of asyncio. Tasks may share a cluster.
+    """The calls of a Cluster that take time, as asyncio coroutines. Tasks may share a cluster.
 
     Arguments, results and errors are those of Cluster's methods. A cancelled wait ends; any other
-    call goes on in a thread.
+    cancelled call continues in its thread.
     """
 
     def __init__(self, cluster: Cluster) -> None:

@@ -1,7 +1,8 @@
 """The requests of the HTTP API of a test cluster, without HTTP.
 
 A request has a method, a path, a query and a JSON value; the response is a status and a JSON value.
-Threads may send requests at once. A request that waits for a state delays no other request.
+Several threads may send requests at the same time. A request that waits for a state delays no other
+request.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ Handler = Callable[..., Answer]
 
 _OK: Final = 200
 _NO_CONTENT: Final = 204
-#: HTTP statuses of errors; any other error is the caller's.
+#: HTTP statuses of errors of the server; any other error is the caller's error.
 _TIMEOUT: Final = 504
 _CONDITIONS: Final = ("under_replicated", "leaderless", "running", "controller")
 _ACTS: Final = ("kill", "stop", "start", "restart", "pause", "resume")
@@ -99,7 +100,7 @@ class Control:
         return _OK, {"version": tidelog.__version__}
 
     def _status(self, query: Mapping[str, str], **_: Any) -> Answer:
-        """Return the status; with conditions in the query, wait for them."""
+        """Return the status; if the query has conditions, wait for them first."""
         known = (*_CONDITIONS, "timeout")
         for name in query:
             if name not in known:
@@ -162,7 +163,7 @@ class Control:
         return _OK, self._shown(proxy)
 
     def _change_proxy(self, proxy: str, given: Mapping[str, Any], **_: Any) -> Answer:
-        """Kill the broker with `enabled` false, and start it with true."""
+        """Stop the broker (SIGKILL) if `enabled` is false, and start it if `enabled` is true."""
         brokers = self._brokers_of(proxy)
         enabled = given.get("enabled")
         if not isinstance(enabled, bool):
@@ -192,7 +193,7 @@ class Control:
         return _OK, toxic.as_json()
 
     def _toxic(self, proxy: str, toxic: str, query: Mapping[str, str], **_: Any) -> Answer:
-        """Return a toxic; with `struck` in the query, wait until it has struck so often."""
+        """Return a toxic; with `struck` in the query, after it has struck that often."""
         found = self._found(proxy, toxic)
         if "struck" in query:
             found.fault.wait(_integer("struck", query["struck"]), _timeout_s(query))
@@ -225,7 +226,7 @@ class Control:
             raise
 
     def _brokers_of(self, proxy: str) -> tuple[int, ...]:
-        """Return the broker of a proxy, none for the whole cluster; raise ApiError if unknown."""
+        """Return a proxy's broker, none for the whole cluster; ApiError if unknown."""
         return () if proxy == CLUSTER else (broker_of(proxy, self._cluster.brokers),)
 
     def _found(self, proxy: str, toxic: str) -> Toxic:
@@ -257,7 +258,7 @@ class Control:
 
 
 def status_json(status: ClusterStatus) -> dict[str, Any]:
-    """Return a status as JSON has it, with the numbers of partitions in trouble."""
+    """Return a status as a JSON value, with the numbers of partitions in trouble."""
     numbers = {"under_replicated": status.under_replicated, "leaderless": status.leaderless}
     return {**dataclasses.asdict(status), **numbers}
 

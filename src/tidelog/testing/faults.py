@@ -75,7 +75,7 @@ class Fault:
             time.sleep(_POLL_S)
 
     async def struck(self, count: int = 1, timeout: float = 30.0) -> None:
-        """Do the same as `wait` without blocking the event loop."""
+        """Wait like `wait`, without blocking the event loop."""
         deadline = time.monotonic() + timeout
         while not self._has_struck(count, deadline, timeout):
             await asyncio.sleep(_POLL_S)
@@ -89,7 +89,7 @@ class Fault:
 
     @property
     def is_in_force(self) -> bool:
-        """Whether nothing has ended the fault; it may have struck as often as it can."""
+        """Whether the fault was not ended, even if it has no strikes left."""
         return not self._ended
 
     def remove(self) -> None:
@@ -117,7 +117,7 @@ class Requests:
     def of(
         cls, make: Callable[[Rule, str], Fault], names: tuple[str, ...], unfinished: Unfinished
     ) -> Requests:
-        """Return a selection of all requests of the named APIs, such as `Produce`; `*` is any API.
+        """Return a selection of all requests of APIs such as `Produce`; `*` means all APIs.
 
         Raises ValueError for an unknown API name, and if no API is named.
         """
@@ -146,9 +146,9 @@ class Requests:
         client_id: str | None = None,
         group_id: str | None = None,
     ) -> Requests:
-        """Select only requests for a topic or one of its partitions, from a client, of a group.
+        """Select only requests for a topic, for one of its partitions, for a group, or of a client.
 
-        A request for several partitions is selected if it names the partition among others.
+        A request for several partitions is selected if it names the partition among them.
         """
         wanted = {
             "topic": topic,
@@ -215,15 +215,16 @@ class Requests:
         return self._put(f"delay({seconds:g})", action=Action.DELAY, delay_ms=delay_ms)
 
     def answer(self, error: ErrorCode | str | int | None = None, **fields: object) -> Fault:
-        """Respond with an error of Kafka's, by name or number, or with a response of these fields.
+        """Respond with Kafka's error of this name or number, or with these fields.
 
-        An error is that of every part of the request. With `after()`, the request takes effect in
-        spite of it. The response to a Metadata request for all topics has no field for the error.
+        The error applies to every part of the request. With `after()`, the request takes effect in
+        spite of the error. The response to a Metadata request for all topics has no field for the
+        error.
 
         Fields have the names of Kafka's messages in lower case, as in `throttle_time_ms=500`;
-        structs are dicts. Other fields have their defaults. With `after()`, the broker makes the
-        response, and the fields replace its own. Raises ValueError for a field that no version of
-        the response has.
+        structs are dicts. Unnamed fields have their defaults. With `after()`, the broker makes the
+        response, and the named fields replace the broker's values. Raises ValueError for a field
+        that no version of the response has.
         """
         if (error is None) is not bool(fields):
             raise ValueError("answer() needs an error, or else the fields of a response")
@@ -322,7 +323,7 @@ def _names(api_key: int, attributes: tuple[str, ...]) -> bool:
 
 
 def _all_fields(struct: type) -> Iterator[str]:
-    """Yield the names of a struct's fields, and of those of the structs in it."""
+    """Yield the names of the fields of a struct and of its nested structs."""
     for each in fields_of(struct):
         yield "partition_index" if each.name == "partition_indexes" else each.name
         if isinstance(each.spec.element, type):
@@ -330,7 +331,7 @@ def _all_fields(struct: type) -> Iterator[str]:
 
 
 def _as_json(value: object) -> Any:
-    """Return fields of a response with hexadecimal text for bytes."""
+    """Return fields of a response, with bytes as hexadecimal text."""
     if isinstance(value, Mapping):
         return {name: _as_json(each) for name, each in value.items()}
     if isinstance(value, list | tuple):

@@ -1,8 +1,8 @@
-"""An HTTP server of a test cluster, so that tests in any language can break it.
+"""An HTTP server of a test cluster, with which tests in any language can inject faults.
 
-The server runs in threads of the process that owns the cluster, for only that process can start and
-kill brokers. Brokers have no port for faults. The server listens on the loopback interface and
-refuses browsers, so that no page that a developer visits can reach it.
+The server runs in threads of the process that owns the cluster, because only this process can start
+and kill brokers. Brokers have no port for fault requests. The server listens on the loopback
+interface and refuses requests of browsers, so that no web page can reach it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tidelog.testing.control import Control
 
 #: Maximum size in bytes of a request's JSON.
 _MOST_BYTES: Final = 1 << 20
-#: The names of this machine in a Host header; any other name is that of a page's own server.
+#: Names of this machine in a Host header; any other name comes from a web page's own server.
 _OWN_HOSTS: Final = (LOOPBACK, "localhost", "")
 
 
@@ -27,7 +27,7 @@ class FaultServer:
     """The HTTP server of one cluster; it serves until `close`, or the end of a `with` block."""
 
     def __init__(self, cluster: Cluster, port: int = 0) -> None:
-        """Listen on a port of the loopback interface, by default a free one; raise OSError."""
+        """Listen on a port of the loopback interface, by default on a free port; raise OSError."""
         self._server = _Server((LOOPBACK, port), _Requests)
         self._server.control = Control(cluster)
         self._thread = threading.Thread(
@@ -47,7 +47,7 @@ class FaultServer:
         return f"http://{LOOPBACK}:{self._server.server_address[1]}"
 
     def close(self) -> None:
-        """Stop to listen; repeated calls do nothing."""
+        """Stop listening; repeated calls do nothing."""
         if self._thread.is_alive():
             self._server.shutdown()
             self._thread.join()
@@ -108,4 +108,4 @@ class _Requests(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - http.server's name
-        """Log nothing: the responses have the errors."""
+        """Log nothing, because the responses have the errors."""

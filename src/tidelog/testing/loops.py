@@ -19,7 +19,7 @@ C = TypeVar("C")
 P = ParamSpec("P")
 T = TypeVar("T")
 
-#: The frame of the call in the test: above `_warn`, `warn_in_loop` and the guarded method.
+#: Stack level of the test's call, above `_warn`, `warn_in_loop` and the guarded method.
 _CALLER = 3
 
 
@@ -28,11 +28,11 @@ class BlockedLoopError(RuntimeError):
 
 
 class BlockedLoopWarning(RuntimeWarning):
-    """The warning of a call that stopped the event loop in which it was called for a while."""
+    """The warning about a call that blocked the event loop in which it was called."""
 
 
 def refuse_in_loop(call: str, instead: str) -> None:
-    """Raise BlockedLoopError in a running event loop."""
+    """Raise BlockedLoopError if an event loop is running."""
     if _is_in_loop():
         raise BlockedLoopError(
             f"{call}() in a running event loop stops the loop, and the clients in it that the"
@@ -41,7 +41,7 @@ def refuse_in_loop(call: str, instead: str) -> None:
 
 
 def warn_in_loop(call: str, instead: str) -> None:
-    """Emit a BlockedLoopWarning in a running event loop; it shows the line of the test."""
+    """Emit a BlockedLoopWarning if an event loop is running; the warning shows the test's line."""
     if _is_in_loop():
         warnings.warn(
             f"{call}() stops the running event loop until it returns: {instead}",
@@ -51,7 +51,7 @@ def warn_in_loop(call: str, instead: str) -> None:
 
 
 def takes_time(method: Callable[Concatenate[C, P], T]) -> Callable[Concatenate[C, P], T]:
-    """Return a method of Cluster that warns in a running event loop."""
+    """Return a method of Cluster that warns if an event loop is running."""
     name = method.__name__
 
     @functools.wraps(method)

@@ -32,10 +32,10 @@ _MARKER_HELP = (
     "tidelog(brokers=3, config={}, log_dirs=1, store='embedded', port=None): the cluster that the"
     " fixture tidelog_cluster makes"
 )
-#: The beginnings of the names of fixtures that make clusters.
+#: Beginnings of the names of fixtures that make clusters.
 _FIXTURES = ("tidelog_cluster", "tidelog_http", "kafka_bootstrap")
 _KIT = "tidelog.testing."
-#: Modules whose frames a failure does not show.
+#: Modules whose frames are left out of a failure's traceback.
 _HIDDEN = (_KIT, "tidelog.local.", "tidelog.runtime.blocking", "tidelog.client.")
 
 

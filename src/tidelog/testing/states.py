@@ -1,7 +1,7 @@
 """The states of a cluster that tests wait for: leaders, a controller, numbers, any condition.
 
-Each function returns a `Wait`. `Cluster` has each as a method that blocks, `AsyncCluster` as a
-coroutine.
+Each function returns a `Wait`. `Cluster` has each function as a blocking method, and `AsyncCluster`
+as a coroutine.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class HasLocal(Protocol):
 
     @property
     def local(self) -> LocalCluster:
-        """The LocalCluster of its brokers."""
+        """The LocalCluster of the cluster's brokers."""
 
 
 def leader(
@@ -109,7 +109,7 @@ def wait_for(
 def blocking(
     state: Callable[Concatenate[LocalCluster, P], Wait[T]],
 ) -> Callable[Concatenate[HasLocal, P], T]:
-    """Return a method of Cluster that waits for a state; it is an error in a running event loop."""
+    """Return a Cluster method that waits for a state; it fails in a running event loop."""
     name = state.__name__
 
     @functools.wraps(state)

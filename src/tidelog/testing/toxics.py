@@ -1,10 +1,10 @@
 """Faults on requests as toxics, in the form of Toxiproxy's API.
 
 A proxy is a broker, `broker-1`, or `cluster` for all brokers. A toxic of the stream `upstream`
-strikes requests, which then have no effect; one of `downstream` strikes responses. The types
-`latency`, `timeout` and `reset_peer` are Toxiproxy's, `answer` is an error or a response of the
-test's making, and `watch` only counts. The attributes select requests, as `Requests` does. Source
-of names, defaults and errors: Toxiproxy 2.x.
+strikes requests, which then have no effect; a toxic of `downstream` strikes responses. The types
+`latency`, `timeout` and `reset_peer` are Toxiproxy's; `answer` responds with an error or with
+fields that the test defines, and `watch` only counts. The attributes select requests, as `Requests`
+does. Source of names, defaults and errors: Toxiproxy 2.x.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PREFIX: Final = "broker-"
 _STREAMS: Final = ("upstream", "downstream")
 _SELECTING: Final = ("topic", "partition", "client_id", "group_id")
 _COUNTING: Final = ("nth", "times", "every")
-#: The attributes of each type, beside those that select requests.
+#: The attributes of each type, besides the attributes that select requests.
 _OF_TYPE: Final[Mapping[str, tuple[str, ...]]] = {
     "latency": ("latency", "jitter"),
     "timeout": ("timeout",),
@@ -52,7 +52,7 @@ class Toxic:
     def __init__(
         self, cluster: Faulty, brokers: tuple[int, ...], wanted: Mapping[str, Any]
     ) -> None:
-        """Put a fault in force at `brokers`, or at all; raise ApiError for an invalid toxic."""
+        """Put a fault in force at `brokers`, or at all; ApiError for an invalid toxic."""
         _check(wanted, _FIELDS, "a toxic")
         kind = str(wanted.get("type"))
         if kind not in _OF_TYPE:
@@ -85,7 +85,7 @@ class Toxic:
         self.fault = _act(requests, kind, attributes)
 
     def as_json(self) -> dict[str, Any]:
-        """Return Toxiproxy's fields, and how often the fault struck which requests."""
+        """Return Toxiproxy's fields, and the numbers of struck and matched requests."""
         struck = self.fault.requests
         counts = {"count": len(struck), "matched": self.fault.matched, "requests": struck}
         return {**self._shown, **counts}
@@ -97,7 +97,7 @@ def proxy_name(broker: int) -> str:
 
 
 def broker_of(name: str, brokers: tuple[int, ...]) -> int:
-    """Return the broker of a proxy; raise ApiError if there is none."""
+    """Return the broker of a proxy; raise ApiError for an unknown proxy."""
     number = name.removeprefix(_PREFIX)
     if not name.startswith(_PREFIX) or not number.isdecimal() or int(number) not in brokers:
         known = ", ".join(proxy_name(broker) for broker in brokers)

@@ -1,8 +1,8 @@
 """Waiting for a state of the cluster, with a description of the last state seen.
 
-A `Wait` blocks its thread, or an event loop awaits it. The state comes from repeated requests to
-brokers. A broker whose process does not run counts as out of sync before its cluster has noticed.
-The module uses no internals of a broker.
+A `Wait` blocks its thread, or is awaited in an event loop. The state comes from repeated requests
+to brokers. A broker whose process does not run counts as out of sync before its cluster has
+noticed. The module uses no internals of a broker.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class WaitTimeout(AssertionError):
 
 
 class Wait(Generic[T]):
-    """A wait for a state that has a result; nothing happens before `block` or `reached`."""
+    """A wait for a state, which has a result; the wait begins with `block` or `reached`."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Wait(Generic[T]):
         what: str,
         timeout_s: float,
     ) -> None:
-        """`result` returns None for a state that is not the wanted state, which `what` names."""
+        """`result` returns None until the wanted state is reached; `what` names this state."""
         self._look = look
         self._result = result
         self._what = what

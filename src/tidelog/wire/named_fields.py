@@ -1,8 +1,8 @@
-"""Messages with fields that a person wrote, by name, as in JSON.
+"""Changes of message fields that a person has written by name, as in JSON.
 
 Structs are written as dicts of some of their fields, arrays as lists. Bytes, record batches and
-UUIDs may be bytes, or text in hexadecimal, for JSON has no bytes. Fields that are not named keep
-their values, and those of new structs have their defaults.
+UUIDs may be bytes or hexadecimal text, because JSON has no bytes. Fields that are not named keep
+their values; in new structs, these fields have their defaults.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ from tidelog.wire.registry import API, FETCH
 
 #: The client id of the test kit's own requests.
 KIT_CLIENT_ID = "tidelog-testing"
-#: The names of the field with a partition's number.
+#: Names of the fields of messages that hold a partition's number.
 PARTITION_FIELDS = ("partition_index", "partition", "index")
 #: The client ids of brokers (`broker.peers`).
 _BROKER_CLIENT_ID = re.compile(r"broker-\d+-")
@@ -49,7 +49,8 @@ class Action(StrEnum):
     DISCONNECT = "disconnect"
     #: The request is held for `delay_ms`.
     DELAY = "delay"
-    #: The response carries `error` for every part of the request, or has `fields` of the test's.
+    #: The response carries `error` for every part of the request, or has `fields` that the test
+    #: defines.
     ANSWER = "answer"
 
 
@@ -78,7 +79,7 @@ class Rule:
     after: bool = False
     delay_ms: int = 0
     error: ErrorCode = ErrorCode.NONE
-    #: Fields of a response of the test's making (`wire.named_fields`); None with an `error`.
+    #: Fields of a response that the test defines (`wire.named_fields`); None with an `error`.
     fields: Mapping[str, Any] | None = None
 
     def strikes(self, ordinal: int) -> bool:
@@ -301,7 +302,7 @@ def named_partitions(
 ) -> Iterator[tuple[str, int | None]]:
     """Yield the topics that a request or its fetch session names, and each of their partitions.
 
-    A topic comes with None, and again with the number of each partition that is named.
+    Each topic comes first with None, then with the number of each named partition.
     """
     message = request.message
     for name in getattr(message, "topic_names", None) or ():
@@ -321,7 +322,7 @@ def named_partitions(
 
 
 def _partitions_of(entry: Any) -> Iterator[int]:
-    """Yield the numbers of partitions in a topic's entry, from one of several fields."""
+    """Yield the partition numbers in a topic's entry, whose fields depend on the message."""
     for attribute in ("partitions", "partition_data", "partition_indexes"):
         for each in getattr(entry, attribute, None) or ():
             if isinstance(each, int):

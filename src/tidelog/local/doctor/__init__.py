@@ -1,4 +1,4 @@
-"""The examination behind `tidelog doctor`: facts are read first, and then judged by pure functions.
+"""The examination of `tidelog doctor`: it first reads facts, which pure functions then judge.
 
 `diagnosis` is the result: findings with remedies. `cluster_survey` reads the facts about a running
 cluster (`cluster_facts`), and `cluster_findings` judges them with `broker_findings`,

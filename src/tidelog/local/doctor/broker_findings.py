@@ -1,8 +1,8 @@
 """Findings about brokers: reachable addresses, clocks, versions, and what the controller sees.
 
 The functions are pure. A clock difference counts only beyond the doubt of its measurement, which is
-half of the round trip. Two brokers reach each other if the controller gets acknowledgements, and
-followers' fetches arrive; `partition_findings` has the second.
+half of the round trip. Two brokers can reach each other if the controller gets acknowledgements and
+if followers' fetches arrive; `partition_findings` checks the fetches.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from tidelog.local.doctor.diagnosis import degraded, notice, some
 from tidelog.local.health import ClusterPlace, Finding
 from tidelog.wire.registry import API, FIRST_OWN_KEY
 
-#: Clock differences in ms: from the first, timestamps of records and retention by time are wrong
-#: enough to be seen; from the second, logs of several brokers cannot be compared.
+#: Differences of clocks in ms: from the first, timestamps and retention by time are noticeably
+#: wrong; from the second, logs of several brokers cannot be compared.
 CLOCK_NOTICE_MS = 500
 CLOCK_DEGRADED_MS = 60_000
 
@@ -48,7 +48,7 @@ def _silent(brokers: Sequence[BrokerFacts]) -> Iterator[Finding]:
 
 
 def _loopback(brokers: Sequence[BrokerFacts]) -> Iterator[Finding]:
-    """Yield brokers whose address leads back to each machine that uses it."""
+    """Yield a finding about brokers whose address means, on every machine, the machine itself."""
     looped = [each for each in brokers if is_loopback(each.host)]
     if not looped or len(looped) == len(brokers):
         return
@@ -66,7 +66,7 @@ def _loopback(brokers: Sequence[BrokerFacts]) -> Iterator[Finding]:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether an advertised host always means the machine that uses it."""
+    """Return whether an advertised host always means the machine that uses this host."""
     if host == "localhost":
         return True
     try:
@@ -92,7 +92,7 @@ def _overdue(facts: ClusterFacts) -> Iterator[Finding]:
 
 
 def _clocks(brokers: Sequence[BrokerFacts]) -> Iterator[Finding]:
-    """Yield the brokers whose clocks differ from this machine's, or one for all if this is off."""
+    """Yield brokers with wrong clocks, or one finding if this machine's clock is wrong."""
     known = [(each, each.clock_ahead_ms) for each in brokers if each.clock_ahead_ms is not None]
     wrong = [(each, ahead) for each, ahead in known if _sure(each, ahead) >= CLOCK_NOTICE_MS]
     spread = max((ahead for _, ahead in known), default=0) - min(
@@ -116,7 +116,7 @@ def _clocks(brokers: Sequence[BrokerFacts]) -> Iterator[Finding]:
 
 
 def _sure(broker: BrokerFacts, ahead_ms: int) -> int:
-    """Return the difference that remains at the largest error of the measurement."""
+    """Return the smallest possible clock difference, given the error of the measurement."""
     return abs(ahead_ms) - broker.clock_doubt_ms
 
 
@@ -153,7 +153,7 @@ def _ranges(ranges: dict[tuple[int, int] | None, list[int]]) -> Iterator[str]:
 
 
 def _levels(brokers: Iterable[BrokerFacts], place: ClusterPlace) -> Iterator[Finding]:
-    """Yield a finding if levels of the inter-broker protocol differ, or are all old."""
+    """Yield a finding if the brokers' protocol levels differ, or if all are old."""
     by_level: dict[str, list[int]] = {}
     for each in brokers:
         level = each.protocol_level

@@ -1,7 +1,7 @@
-"""What doctor knows about a running cluster, as plain values that a test can write down.
+"""The facts about a running cluster that the doctor knows, as plain values that a test can write.
 
-`cluster_survey` reads the facts; the modules of findings judge them. None and empty text mean that
-a fact is unknown, and never that it is well.
+`cluster_survey` reads the facts; the modules of findings judge them. None or an empty text means
+that a fact is unknown, never that the cluster is healthy.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ class BrokerFacts:
     broker_id: int
     host: str
     port: int
-    #: Why the broker did not respond to this machine; empty if it responded.
+    #: The reason why the broker did not respond to this machine; empty if it responded.
     silence: str = ""
     #: Lowest and highest version of each API that the broker serves, by API key.
     versions: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     #: The value of inter.broker.protocol.version.
     protocol_level: str | None = None
-    #: How many ms the broker's clock is ahead of this machine's, and how many ms that may be wrong.
+    #: How many ms the broker's clock is ahead of this machine's clock, and the error of this number
+    #: in ms.
     clock_ahead_ms: int | None = None
     clock_doubt_ms: int = 0
     #: Whether the controller has waited too long for the broker to acknowledge its commands.
@@ -51,7 +52,7 @@ class BrokerFacts:
 
 @dataclass(frozen=True, slots=True)
 class GroupFacts:
-    """A group at the first and at the last look; `lag` has records by partition, at the last."""
+    """A group at both looks; `lag` has the records by partition at the last look."""
 
     group: str
     coordinator: int
@@ -69,7 +70,7 @@ class GroupFacts:
 
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
-    """A cluster, looked at twice if anything was under way; `watched_s` is the time between."""
+    """A cluster at one or two looks; `watched_s` is the time between the looks."""
 
     bootstrap: str
     metadata: ClusterMetadata

@@ -1,6 +1,6 @@
-"""The examination of a cluster: health first, then what doctor alone looks for.
+"""The examination of a cluster: the findings of health, then the doctor's own findings.
 
-The function is pure, so that the command line and other programs judge the same facts alike.
+The function is pure, so that the command line and other programs judge equal facts alike.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The survey of a running cluster: doctor's facts, read with requests that change nothing.
+"""The survey of a running cluster: the doctor's facts, read by requests that change nothing.
 
-Each broker is asked for its versions first, within a short time. A broker that does not respond is
-asked for nothing else, so that it delays doctor once. What an answering broker does not serve, as
-brokers of Apache Kafka do not serve tidelog's own APIs, becomes a sentence and not an error. If
-moves are under way, or groups are behind, a second look follows after some seconds.
+The survey first asks each broker for its versions, within a short time. A broker that does not
+respond gets no further request, so it delays the survey only once. If a responding broker does not
+serve an API (Kafka's brokers lack tidelog's own APIs), the survey notes a sentence and raises no
+error. If moves are under way, or groups are behind, a second look follows after some seconds.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from tidelog.wire.registry import API_VERSIONS, DESCRIBE_METRICS, DESCRIBE_REPLI
 T = TypeVar("T")
 P = ParamSpec("P")
 
-#: Time in ms for a broker to respond, and for each further request to a broker that did.
+#: Time in ms for a broker's first response, and then for each further response.
 _ANSWER_MS = 3_000
-#: Most topics of one request for configurations, and most groups that are looked at.
+#: Maximum number of topics in one request for configurations, and of examined groups.
 _TOPICS = 1_000
 _GROUPS = 500
 _OVERDUE = "tidelog_controller_commands_overdue"
@@ -48,8 +48,8 @@ _MINIMUM = "min.insync.replicas"
 def survey(bootstrap: str, timeout_s: float, watch_s: float) -> ClusterFacts:
     """Return the facts about the cluster at these addresses.
 
-    The second look follows after `watch_s` if anything is under way; 0 leaves it out. Raises
-    ConnectionLost, RequestTimeout or ProtocolError if no broker responds within `timeout_s`.
+    If anything is under way, a second look follows after `watch_s`; with 0 there is no second look.
+    Raises ConnectionLost, RequestTimeout or ProtocolError if no broker responds within `timeout_s`.
     """
     timeout_ms = int(timeout_s * 1000)
     with BlockingClient(bootstrap, "tidelog-doctor", timeout_ms) as client:
@@ -89,7 +89,7 @@ class _Survey:
         return [each.broker_id for each in self.brokers.values() if not each.silence]
 
     def serving(self, api_key: int, what: str) -> list[int]:
-        """Return the answering brokers that serve an API; note the others."""
+        """Return the responding brokers that serve an API; note the other brokers."""
         found = [each for each in self.answering if api_key in self.brokers[each].versions]
         others = [each for each in self.answering if each not in found]
         if others:
@@ -136,7 +136,7 @@ class _Survey:
                     self._change(broker_id, protocol_level=each.value)
 
     def _add_clocks(self) -> None:
-        """Read the clock of each leader, whose own replica was last caught up just now."""
+        """Read each leader's clock: the time at which its own replica was last caught up."""
         led: dict[int, TopicPartition] = {}
         for tp, partition in self.metadata.all_partitions():
             led.setdefault(partition.leader, tp)
@@ -220,7 +220,7 @@ class _Survey:
     # moves and groups, which are looked at twice
 
     def _watched(self, facts: ClusterFacts, watch_s: float) -> ClusterFacts:
-        """Return the facts with the progress of moves and groups between two looks."""
+        """Return the facts, with the progress of moves and groups between the two looks."""
         meter = ProgressMeter(window_ms=max(1, int(watch_s * 1000)))
         self._progress(facts, meter)
         groups = self._groups()
@@ -262,7 +262,7 @@ class _Survey:
         return groups[:_GROUPS]
 
     def _look(self, groups: Iterable[GroupListing]) -> dict[str, _GroupLook]:
-        """Return states, offsets and lags of groups; a group that fails has a sentence."""
+        """Return states, offsets and lags of groups; note a sentence for each failure."""
         looks: dict[str, _GroupLook] = {}
         for each in groups:
             look = self._read(f"group {each.group}", self._group, each.group)
@@ -284,7 +284,7 @@ class _Survey:
         )
 
     def _ends(self, topics: Collection[str]) -> dict[TopicPartition, int]:
-        """Return the high watermarks of topics' partitions that answering brokers lead."""
+        """Return the high watermarks of the topics' partitions that responding brokers lead."""
         found = self._read(
             "high watermarks",
             describe_partitions,
@@ -302,7 +302,7 @@ class _Survey:
 
 @dataclass(slots=True)
 class _GroupLook:
-    """A group at one time."""
+    """A group at one look."""
 
     group: str
     coordinator: int
@@ -318,7 +318,7 @@ class _GroupLook:
         }
 
     def compared(self, last: _GroupLook) -> GroupFacts:
-        """Return the facts about the group; `last` is the second look, or this one again."""
+        """Return the facts about the group; `last` is the second look, or the first look again."""
         return GroupFacts(
             self.group,
             last.coordinator,

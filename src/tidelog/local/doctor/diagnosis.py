@@ -1,8 +1,8 @@
 """The result of an examination: findings with remedies, and the facts that could not be read.
 
-A finding is that of `local.health`, so that health and doctor speak of one thing in one form. The
-functions are pure. A diagnosis does not claim what was not read: each fact that could not be read
-is a sentence in `unexamined`, and leaves the exit code as it is.
+Findings are those of `local.health`, so that health and doctor report a fault in the same form. The
+functions are pure. A diagnosis claims nothing about unread facts: each unread fact is a sentence in
+`unexamined`, and does not change the exit code.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from tidelog.core.dataclass import dataclass
 from tidelog.local.health import DEGRADED, HEALTHY, LEVELS, NOTICE, UNAVAILABLE, Finding
 
-#: Maximum number of names in a sentence; `partitions` of the finding names all of them.
+#: Maximum number of names in a sentence; the finding's `partitions` has all names.
 _NAMED = 3
 _NUMBERS = {NOTICE: HEALTHY, **{name: number for number, name in LEVELS.items()}}
 
@@ -36,7 +36,7 @@ class Diagnosis:
 def diagnosis(
     subject: str, name: str, findings: Iterable[Finding], unexamined: Iterable[str] = ()
 ) -> Diagnosis:
-    """Return the diagnosis with these findings, the worst ones first."""
+    """Return the diagnosis with these findings, the worst findings first."""
     found = sorted(findings, key=lambda each: -_NUMBERS[each.level])
     worst = _NUMBERS[found[0].level] if found else HEALTHY
     return Diagnosis(subject, name, LEVELS[worst], worst, found, list(dict.fromkeys(unexamined)))
@@ -62,7 +62,7 @@ def degraded(
     brokers: Iterable[int] = (),
     partitions: Iterable[object] = (),
 ) -> Finding:
-    """Return a finding with which its subject works, and not as it should."""
+    """Return a finding whose subject works, but not as it should."""
     return _finding(LEVELS[DEGRADED], kind, message, remedy, brokers, partitions)
 
 
@@ -74,7 +74,7 @@ def unavailable(
     brokers: Iterable[int] = (),
     partitions: Iterable[object] = (),
 ) -> Finding:
-    """Return a finding with which a part of its subject does not work."""
+    """Return a finding for which a part of its subject does not work."""
     return _finding(LEVELS[UNAVAILABLE], kind, message, remedy, brokers, partitions)
 
 
@@ -91,6 +91,6 @@ def _finding(
 
 
 def some(names: Sequence[object]) -> str:
-    """Return the first names as text, and how many more there are."""
+    """Return the first names as text, with the number of further names."""
     left = len(names) - _NAMED
     return ", ".join(map(str, names[:_NAMED])) + (f" and {left} more" if left > 0 else "")

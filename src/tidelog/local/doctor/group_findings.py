@@ -1,8 +1,8 @@
 """Findings about consumer groups without progress, and about the placement of their coordinators.
 
-The functions are pure. A group is looked at twice, some seconds apart. Findings about its progress
-are notices, because a consumer may rightly commit more rarely than doctor looks, and because an
-application that is stopped on purpose is no fault of the cluster.
+The functions are pure. The survey looks at a group twice, some seconds apart. Findings about a
+group's progress are notices: a consumer may commit more rarely than the survey looks, and an
+application may be stopped on purpose.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from tidelog.local.doctor.cluster_facts import ClusterFacts, GroupFacts
 from tidelog.local.doctor.diagnosis import notice, some, unavailable
 from tidelog.local.health import ClusterPlace, Finding
 
-#: Replicas of the coordinators' topic that survive the loss of a broker during the restart of
-#: another one.
+#: Number of replicas of the coordinators' topic with which the topic survives the loss of a broker
+#: while another broker restarts.
 _REPLICAS = 3
 _REBALANCING = ("PreparingRebalance", "CompletingRebalance")
 

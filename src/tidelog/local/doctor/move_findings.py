@@ -1,7 +1,7 @@
-"""Findings about reassignments that cannot end, and queued ones that cannot begin.
+"""Findings about reassignments that cannot end, and about queued reassignments that cannot begin.
 
-The functions are pure. A move ends when each added replica is in the ISR. It cannot end without the
-brokers of these replicas, or while its leader grows at least as fast as the copies.
+The functions are pure. A move ends when each added replica is in the ISR. A move cannot end without
+the brokers of its added replicas, or while the leader grows at least as fast as the copies.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Findings about partitions: why replicas are out of sync, durability, preferred leaders.
 
-The functions are pure. Leaders know why a replica left the ISR (DescribeReplicas); the remedy
-depends on that cause. Findings about the durability of topics are notices: the cluster works, and a
-later loss of a broker stops or harms it.
+The functions are pure. Leaders know why a replica left the ISR (DescribeReplicas), and the cause
+determines the remedy. Findings about the durability of topics are notices: the cluster works until
+a broker is lost.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tidelog.local.doctor.cluster_facts import ClusterFacts
 from tidelog.local.doctor.diagnosis import degraded, notice, some
 from tidelog.local.health import ClusterPlace, Finding
 
-#: The number of replicas of which one may stop without a stop of writes or a risk of loss.
+#: Number of replicas with which one replica may stop without stopping writes or risking a loss.
 _REPLICAS = 3
 #: Causes after which a replica returns by itself once its broker is registered.
 _OF_BROKER = frozenset({ShrinkCause.SHUTDOWN, ShrinkCause.BOUNCE, ShrinkCause.SESSION})
@@ -32,7 +32,7 @@ def of_partitions(facts: ClusterFacts, place: ClusterPlace) -> Iterator[Finding]
 
 
 def _out_of_sync(facts: ClusterFacts, place: ClusterPlace) -> Iterator[Finding]:
-    """Yield a finding for each broker and cause: one trouble is seldom that of one partition."""
+    """Yield a finding per broker and cause, as a cause seldom affects only one partition."""
     found: dict[tuple[int, ShrinkCause], list[tuple[PartitionReplicas, ReplicaProgress]]] = {}
     for described in facts.described.values():
         for replica in described.replicas:
@@ -61,7 +61,7 @@ def _remedy(
     leaders: list[int],
     tp: TopicPartition,
 ) -> str:
-    """Return what brings a replica back into the ISR, by the cause for which it left."""
+    """Return the remedy that brings a replica back into the ISR, by the cause for which it left."""
     option = place.option
     look = f"tidelog topics describe {tp.topic} --replicas{option}"
     if not facts.is_registered(broker_id):
@@ -89,15 +89,15 @@ def _remedy(
 
 
 def _durability(facts: ClusterFacts, place: ClusterPlace) -> Iterator[Finding]:
-    """Yield the partitions whose replication factor and min.insync.replicas do not go together.
+    """Yield the partitions whose replication factor and min.insync.replicas do not fit together.
 
-    A partition with fewer replicas than min.insync.replicas needs all of them here (V60); brokers
-    of Kafka refuse its writes with acks=all.
+    If a partition has fewer replicas than min.insync.replicas, tidelog needs all its replicas
+    (V60), and brokers of Kafka refuse its writes with acks=all.
     """
     groups: dict[str, list[TopicPartition]] = {}
     for tp, partition in facts.metadata.all_partitions():
         if tp.topic == CONSUMER_OFFSETS:
-            continue  # its replication is that of coordinators
+            continue  # other findings cover the replication of coordinators
         replicas, minimum = len(partition.replicas), facts.minimums.get(tp.topic)
         kind = _kind(replicas, minimum, len(facts.metadata.brokers))
         if kind is not None:
@@ -110,7 +110,7 @@ def _durability(facts: ClusterFacts, place: ClusterPlace) -> Iterator[Finding]:
 
 
 def _more_durable(facts: ClusterFacts, place: ClusterPlace, kind: str, tp: TopicPartition) -> str:
-    """Return the command that makes a topic durable: 3 replicas, and 1 less in sync than all."""
+    """Return the command for at least 3 replicas and a minimum ISR of one less than all."""
     partition = facts.metadata.partition(tp)
     replicas = 0 if partition is None else len(partition.replicas)
     command = f"tidelog topics alter {tp.topic}"
@@ -138,7 +138,7 @@ def _kind(replicas: int, minimum: int | None, brokers: int) -> str | None:
     return "min_isr_one" if minimum == 1 else None
 
 
-#: Kind -> what the settings lead to.
+#: By kind, the consequence of the settings.
 _DURABILITY = {
     "single_replica": "one replica for each partition, so the loss of one disk loses its records",
     "min_isr_above_replicas": (
@@ -157,7 +157,7 @@ _DURABILITY = {
 
 
 def _preferred(facts: ClusterFacts, place: ClusterPlace) -> Iterator[Finding]:
-    """Yield the partitions that another replica leads than the preferred one, which could lead."""
+    """Yield the partitions that another replica leads although the preferred replica could lead."""
     moved = [
         tp
         for tp, partition in facts.metadata.all_partitions()
