@@ -29,7 +29,7 @@ from tidelog.spark.planning import DataLossError, OffsetRange
 _EMPTY_ANSWERS: Final = 3
 
 #: Errors for a topic or partition that is gone, after the client's retries.
-_NO_SUCH_TOPIC: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+NO_SUCH_TOPIC: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 _log = logging.getLogger("tidelog.spark")
 
@@ -48,12 +48,18 @@ def read_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[pa.RecordB
 
 
 def read_range_with(
-    client: BlockingClient, options: ReadOptions, wanted: OffsetRange
+    client: BlockingClient,
+    options: ReadOptions,
+    wanted: OffsetRange,
+    first: FetchedPartition | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a range like `read_range`, with a client that the caller keeps."""
+    """Yield the rows of a range like `read_range`, with a client that the caller keeps.
+
+    `first` has records from the range's start on, if the caller has fetched them already.
+    """
     decoder = PartitionDecoder(wanted.tp, wanted.start, wanted.end, options.columns)
     is_committed = options.isolation_level == READ_COMMITTED
-    reader = _RangeReader(client, options, wanted, decoder)
+    reader = _RangeReader(client, options, wanted, decoder, first)
     while decoder.next_offset < wanted.end:
         before = decoder.next_offset
         fetched = reader.fetch()
@@ -79,14 +85,20 @@ class _RangeReader:
         options: ReadOptions,
         wanted: OffsetRange,
         decoder: PartitionDecoder,
+        first: FetchedPartition | None,
     ) -> None:
         self._client = client
         self._options = options
         self._wanted = wanted
         self._decoder = decoder
+        self._first = first
 
     def fetch(self) -> FetchedPartition | None:
         """Return the next records; None if the rest of the range has none."""
+        first, self._first = self._first, None
+        if first is not None:
+            self._check_incarnation(first.topic_id)
+            return first
         patience_ends = time.monotonic() + self._options.timeout_ms / 1000
         empty = 0
         while self._decoder.next_offset < self._wanted.end:
@@ -136,7 +148,7 @@ class _RangeReader:
         if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
             self._skip_lost(position, error)
             return False
-        if error.code not in _NO_SUCH_TOPIC:
+        if error.code not in NO_SUCH_TOPIC:
             raise error
         message = (
             f"{self._wanted.tp} was deleted before it was read: offsets {position} to"

@@ -10,16 +10,23 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, Read
 from pyspark.sql.types import StructType
 from tests.support.client.fake_logs import FakeLogs, batch
 
+from tidelog.client import retries
 from tidelog.core.errors import KafkaError
 from tidelog.core.types import TopicPartition
-from tidelog.spark.options import OptionError, parse_options
+from tidelog.spark.options import OptionError, ReadOptions, parse_options
 from tidelog.spark.planning import DataLossError
 from tidelog.spark.source import TidelogDataSource
+from tidelog.spark.streaming import stream_cluster
 from tidelog.spark.streaming.arrivals import Arrivals
 from tidelog.spark.streaming.offset_json import CheckpointError, is_pinned
-from tidelog.spark.streaming.stream_reader import IDLE_MS, BatchPlanner, TidelogStreamReader
+from tidelog.spark.streaming.stream_reader import (
+    IDLE_MS,
+    BatchPlanner,
+    PackedPartition,
+    TidelogStreamReader,
+)
 from tidelog.spark.streaming.stream_tasks import read_ranges
-from tidelog.wire.registry import LIST_OFFSETS
+from tidelog.wire.registry import FETCH, LIST_OFFSETS, METADATA
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 ALL = ReadAllAvailable()
@@ -75,15 +82,17 @@ class Stream:
 
     def read(self, start: Any, end: Any) -> list[tuple[int, int]]:
         """The partition and offset of each row of a batch, in order."""
-        rows: list[tuple[int, int]] = []
-        for task in self.planner.tasks(start, end):
-            for found in read_ranges(self.options, task.ranges):
-                rows += zip(
-                    found.column("partition").to_pylist(),
-                    found.column("offset").to_pylist(),
-                    strict=True,
-                )
-        return sorted(rows)
+        tasks = self.planner.tasks(start, end)
+        return sorted(place for task in tasks for place in places(self.options, task))
+
+
+def places(options: ReadOptions, task: PackedPartition) -> list[tuple[int, int]]:
+    """The partition and offset of each row of a task, in order."""
+    found: list[tuple[int, int]] = []
+    for each in read_ranges(options, task.ranges):
+        columns = (each.column(name).to_pylist() for name in ("partition", "offset"))
+        found += zip(*columns, strict=True)
+    return found
 
 
 def rows(partition: int, first: int, end: int) -> list[tuple[int, int]]:
@@ -111,6 +120,53 @@ def test_small_ranges_of_several_partitions_are_one_task(logs: Logs) -> None:
         assert [len(task.ranges) for task in stream.planner.tasks(start, end)] == [2]
     with Stream(logs, minPartitions="3") as stream:
         assert [len(task.ranges) for task in stream.planner.tasks(start, end)] == [1, 1, 1]
+
+
+def test_ranges_of_one_task_share_a_fetch_request(logs: Logs) -> None:
+    logs.batches_per_answer = 10
+    start, end = {"t": {"0": 0, "1": 0}}, {"t": {"0": 10, "1": 4}}
+    with Stream(logs) as stream:
+        assert stream.read(start, end) == rows(0, 0, 10) + rows(1, 0, 4)
+    (request,) = logs[1].asked(FETCH)
+    assert [each.partition for each in request.topics[0].partitions] == [0, 1]
+
+
+def test_a_range_with_lost_records_concerns_no_other_range_of_its_task(logs: Logs) -> None:
+    with Stream(logs, startingOffsets="earliest") as stream:
+        start = stream.planner.initial()
+        (task,) = stream.planner.tasks(start, stream.latest(start))
+    logs.log_starts[A] = 5
+    with pytest.raises(DataLossError, match="t-0 has no offset 0 any more"):
+        places(stream.options, task)
+    lenient = Stream(logs, failOnDataLoss="false").options
+    assert places(lenient, task) == rows(0, 5, 10) + rows(1, 0, 4)
+
+
+def test_a_topic_deleted_before_its_task_concerns_no_other_topic(
+    logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retries, "UNKNOWN_TOPIC_PATIENCE_MS", 1)
+    logs.create("u", 1)
+    logs.fill(TopicPartition("u", 0), 3)
+    options = {"subscribe": "t,u", "startingOffsets": "earliest", "failOnDataLoss": "false"}
+    with Stream(logs, **options) as stream:
+        start = stream.planner.initial()
+        (task,) = stream.planner.tasks(start, stream.latest(start))
+        del logs.topics["u"]
+        assert places(stream.options, task) == rows(0, 0, 10) + rows(1, 0, 4)
+
+
+def test_a_batch_is_planned_with_one_request_for_offsets_and_one_for_topics(
+    logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream_cluster, "METADATA_AGE_MS", 0)
+    with Stream(logs, startingOffsets="earliest") as stream:
+        first = stream.latest(stream.planner.initial())
+        logs.fill(A, 1)
+        before = [len(logs[1].asked(key)) for key in (LIST_OFFSETS, METADATA)]
+        assert stream.planner.tasks(first, stream.latest(first))
+        after = [len(logs[1].asked(key)) for key in (LIST_OFFSETS, METADATA)]
+        assert after == [count + 1 for count in before]
 
 
 def test_the_limit_of_the_engine_is_split(logs: Logs) -> None:

@@ -258,10 +258,8 @@ class BatchPlanner:
 
     def _view(self, reached: Offsets) -> tuple[LogView, set[str]]:
         cluster = self._cluster
-        if cluster.is_outdated:
-            cluster.read_topics()
         latest = cluster.latest()
-        if latest != reached:
+        if latest != reached or cluster.is_outdated:
             # The topics are read after the log ends, so that logs of a recreated topic do not count
             # as logs of the old topic.
             cluster.read_topics()

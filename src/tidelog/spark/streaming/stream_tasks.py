@@ -3,6 +3,9 @@
 Spark's Python workers run many tasks, one at a time. A stream's tasks are short, and connecting to
 three brokers takes longer than reading a few hundred records. A worker therefore keeps its client
 for the next task with the same settings. After an error the worker closes the client.
+
+A task fetches the first records of all its ranges with one request per leader. Small ranges need no
+other request.
 """
 
 from __future__ import annotations
@@ -13,10 +16,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from tidelog.client.fetching import FetchedPartition
+from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.core.types import TopicPartition
 from tidelog.runtime.blocking import BlockingClient
 from tidelog.spark.options import ReadOptions
 from tidelog.spark.planning import DataLossError, OffsetRange
-from tidelog.spark.reading import RecreatedTopicError, read_range_with
+from tidelog.spark.reading import NO_SUCH_TOPIC, RecreatedTopicError, read_range_with
 
 _log = logging.getLogger("tidelog.spark")
 
@@ -35,9 +41,10 @@ def read_ranges(options: ReadOptions, ranges: Sequence[OffsetRange]) -> Iterator
         client = BlockingClient(options.bootstrap, options.client_id, options.timeout_ms)
     is_done = False
     try:
+        fetched = _fetch_together(client, options, ranges)
         for each in ranges:
             try:
-                yield from read_range_with(client, options, each)
+                yield from read_range_with(client, options, each, fetched.pop(each.tp, None))
             except RecreatedTopicError as error:
                 _report(options, each, error)
         is_done = True
@@ -46,6 +53,35 @@ def read_ranges(options: ReadOptions, ranges: Sequence[OffsetRange]) -> Iterator
             _idle[settings] = client
         else:
             client.close()
+
+
+def _fetch_together(
+    client: BlockingClient, options: ReadOptions, ranges: Sequence[OffsetRange]
+) -> dict[TopicPartition, FetchedPartition]:
+    """Return the first records of several ranges, without the ranges that must fetch alone.
+
+    These are ranges whose records did not fit, that lost records, or that wait for their leader.
+    """
+    if len(ranges) < 2:
+        return {}
+    size = options.client.fetch_bytes
+    try:
+        fetched = client.fetch_many(
+            {each.tp: each.start for each in ranges},
+            size,
+            partition_max_bytes=size,
+            max_wait_ms=0,
+            isolation_level=options.isolation_level,
+        )
+    except KafkaError as error:
+        if error.code not in NO_SUCH_TOPIC:
+            raise
+        return {}  # a deleted topic concerns only its own ranges
+    return {
+        tp: each
+        for tp, each in fetched.items()
+        if each.error is ErrorCode.NONE and len(each.records)
+    }
 
 
 def _report(options: ReadOptions, lost: OffsetRange, error: RecreatedTopicError) -> None:
