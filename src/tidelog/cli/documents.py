@@ -351,7 +351,7 @@ class ServerStarted:
 class BrokerStarted:
     """A broker of a local cluster: its process, its addresses, and its files.
 
-    `address` is for clients, and `admin` is the admin port, null without one.
+    `address` is for clients; `admin` is the address of the admin port, null without an admin port.
     """
 
     id: int

@@ -55,7 +55,7 @@ def read_listeners(properties: Mapping[str, str]) -> Listeners:
 
 
 def is_admin_listener(text: str) -> bool:
-    """Return whether a text is valid for `admin.listener`; empty means no admin port."""
+    """Return whether a text is valid for `admin.listener`; an empty text means no admin port."""
     match = _ADMIN.fullmatch(text)
     return text == "" or (match is not None and int(match[3]) <= 65535)
 
@@ -63,7 +63,7 @@ def is_admin_listener(text: str) -> bool:
 def admin_endpoint(text: str) -> Endpoint | None:
     """Return the address in `admin.listener`, None if it is empty.
 
-    Without a host, the admin port is for this machine only.
+    If the address has no host, only this machine can reach the admin port.
     """
     match = _ADMIN.fullmatch(text)
     if match is None:

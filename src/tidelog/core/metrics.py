@@ -2,7 +2,7 @@
 
 A package declares its metrics in a module `metrics` beside the code that counts them. A declaration
 has a kind, a meaning and names of labels; `declared` collects the declarations of modules. Most
-metrics are counted as their events happen. Collectors read other metrics from the state of the
+metrics are counted when their events happen. Collectors read other metrics from the state of the
 broker, only when the metrics are published. The values of labels are few and bounded (brokers of
 the cluster, phases of failovers). Samples with outdated labels are dropped, so that the number of
 samples stays bounded. This module reads no clock and does no I/O: other modules publish the
@@ -161,10 +161,10 @@ class Metrics:
         return sorted(found, key=lambda sample: sample.labels)
 
     def collect(self, collector: Collector) -> None:
-        """Read metrics by `collector` whenever the metrics are published."""
+        """Let `collector` read its metrics whenever the metrics are published."""
         self._collectors.append(collector)
 
     def readings(self) -> Iterator[MetricReading]:
-        """Read the collected metrics; the broker may go on between two readings."""
+        """Read the collected metrics; the broker may continue its work between two readings."""
         for collector in self._collectors:
             yield from collector()

@@ -64,7 +64,7 @@ class BrokerPlace:
     port: int
     directory: str
     host: str = LOOPBACK
-    #: Address of the admin port; None for a broker without one.
+    #: Address of the admin port; None for a broker without an admin port.
     admin: str | None = None
 
     @property

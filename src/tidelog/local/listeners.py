@@ -63,7 +63,7 @@ def config_of_file(properties_path: str) -> BrokerConfig | None:
 
 
 def bound_endpoints(config: BrokerConfig) -> tuple[Endpoint, ...]:
-    """Return the endpoints on which a broker listens, the admin port included."""
+    """Return the endpoints on which a broker listens, including the admin port."""
     admin = admin_endpoint(config.admin_listener)
     return config.listeners if admin is None else (*config.listeners, admin)
 

@@ -22,7 +22,7 @@ _EPHEMERAL_FIRST = 32_768
 def free_ports(number: int, *, apart_from: Container[int] = ()) -> list[int]:
     """Return `number` ports without a listener; raise LocalClusterError if there are fewer.
 
-    Ports in `apart_from` have another use already.
+    Ports in `apart_from` are already reserved for another use.
     """
     assert number >= 1, "the search ends when it has found them"
     last = _ephemeral_first()

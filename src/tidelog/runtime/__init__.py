@@ -6,7 +6,7 @@ The process: `main` runs a broker. `config_files` reads its configuration. `sign
 
 The ports of `core.ports`: `clock`, `files` with `disk_faults`, `lanes`, `network` with `turns`.
 `interception` reads rules of tests from a directory. `stores` holds the metadata stores. `admin` is
-the admin port, HTTP for metrics and probes.
+the admin port: metrics and probes over HTTP.
 
 The client's drivers: `broker_connection` (one socket), `blocking`, `blocking_consumer`.
 `leader_connection` and `pipelined_producer` have several requests in flight.

@@ -280,7 +280,7 @@ async def open_admin_port(broker: Broker) -> AdminPort | None:
     endpoint = admin_endpoint(broker.config.admin_listener)
     if endpoint is None:
         return None
-    # Imported here, because a broker without an admin port needs no HTTP.
+    # Imported here, because a broker without an admin port needs no HTTP server.
     from tidelog.runtime.admin.admin_port import AdminPort
 
     admin = AdminPort(broker)

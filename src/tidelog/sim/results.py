@@ -44,7 +44,7 @@ class RunResult:
     #: Measured outcomes (`sim/outcomes`); empty if the run ended before every replica was in sync
     #: again.
     outcomes: dict[str, float] = field(default_factory=dict)
-    #: Hash over the trace up to the end of each of its blocks of lines (`sim/trace`).
+    #: For each block of lines, the hash over the trace up to the block's end (`sim/trace`).
     block_hashes: list[str] = field(default_factory=list)
     violation: str = ""
     #: The last lines of the trace before the violation.

@@ -31,8 +31,8 @@ class Trace:
     def __init__(self) -> None:
         self._hash = hashlib.blake2b(digest_size=16)
         self._block: list[str] = []
-        #: Hash over everything up to the end of each block of lines: two runs differ first in the
-        #: block whose hashes differ first.
+        #: For each block of lines, the hash over the trace up to the block's end: two runs first
+        #: differ in the first block with different hashes.
         self.block_hashes: list[str] = []
         #: Number of executed events of the scheduler.
         self.events = 0

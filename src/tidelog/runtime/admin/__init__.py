@@ -1,8 +1,8 @@
-"""The admin port of a broker: HTTP on a listener of its own (`admin.listener`).
+"""The admin port of a broker: HTTP on a separate listener (`admin.listener`).
 
 `http_messages` reads requests and makes responses. `http_server` serves the routes of any program,
-within limits. `routes` holds the functions that respond, by method and path.
+within limits of memory and time. `routes` holds the functions that respond, by method and path.
 
-`admin_port` opens the port of a broker: `/metrics` by `exposition`, `/healthz` and `/readyz` by
-`probes`. Other parts add routes to the port's `Routes`.
+`admin_port` opens the admin port of a broker: `/metrics` by `exposition`, `/healthz` and `/readyz`
+by `probes`. Other parts add routes to the port's `Routes`.
 """

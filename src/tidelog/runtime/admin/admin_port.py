@@ -1,7 +1,8 @@
 """The admin port of one broker: `/metrics`, `/healthz`, `/readyz`, and routes of other parts.
 
-The port opens before the broker recovers its logs, so that a long recovery looks different from a
-dead process. Scrapes at the same time share one text, because each costs time of the loop.
+The port opens before the broker recovers its logs, so that an operator can distinguish a long
+recovery from a dead process. Concurrent scrapes share one text, because each text costs time of the
+event loop.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class AdminPort:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self.readiness = Readiness(broker)
-        #: The texts under way, by format.
+        #: The tasks that are making texts, by format.
         self._making: dict[str, asyncio.Task[list[bytes]]] = {}
         self.routes = Routes()
         self.routes.add("GET", "/metrics", self._metrics)
@@ -39,7 +40,7 @@ class AdminPort:
         self.server = HttpServer(self.routes, _LOG)
 
     async def open(self, endpoint: Endpoint) -> None:
-        """Listen on the address in `admin.listener`; raise ConfigError if that is impossible."""
+        """Listen on the address in `admin.listener`; raise ConfigError if listening fails."""
         try:
             await self.server.listen(endpoint.host, endpoint.port)
         except OSError as error:
@@ -54,7 +55,7 @@ class AdminPort:
         self.readiness.has_started = True
 
     async def close(self) -> None:
-        """Close the port, and end the requests under way."""
+        """Close the port, and end the requests in progress."""
         await self.server.close()
         for task in list(self._making.values()):
             task.cancel()
@@ -67,5 +68,5 @@ class AdminPort:
             text = metrics_text(self._broker.services.metrics, METRICS, form)
             making = self._making[form] = asyncio.get_running_loop().create_task(text)
             making.add_done_callback(lambda _: self._making.pop(form))
-        # A client that gives up must not end the text of the others.
+        # A client that disconnects must not cancel the text that other clients await.
         return HttpResponse(HTTPStatus.OK, await asyncio.shield(making), form)

@@ -1,9 +1,9 @@
-"""The text of a broker's metrics, in Prometheus' format or as OpenMetrics.
+"""The text of a broker's metrics, in the format of Prometheus or OpenMetrics.
 
-The loop of a broker owns its state, so the text is made on the loop, in slices. Between two slices
-the broker does its work, so that 10,000 partitions delay no request by more than a few
-milliseconds. `prometheus_client` makes such a text in one piece, and needs three times as long
-(docs/adr/0074).
+The event loop owns the broker's state, so the text is made on the loop, in slices. Between two
+slices the loop does the broker's work, so that even metrics of 10,000 partitions delay no request
+by more than a few milliseconds. `prometheus_client` makes such a text in one piece, and takes three
+times as long (docs/adr/0074).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 #: Time of the loop that one slice may take.
 _SLICE_NS: Final = 3_000_000
-#: Readings and lines between two looks at the clock.
+#: Number of readings or lines between two checks of the time.
 _STEP: Final = 32
 _ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
@@ -28,7 +28,7 @@ _Lines = dict[Metric, list[str]]
 
 
 def content_type(headers: Mapping[str, str]) -> str:
-    """Return the format that a client accepts, Prometheus' own unless it names OpenMetrics."""
+    """Return the format for a client: Prometheus' format unless it names OpenMetrics."""
     return (
         OPENMETRICS if "application/openmetrics-text" in headers.get("accept", "") else PROMETHEUS
     )
@@ -37,7 +37,7 @@ def content_type(headers: Mapping[str, str]) -> str:
 async def metrics_text(
     metrics: Metrics, declared: Sequence[Metric], form: str = PROMETHEUS
 ) -> list[bytes]:
-    """Return the text in pieces; between the slices the loop serves others."""
+    """Return the text in pieces; between the slices the loop does other work."""
     pieces: list[bytes] = []
     begin_ns = time.monotonic_ns()
     for _ in _steps(metrics, declared, form, pieces):
@@ -80,7 +80,7 @@ def _steps(
 
 
 def _head(metric: Metric, form: str) -> str:
-    """Return the lines before a metric's samples; OpenMetrics' families lack `_total`."""
+    """Return the lines before a metric's samples; names of OpenMetrics families lack `_total`."""
     name = metric.name.removesuffix("_total") if form == OPENMETRICS else metric.name
     meaning = metric.meaning.translate(_ESCAPES) if form == OPENMETRICS else metric.meaning
     return f"# HELP {name} {meaning}\n# TYPE {name} {metric.kind.value}\n"

@@ -1,8 +1,8 @@
-"""HTTP/1.1 requests and responses, as far as an admin port needs them.
+"""HTTP/1.1 requests and responses, only with the features that an admin port needs.
 
-A request has a bounded head, and a body with a known length; bodies in chunks are refused. This
-module does no I/O: `http_server` reads and writes the bytes. Python's own `http` package parses
-headers with the library for mail, which would cost each broker 3 MB.
+A request has a bounded head, and a body of known length; chunked bodies are refused. This module
+does no I/O: `http_server` reads and writes the bytes. Python's own `http` package parses headers
+with the `email` package, which would cost each broker 3 MB.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class BadRequest(Exception):
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """A request; names of headers are in lower case, and `path` is decoded."""
+    """A request; header names are in lower case, and `path` is decoded."""
 
     method: str
     path: str
@@ -113,7 +113,7 @@ def read_head(data: bytes) -> HttpRequest:
 
 
 def body_bytes(request: HttpRequest, limit_bytes: int) -> int:
-    """Return the length of a request's body; raise BadRequest above the limit."""
+    """Return the length of a request's body; raise BadRequest if the length is above the limit."""
     if "transfer-encoding" in request.headers:
         raise BadRequest(
             HTTPStatus.LENGTH_REQUIRED, "a body in chunks is not read: Content-Length expected"

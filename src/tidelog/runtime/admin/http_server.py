@@ -1,8 +1,9 @@
-"""An HTTP server on the loop of its program, which no client can harm.
+"""An HTTP server on the event loop of its program, protected against harmful clients.
 
-Every client may send garbage, read slowly or never, or ask for too much. So connections are bounded
-in number, requests in size, and each step in time. A function that fails costs its request only. A
-long response is sent in pieces, and a client that takes no piece in time loses its connection.
+A client may send garbage, read slowly or never, or request too much. The server therefore limits
+the number of connections, the size of requests, and the time of each step. If a route's function
+fails, only its request fails. A long response is sent in pieces, and the connection ends if the
+client does not take a piece in time.
 """
 
 from __future__ import annotations
@@ -33,16 +34,16 @@ _END_OF_HEAD: Final = b"\r\n\r\n"
 class HttpLimits:
     """The limits of one server."""
 
-    #: Connections at the same time; further ones get 503.
+    #: Maximum number of connections at the same time; further connections get 503.
     connections: int = 32
     head_bytes: int = 16 * 1024
     body_bytes: int = 64 * 1024
     #: Time for a request to arrive after its first byte, and for the client to take a piece of the
     #: response.
     step_ms: int = 10_000
-    #: Time that a connection may be silent before or between requests.
+    #: Time for which a connection may be silent before or between requests.
     idle_ms: int = 120_000
-    #: Time that a function may take to respond.
+    #: Time within which a function must respond.
     respond_ms: int = 60_000
 
 
@@ -59,14 +60,14 @@ class HttpServer:
         self._tasks: dict[asyncio.Task[None], None] = {}
 
     async def listen(self, host: str, port: int) -> None:
-        """Listen; raise OSError if the address cannot be used. `port` 0 takes a free port."""
+        """Listen, on a free port if `port` is 0; raise OSError for an unusable address."""
         self._server = await asyncio.start_server(
             self._accepted, host, port, limit=self._limits.head_bytes, reuse_address=True
         )
 
     @property
     def port(self) -> int:
-        """The port; only after `listen`."""
+        """The port on which the server listens; valid only after `listen`."""
         assert self._server is not None, "not listening"
         return int(self._server.sockets[0].getsockname()[1])
 
@@ -96,12 +97,12 @@ class HttpServer:
             else:
                 await self._serve(reader, writer)
         except (OSError, TimeoutError, asyncio.IncompleteReadError):
-            pass  # the client is gone or too slow, and has lost its connection by that
+            pass  # the client is gone or too slow, so its connection is already lost
         except Exception as error:
             self._failed("a connection of the admin port", error)
         finally:
             del self._tasks[task]
-            # Bytes that the client does not take must not stay in memory.
+            # Bytes that the client does not read must not stay in memory.
             writer.transport.abort() if writer.transport.get_write_buffer_size() else writer.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -122,7 +123,7 @@ class HttpServer:
                 await self._write(writer, response)
 
     async def _read(self, reader: asyncio.StreamReader) -> HttpRequest | None:
-        """Return the next request; None if the client has sent no further one."""
+        """Return the next request; None if the client has sent no further request."""
         limits = self._limits
         try:
             async with asyncio.timeout(limits.idle_ms / 1000):
@@ -169,7 +170,7 @@ class HttpServer:
             writer.write_eof()
 
     async def _write(self, writer: asyncio.StreamWriter, response: HttpResponse) -> None:
-        """Write a body in pieces; raise TimeoutError if the client does not take one in time."""
+        """Write a body in pieces; raise TimeoutError if a piece is not taken in time."""
         for part in response.parts:
             for begin in range(0, len(part), _PIECE_BYTES):
                 writer.write(memoryview(part)[begin : begin + _PIECE_BYTES])

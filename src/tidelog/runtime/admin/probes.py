@@ -1,10 +1,11 @@
-"""`/healthz` and `/readyz`: whether a broker lives, and whether others may rely on it.
+"""`/healthz` and `/readyz`: whether a broker runs, and whether clients may rely on the broker.
 
-A broker is healthy if its loop turns, for the loop itself responds. A broker is ready while it is
-registered and not leaving, once it has recovered its logs and caught up: since its start, it was in
-the ISR of every partition that it follows. A later shrink of an ISR does not end the readiness,
-because clients are still served then, and a restart would make it worse. Partitions without a
-leader and replicas in failed log directories do not count: they may stay out of the ISR for long.
+A broker is healthy if its event loop turns, which the response itself proves. A broker is ready if
+it is registered and not leaving, has recovered its logs, and was once, since its start, in the ISR
+of all partitions that it follows. A later shrink of an ISR does not end the readiness, because the
+broker still serves clients, and a restart would put more replicas out of sync. Partitions without a
+leader and replicas in failed log directories do not count, because they may stay out of the ISR for
+a long time.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _MAX_NAMED: Final = 5
 
 
 async def healthz(_: HttpRequest) -> HttpResponse:
-    """Respond that the loop turns."""
+    """Respond OK, which proves that the event loop turns."""
     return HttpResponse.of_text("ok\n")
 
 
@@ -42,7 +43,7 @@ class Readiness:
         return HttpResponse.of_text(f"not ready: {reason}\n", HTTPStatus.SERVICE_UNAVAILABLE)
 
     def missing(self) -> str | None:
-        """Return why the broker is not ready; None if it is."""
+        """Return why the broker is not ready; None if the broker is ready."""
         identity = self._broker.services.identity
         if not self.has_started:
             return "the broker recovers its logs, or registers for the first time"
@@ -61,7 +62,7 @@ class Readiness:
         return f"{len(behind)} replicas are not in sync yet: {named}{more}"
 
     def _out_of_sync(self) -> list[str]:
-        """Return the partitions that this broker follows outside the ISR."""
+        """Return the partitions that this broker follows without being in their ISR."""
         broker_id = self._broker.broker_id
         return [
             f"{topic.name}-{number}"

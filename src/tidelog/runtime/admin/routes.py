@@ -1,6 +1,7 @@
 """The functions that respond to HTTP requests, by method and path.
 
-A path matches as a whole, or by its beginning if the route ends with `/`. The longest route wins.
+A route matches a whole path, or all paths that begin with the route if the route ends with `/`. The
+longest route wins.
 """
 
 from __future__ import annotations
@@ -10,21 +11,21 @@ from http import HTTPStatus
 
 from tidelog.runtime.admin.http_messages import BadRequest, HttpRequest, HttpResponse
 
-#: A function that responds to a request. It runs on the loop, so it must not block. It may raise
-#: BadRequest.
+#: A function that responds to a request. The function runs on the event loop, so it must not block.
+#: It may raise BadRequest.
 Respond = Callable[[HttpRequest], Awaitable[HttpResponse]]
 
 
 class Routes:
-    """The routes of one port."""
+    """The routes of one admin port."""
 
     def __init__(self) -> None:
         self._found: dict[str, dict[str, Respond]] = {}
 
     def add(self, method: str, path: str, respond: Respond) -> None:
-        """Respond by `respond` to requests; raise ValueError for a route that exists already.
+        """Add a route, whose requests `respond` answers; raise ValueError for an existing route.
 
-        A path that ends with `/` also takes all longer paths. HEAD follows GET by itself.
+        A route that ends with `/` also serves all longer paths. A route for GET also serves HEAD.
         """
         methods = self._found.setdefault(path, {})
         if not path.startswith("/") or method in methods:
