@@ -18,9 +18,10 @@ RUN_SUM   := $(shell cat requirements.lock $(BUILT) | cksum | cut -d' ' -f1)
 TEST_SUM  := $(shell cat requirements.lock requirements-test.lock $(BUILT) | cksum | cut -d' ' -f1)
 RUN_READY  := $(VENV)/.ready-$(RUN_SUM)
 TEST_READY := $(VENV)/.ready-test-$(TEST_SUM)
+SITE_READY := $(VENV)-site/.ready-$(shell cksum < website/requirements.lock | cut -d' ' -f1)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test docs bench matrix soak mutants fuzz lock clean
+.PHONY: help demo check test docs site bench matrix soak mutants fuzz lock clean
 
 help:  ## show this list
 	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+): .*## /\1\t/' | expand -t 8
@@ -46,6 +47,10 @@ docs: $(TEST_READY)  ## write every generated page again, from declarations and 
 	$(BIN)/python -m tests.sim.coverage --write
 	$(BIN)/python -m tests.clients.matrix.document --kept
 
+site: $(SITE_READY)  ## the documentation with search, for a browser, into build/site
+	NO_MKDOCS_2_WARNING=1 $(VENV)-site/bin/mkdocs build -q -f website/mkdocs.yml
+	@echo build/site/index.html
+
 bench: $(RUN_READY)  ## speed of produce, consume, groups and compaction, failover, start and memory as tables
 	$(BIN)/python -m bench
 
@@ -69,6 +74,7 @@ lock: $(VENV)/pyvenv.cfg  ## resolve the dependencies of pyproject.toml into the
 	$(VENV)-lock/bin/python -m dependency_groups build demo test > $(VENV)-lock/test.in
 	$(VENV)-lock/bin/pip-compile $(LOCK_OPTIONS) --extra zookeeper --extra spark -o requirements.lock pyproject.toml $(VENV)-lock/build.in
 	$(VENV)-lock/bin/pip-compile $(LOCK_OPTIONS) -c requirements.lock --all-extras -o requirements-test.lock pyproject.toml $(VENV)-lock/test.in
+	$(VENV)-lock/bin/pip-compile $(LOCK_OPTIONS) -o website/requirements.lock website/requirements.in
 	rm -rf $(VENV)-lock
 
 # pip-compile reads no dependency groups (PEP 735): they are written to files for it.
@@ -90,6 +96,11 @@ $(RUN_READY): $(VENV)/pyvenv.cfg
 $(TEST_READY): $(VENV)/pyvenv.cfg
 	$(call install,requirements-test.lock)
 	touch $@ $(RUN_READY)
+
+$(SITE_READY): website/requirements.lock
+	$(PYTHON) -m venv --clear $(VENV)-site
+	$(VENV)-site/bin/python -m pip -q --disable-pip-version-check install --require-hashes -r $<
+	touch $@
 
 # Some packages come as source: what builds them is installed first, from the same lock file, so
 # that nothing is fetched without a hash.

@@ -1,13 +1,13 @@
 """`python -m bench [part ...] [--beside VERSION] [--store STORE]`: docs/measurements.md's tables.
 
 Parts: throughput produce walk failover clients scale controller shutdown isr flush groups offsets
-compaction starts memory unread reassign jbod simulation spark lake. With `--beside` Apache Kafka of
-that version runs next to us and is measured in turns, where Java, Maven and a registry are; where
-they are not, one line says so and the parts go on without. The parts scale, controller and isr
-measure both stores, or with `--store` one of them. With `--against` each part runs in turns with
-another checkout, so that a change is measured where it is made; produce runs both clusters at the
-same time. The parts spark and lake take Spark's official connector beside ours, and the cases named
-with `--cases` alone.
+compaction starts first_use memory unread reassign jbod simulation spark lake. With `--beside`
+Apache Kafka of that version runs next to us and is measured in turns, where Java, Maven and a
+registry are; where they are not, one line says so and the parts go on without. The parts scale,
+controller and isr measure both stores, or with `--store` one of them. With `--against` each part
+runs in turns with another checkout, so that a change is measured where it is made; produce runs
+both clusters at the same time. The parts spark and lake take Spark's official connector beside
+ours, and the cases named with `--cases` alone.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from bench import (
     controller,
     directory_moves,
     failover,
+    first_use,
     flush,
     groups,
     isr,
@@ -60,6 +61,7 @@ PARTS = (
     "offsets",
     "compaction",
     "starts",
+    "first_use",
     "memory",
     "unread",
     "reassign",
@@ -166,6 +168,8 @@ def _tables(
             return log.compactions(rounds)
         case "starts":
             return starts.run(rounds)
+        case "first_use":
+            return first_use.run(rounds)
         case "memory":
             return memory.run(systems, run_bytes)
         case "unread":

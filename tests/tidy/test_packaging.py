@@ -73,7 +73,13 @@ def test_an_extension_that_does_not_compile_is_named(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["requirements.lock", "requirements-test.lock"])
-def test_locks_name_no_path_of_a_machine(name: str) -> None:
-    sources = re.findall(r"-[rc] (\S+)", (ROOT / name).read_text(encoding="utf-8"))
+@pytest.mark.parametrize(
+    "name", ["requirements.lock", "requirements-test.lock", "website/requirements.lock"]
+)
+def test_locks_have_hashes_and_name_no_path_of_a_machine_and_no_index(name: str) -> None:
+    lock = (ROOT / name).read_text(encoding="utf-8")
+    sources = re.findall(r"-[rc] (\S+)", lock)
     assert [path for path in sources if path.startswith("/")] == []
+    assert "://" not in lock and "--index-url" not in lock
+    pinned = re.split(r"^(?=[a-z0-9])", lock, flags=re.MULTILINE)[1:]
+    assert pinned and [each for each in pinned if "--hash=sha256:" not in each] == []
