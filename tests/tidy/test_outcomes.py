@@ -77,7 +77,9 @@ def kinds_of_diagnoses() -> set[str]:
     for path in (SOURCES / "local" / "doctor").glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             match node:
-                case ast.Call(func=ast.Name(id="notice" | "degraded" | "unavailable" | "report")):
+                case ast.Call(
+                    func=ast.Name(id="notice" | "degraded" | "unavailable" | "unread" | "report")
+                ):
                     found |= words_in(node.args[0])
     return found
 

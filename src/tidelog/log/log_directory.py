@@ -68,7 +68,8 @@ __all__ = ["LogDirectory", "Stray"]
 #: Number of partitions that one operation loads, so that there are few operations, each of them
 #: short.
 _PARTITIONS_PER_OPERATION = 32
-_KNOWN_FILES = (
+#: Files of a log directory beside the directories of replicas.
+KNOWN_FILES = (
     *OFFSET_CHECKPOINTS,
     META_PROPERTIES,
     CLEAN_SHUTDOWN,
@@ -286,7 +287,7 @@ def _look(files: Files, root: str, cluster_id: str, broker_id: int) -> Opened:
             opened.future_names.append(name)
         elif names.parse_aside_name(name) is not None:
             opened.aside.append(name)
-        elif name not in _KNOWN_FILES:
+        elif name not in KNOWN_FILES:
             opened.notes.append(
                 (logging.WARNING, f"{root}/{name} is no partition directory and is ignored")
             )

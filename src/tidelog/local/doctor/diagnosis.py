@@ -10,7 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tidelog.core.dataclass import dataclass
-from tidelog.local.health import DEGRADED, HEALTHY, LEVELS, NOTICE, UNAVAILABLE, Finding
+from tidelog.local.health import (
+    DEGRADED,
+    HEALTHY,
+    LEVELS,
+    NOTICE,
+    UNAVAILABLE,
+    UNREACHABLE,
+    Finding,
+)
 
 #: Maximum number of names in a sentence; the finding's `partitions` has all names.
 _NAMED = 3
@@ -76,6 +84,11 @@ def unavailable(
 ) -> Finding:
     """Return a finding for which a part of its subject does not work."""
     return _finding(LEVELS[UNAVAILABLE], kind, message, remedy, brokers, partitions)
+
+
+def unread(kind: str, message: str, remedy: str) -> Finding:
+    """Return a finding that keeps its subject from being examined."""
+    return _finding(LEVELS[UNREACHABLE], kind, message, remedy, (), ())
 
 
 def _finding(

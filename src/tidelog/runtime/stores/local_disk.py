@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from typing import NamedTuple
 
 from tidelog.core.errors import ConfigError
 
@@ -76,19 +77,35 @@ def refuse_network_file_system(directory: str) -> None:
         )
 
 
+class Mount(NamedTuple):
+    """A mounted file system; `kind` is empty if it is unknown."""
+
+    kind: str = ""
+    point: str = ""
+    #: Options of the mount, and those of the file system.
+    options: tuple[str, ...] = ()
+    source: str = ""
+
+
 def file_system_of(real_path: str, mountinfo: str) -> str:
     """Return the file system type of an absolute path without symbolic links; "" if unknown."""
+    return mount_of(real_path, mountinfo).kind
+
+
+def mount_of(real_path: str, mountinfo: str) -> Mount:
+    """Return the mount that holds an absolute path without symbolic links."""
+    found = Mount()
     best = -1
-    kind = ""
     for line in mountinfo.splitlines():
         mount, separator, source = line.partition(" - ")
         fields = mount.split(" ")
-        if not separator or len(fields) < 5:
+        if not separator or len(fields) < 6:
             continue
         point = _ESCAPE.sub(lambda match: chr(int(match[1], 8)), fields[4])
         inside = real_path == point or real_path.startswith(point.rstrip("/") + "/")
         # If several file systems are mounted on one point, the last file system is visible.
         if inside and len(point) >= best:
             best = len(point)
-            kind = source.split(" ")[0]
-    return kind
+            kind, device, own = (*source.split(" "), "", "", "")[:3]
+            found = Mount(kind, point, (*fields[5].split(","), *own.split(",")), device)
+    return found
