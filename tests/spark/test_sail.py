@@ -16,7 +16,7 @@ from tests.spark import sail_program
 from tests.support.client.fake_leaders import FakeLeaders
 from tests.support.client.fake_logs import FakeLogs
 from tests.support.clients.absent import Absent
-from tests.support.clients.sail_packages import packages
+from tests.support.clients.python_packages import packages
 from tests.support.spark import Row, batch
 
 from tidelog.core.types import TopicPartition
@@ -32,7 +32,7 @@ Found = dict[str, Any]
 def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Found]:
     """What the program found, and the records that it wrote."""
     try:
-        sail = packages()
+        sail = packages("sail")
     except Absent as absent:
         pytest.skip(f"Sail: {absent}")
     scratch = tmp_path_factory.mktemp("sail")

@@ -84,6 +84,8 @@ def test_ini_options_say_what_cluster_it_is_and_how_long_it_lives(
     ("ini", "told"),
     [
         ("tidelog_scope = forever", "*one of function, class, module, package, session expected*"),
+        ("tidelog_workers = all", "*tidelog_workers = all: own or shared expected*"),
+        ("tidelog_environment = A", "*tidelog_environment needs tidelog_scope = session*"),
         ("tidelog_brokers = many", "*tidelog_brokers = many: an integer of at least 1 expected*"),
         ("tidelog_config = nonsense", "*tidelog_config: 'nonsense': key=value expected*"),
     ],
@@ -95,7 +97,8 @@ def test_an_ini_option_that_means_nothing_is_named(
     pytester.makepyfile("def test_it(tidelog_cluster): pass")
     result = run(pytester)
     assert result.ret != 0
-    (result.stdout if "scope" not in ini else result.stderr).fnmatch_lines([told])
+    at_start = any(word in ini for word in ("scope", "workers", "environment"))
+    (result.stderr if at_start else result.stdout).fnmatch_lines([told])
 
 
 def test_a_marker_that_means_nothing_is_named(pytester: pytest.Pytester) -> None:
@@ -315,6 +318,60 @@ def test_workers_have_a_cluster_each(pytester: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(["*- tidelog cluster 127.0.0.1:*"])
     used = [(pytester.path / f"gw{number}.txt").read_text() for number in range(2)]
     assert used[0] != used[1]
+
+
+def test_workers_share_a_cluster_when_asked(pytester: pytest.Pytester) -> None:
+    pytester.makeini(
+        "[pytest]\ntidelog_brokers = 1\ntidelog_scope = session\ntidelog_workers = shared\n"
+    )
+    pytester.makepyfile(
+        """
+        import os, pathlib, pytest
+        from confluent_kafka.admin import AdminClient
+        from tidelog.local import LocalClusterError
+
+        def test_it(tidelog_cluster, tidelog_cluster_session, tidelog_cluster_factory):
+            cluster = tidelog_cluster
+            assert cluster is tidelog_cluster_session
+            worker = os.environ["PYTEST_XDIST_WORKER"]
+            pathlib.Path(f"{worker}.txt").write_text(cluster.bootstrap)
+            topic = cluster.topic()
+            own = cluster.on_request("Metadata").where(topic=topic).once().delay(0.01)
+            AdminClient({"bootstrap.servers": cluster.bootstrap}).list_topics(topic, timeout=30)
+            assert own.count == 1
+            with pytest.raises(LocalClusterError, match=r"share this cluster.*kill\\(1\\) would"):
+                cluster.kill(1)
+            with pytest.raises(LocalClusterError, match="share this cluster.*or group_id must"):
+                cluster.on_request("Produce").drop()
+            with tidelog_cluster_factory(brokers=1) as own:
+                own.kill(1)
+            assert worker == "gw0", "shown"
+        """
+    )
+    result = run(pytester, "-n", "2", "--dist", "each")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["E*shown*", "*- tidelog cluster 127.0.0.1:*"])
+    used = [(pytester.path / f"gw{number}.txt").read_text() for number in range(2)]
+    assert used[0] == used[1]
+
+
+def test_variables_have_the_address_before_anything_is_imported(pytester: pytest.Pytester) -> None:
+    """Also in each worker of pytest-xdist."""
+    pytester.makeini(
+        "[pytest]\ntidelog_brokers = 2\ntidelog_scope = session\ntidelog_environment = A\n  B\n"
+    )
+    pytester.makeconftest("import os; SETTING = os.environ['A']")
+    pytester.makepyfile(
+        """
+        import os, conftest
+
+        def test_it(kafka_bootstrap):
+            assert [conftest.SETTING, os.environ["B"]] == [kafka_bootstrap] * 2
+        """
+    )
+    run(pytester).assert_outcomes(passed=1)
+    shared = run(pytester, "-n", "2", "--dist", "each", "-o", "tidelog_workers=shared")
+    shared.assert_outcomes(passed=2)
 
 
 HANGING = """

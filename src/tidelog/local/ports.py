@@ -47,6 +47,30 @@ def free_ports(number: int, *, apart_from: Container[int] = ()) -> list[int]:
     raise LocalClusterError(f"{number} free ports are needed on {LOOPBACK}, found {len(found)}")
 
 
+def free_range(number: int) -> int:
+    """Return the first of `number` consecutive ports without a listener.
+
+    Raises LocalClusterError if there is no such range.
+    """
+    last = _ephemeral_first()
+    starts = range(_FIRST, last - number)
+    begin = secrets.randbelow(len(starts))
+    for step in range(0, len(starts), number):
+        first = starts[(begin + step) % len(starts)]
+        if all(_is_free(port) for port in range(first, first + number)):
+            return first
+    raise LocalClusterError(f"{number} consecutive free ports are needed on {LOOPBACK}, found none")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError:
+            return False
+        return True
+
+
 def _ephemeral_first() -> int:
     try:
         with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:

@@ -75,15 +75,8 @@ class Cluster:
         """
         warn_in_loop("Cluster", "`await asyncio.to_thread(Cluster, directory)`")
         check_keys("Cluster", config or {})
-        self.spec = ClusterSpec(brokers, config_text(config or {}), log_dirs, store, port)
+        self._begin(ClusterSpec(brokers, config_text(config or {}), log_dirs, store, port))
         self._directory = os.path.abspath(directory)
-        self._faults: list[Fault] = []
-        self._unfinished = Unfinished()
-        self._number = 0
-        #: Brokers with a log directory that failed in the broker's current incarnation.
-        self._failed_disks: set[int] = set()
-        #: Sizes of the brokers' log files at the last call of `mark_logs`.
-        self._marks: dict[int, int] = {}
         for attempt in range(1, _TRIES + 1):
             self._local = self._laid_out(f"{self._directory}/{attempt}")
             try:
@@ -97,8 +90,19 @@ class Cluster:
                 if attempt == _TRIES:
                     raise
 
+    def _begin(self, spec: ClusterSpec, first_rule: int = 1) -> None:
+        """Prepare faults; the numbers of their rules begin with `first_rule`."""
+        self.spec = spec
+        self._faults: list[Fault] = []
+        self._unfinished = Unfinished()
+        self._next_rule = first_rule
+        #: Brokers with a log directory that failed in the broker's current incarnation.
+        self._failed_disks: set[int] = set()
+        #: Sizes of the brokers' log files at the last call of `mark_logs`.
+        self._marks: dict[int, int] = {}
+
     def _laid_out(self, directory: str) -> LocalCluster:
-        interceptions = f"{directory}/interceptions"
+        interceptions = interceptions_of(f"{directory}/cluster")
         self._control = InterceptionControl(interceptions)
         keys = {"tidelog.test.interception.directory": interceptions}
         return LocalCluster(
@@ -244,27 +248,34 @@ class Cluster:
 
     # faults on brokers
 
+    def _before_fault(self, act: str) -> None:
+        """Do nothing; clusters that are not the test's own raise LocalClusterError."""
+
     def kill(self, broker: int) -> None:
         """Send SIGKILL, without notice to the broker's peers; return when the process is gone.
 
         Partitions that the broker led may have no leader for a moment; `leader` and `wait_for`
         wait.
         """
+        self._before_fault(f"kill({broker})")
         self._local.kill(broker)
 
     @takes_time
     def stop(self, broker: int) -> None:
         """Stop a broker as an operator would: it leaves the cluster first."""
+        self._before_fault(f"stop({broker})")
         self._local.stop(broker)
 
     @takes_time
     def start(self, broker: int) -> None:
         """Start a stopped or killed broker; return when it responds."""
+        self._before_fault(f"start({broker})")
         self._local.start(broker)
 
     @takes_time
     def restart(self, broker: int) -> None:
         """Stop a broker if it runs, and start it."""
+        self._before_fault(f"restart({broker})")
         if self._state(broker) == "paused":
             self._local.resume(broker)
         self._local.restart(broker)
@@ -274,10 +285,12 @@ class Cluster:
 
         The cluster considers the paused broker dead after `metadata.session.timeout.ms`.
         """
+        self._before_fault(f"pause({broker})")
         self._local.pause(broker)
 
     def resume(self, broker: int) -> None:
         """Send SIGCONT after `pause`."""
+        self._before_fault(f"resume({broker})")
         self._local.resume(broker)
 
     # faults on log directories
@@ -312,6 +325,7 @@ class Cluster:
         return self._break_log_dir(broker, log_dir, None)
 
     def _break_log_dir(self, broker: int, log_dir: int | str, fault: DiskFault | None) -> str:
+        self._before_fault(f"a fault of log directory {log_dir} of broker {broker}")
         path = self._local.break_log_dir(broker, log_dir, fault)
         if fault is not None and fault.kind == FAIL:
             self._failed_disks.add(broker)
@@ -340,8 +354,8 @@ class Cluster:
         return tuple(self._faults)
 
     def _put(self, rule: Rule, words: str) -> Fault:
-        self._number += 1
-        numbered = dataclasses.replace(rule, number=self._number)
+        numbered = dataclasses.replace(rule, number=self._next_rule)
+        self._next_rule += 1
         for broker in numbered.brokers:
             self._local.place(broker)
         fault = Fault(self._control, numbered, words)
@@ -403,6 +417,11 @@ class Cluster:
         return "stopped" if process is None else "paused" if process.is_paused else "running"
 
 
+def interceptions_of(directory: str) -> str:
+    """Return the directory of the faults on requests of the cluster in `directory`."""
+    return f"{os.path.dirname(directory)}/interceptions"
+
+
 def _running_test() -> str:
     """Return the name of the running pytest test without its file; else `topic`."""
     node, _, parameters = os.environ.get("PYTEST_CURRENT_TEST", "topic").partition("[")
@@ -417,7 +436,8 @@ def _in_thread(
 
     @functools.wraps(method)
     async def call(cluster: AsyncCluster, /, *args: P.args, **named: P.kwargs) -> T:
-        return await asyncio.to_thread(method, cluster._cluster, *args, **named)
+        overridden: Callable[P, T] = getattr(cluster._cluster, method.__name__)
+        return await asyncio.to_thread(overridden, *args, **named)
 
     return call
 

@@ -7,21 +7,26 @@
 `tidelog_cluster` and `kafka_bootstrap` have the scope of the ini option `tidelog_scope`; the
 variants `_module` and `_session` have the scope of their names. `tidelog_cluster_factory` makes
 further clusters. Shared clusters are reset when a test begins. Nothing but pytest is loaded before
-a test requests a cluster. Each process of pytest-xdist has its own clusters.
+a test requests a cluster. Each process of pytest-xdist has its own clusters, unless the ini option
+`tidelog_workers` is `shared`.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
 if TYPE_CHECKING:
     from tidelog.testing.cluster import Cluster
+    from tidelog.testing.environment import Reservation
     from tidelog.testing.spec import ClusterSpec
+    from tidelog.testing.workers import ClusterLender
 
 Scope = Literal["function", "class", "module", "package", "session"]
 Factory = Callable[..., "Cluster"]
@@ -44,17 +49,22 @@ class _Live:
 
     def __init__(self) -> None:
         self.clusters: list[Cluster] = []
+        #: The cluster of all workers, if this worker has borrowed it.
+        self.borrowed: list[Cluster] = []
 
     def made(self, cluster: Cluster) -> None:
         self.clusters.append(cluster)
 
     def close(self, cluster: Cluster) -> None:
-        if cluster in self.clusters:
+        if cluster in self.clusters and cluster not in self.borrowed:
             self.clusters.remove(cluster)
             cluster.close()
 
 
 _LIVE = pytest.StashKey[_Live]()
+_LENDER: pytest.StashKey[ClusterLender] = pytest.StashKey()
+_RESERVATION: pytest.StashKey[Reservation] = pytest.StashKey()
+_WORKERS = ("own", "shared")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -66,6 +76,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "tidelog_store", "metadata store: embedded, zookeeper, or metadata.store", default=""
     )
     parser.addini("tidelog_port", "port of broker 1; the next brokers have the next", default="")
+    parser.addini("tidelog_workers", "clusters of workers: own, shared", default="own")
+    parser.addini("tidelog_environment", "variables with the address", type="linelist", default=[])
     parser.addini("tidelog_config", "key=value lines for every broker", type="linelist", default=[])
 
 
@@ -73,9 +85,83 @@ def pytest_configure(config: pytest.Config) -> None:
     """Declare the marker `tidelog`, and check the ini option `tidelog_scope`."""
     config.addinivalue_line("markers", _MARKER_HELP)
     config.stash[_LIVE] = _Live()
+    workers = config.getini("tidelog_workers")
+    if workers not in _WORKERS:
+        raise pytest.UsageError(f"tidelog_workers = {workers}: {' or '.join(_WORKERS)} expected")
     scope = config.getini("tidelog_scope")
     if scope not in _SCOPES:
         raise pytest.UsageError(f"tidelog_scope = {scope}: one of {', '.join(_SCOPES)} expected")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None, None, None]:
+    """Set the variables of `tidelog_environment` before a conftest or plugin imports a program."""
+    if names := early_config.getini("tidelog_environment"):
+        _set_environment(early_config, names)
+    yield
+
+
+def _set_environment(config: pytest.Config, names: list[str]) -> None:
+    from tidelog.testing.environment import Reservation, bootstrap_at, put
+    from tidelog.testing.spec import SpecError
+
+    if config.getini("tidelog_scope") != "session":
+        raise pytest.UsageError(
+            "tidelog_environment needs tidelog_scope = session: a program reads its settings once"
+        )
+    if _is_shared(config) and "PYTEST_XDIST_WORKER" in os.environ:
+        return  # the controller has set them
+    try:
+        spec = _ini_spec(config)
+    except SpecError as error:
+        raise pytest.UsageError(str(error)) from None
+    if spec.port is not None:
+        put(names, bootstrap_at(spec.port, spec.brokers))
+        return
+    reservation = config.stash[_RESERVATION] = Reservation(spec.brokers)
+    put(names, reservation.bootstrap)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Close what outlives the session's fixtures."""
+    if (lender := config.stash.get(_LENDER, None)) is not None:
+        lender.close()
+    if (reservation := config.stash.get(_RESERVATION, None)) is not None:
+        reservation.close()
+
+
+# workers of pytest-xdist
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Lend workers the cluster that they share (a hook of pytest-xdist, in its controller)."""
+    config: pytest.Config = node.config
+    if not _is_shared(config):
+        return
+    if _LENDER not in config.stash:
+        from tidelog.testing.cluster import Cluster
+        from tidelog.testing.workers import ClusterLender
+
+        config.stash[_LENDER] = ClusterLender(
+            lambda directory: Cluster(directory, **asdict(_reserved(config, _ini_spec(config))))
+        )
+    node.workerinput["tidelog_lender"] = config.stash[_LENDER].workerinput
+
+
+def _is_shared(config: pytest.Config) -> bool:
+    return bool(config.getini("tidelog_workers") == "shared")
+
+
+def _lender_of(config: pytest.Config) -> Any:
+    """Return where a worker borrows the cluster of all workers; None if it has its own."""
+    return getattr(config, "workerinput", {}).get("tidelog_lender")
+
+
+def _reserved(config: pytest.Config, spec: ClusterSpec) -> ClusterSpec:
+    """Return the spec with the port that `tidelog_environment` has promised."""
+    reservation = config.stash.get(_RESERVATION, None)
+    return spec if reservation is None else replace(spec, port=reservation.first_port)
 
 
 def _chosen_scope(fixture_name: str, config: pytest.Config) -> Scope:
@@ -115,9 +201,29 @@ def tidelog_cluster_factory(
 
 def _serve(request: pytest.FixtureRequest, factory: Factory) -> Generator[Cluster, None, None]:
     """Yield a cluster as markers, parameter and ini options request it."""
-    cluster = factory(**asdict(_wanted(request)))
+    spec = _wanted(request)
+    lender = _lender_of(request.config)
+    if request.scope == "session" and lender is not None and spec == _ini_spec(request.config):
+        cluster = _borrowed(request, lender, spec)
+    else:
+        if request.fixturename == "tidelog_cluster":
+            spec = _reserved(request.config, spec)
+        cluster = factory(**asdict(spec))
     yield cluster
     request.config.stash[_LIVE].close(cluster)
+
+
+def _borrowed(request: pytest.FixtureRequest, lender: Any, spec: ClusterSpec) -> Cluster:
+    from tidelog.testing.workers import borrowed
+
+    live = request.config.stash[_LIVE]
+    if not live.borrowed:
+        base: Path = request.getfixturevalue("tmp_path_factory").getbasetemp().parent
+        name: str = request.config.workerinput["workerid"]  # type: ignore[attr-defined]  # xdist's
+        number = int(name.removeprefix("gw"))
+        live.borrowed = [borrowed(lender, str(base / "tidelog-shared"), spec, number)]
+        live.made(live.borrowed[0])
+    return live.borrowed[0]
 
 
 @pytest.fixture(scope=_chosen_scope)
@@ -143,7 +249,7 @@ def tidelog_cluster_module(
 def tidelog_cluster_session(
     request: pytest.FixtureRequest, tidelog_cluster_factory: Factory
 ) -> Generator[Cluster, None, None]:
-    """A cluster that all tests share; with pytest-xdist, all tests of one worker."""
+    """A cluster that all tests share; with pytest-xdist, all tests of one or of all workers."""
     yield from _serve(request, tidelog_cluster_factory)
 
 

@@ -1,8 +1,9 @@
-"""Sail and the client of PySpark that it knows, fetched by pip as the lock file says.
+"""Python packages beside the tests' own, fetched by pip as a lock file says.
 
-Sail's server refuses another PySpark than 4.2 at most, and the tests' own is newer. So both
-packages are in a directory of their own, `.venv/clients/sail-<digest>`, which goes before the
-tests' packages. All else that they need is among those.
+`sail` is Sail and the client of PySpark that it knows: its server refuses another PySpark than 4.2
+at most, and the tests' own is newer. `recipes` are the frameworks of docs/guide/testing-recipes.md.
+Each is in a directory of its own, `.venv/clients/<name>-<digest>`, which goes before the tests'
+packages. All else that they need is among those.
 """
 
 from __future__ import annotations
@@ -16,33 +17,33 @@ from pathlib import Path
 
 from tests.support.clients.absent import Absent
 
-LOCK = Path(__file__).resolve().parent / "python" / "sail.lock"
+_LOCKS = Path(__file__).resolve().parent / "python"
 CACHE = Path(sys.prefix) / "clients"
 _FETCH_LIMIT_S = 180
 
 
-def packages() -> Path:
+def packages(name: str) -> Path:
     """The directory of the packages, which pip checks against the hashes of the lock file; raises
     Absent."""
-    digest = hashlib.sha256(LOCK.read_bytes()).hexdigest()[:16]
-    wanted = CACHE / f"sail-{digest}"
+    lock = _LOCKS / f"{name}.lock"
+    wanted = CACHE / f"{name}-{hashlib.sha256(lock.read_bytes()).hexdigest()[:16]}"
     CACHE.mkdir(parents=True, exist_ok=True)
-    with open(CACHE / "sail.busy", "w", encoding="utf-8") as busy:
+    with open(CACHE / f"{name}.busy", "w", encoding="utf-8") as busy:
         fcntl.flock(busy, fcntl.LOCK_EX)
         if not wanted.is_dir():
             part = wanted.with_suffix(".part")
             shutil.rmtree(part, ignore_errors=True)
             words = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "-q"]
             words += ["--no-deps", "--no-build-isolation", "--require-hashes", "--no-compile"]
-            words += ["--target", str(part), "-r", str(LOCK)]
+            words += ["--target", str(part), "-r", str(lock)]
             try:
                 ended = subprocess.run(
                     words, capture_output=True, text=True, timeout=_FETCH_LIMIT_S, check=False
                 )
             except subprocess.TimeoutExpired:
-                raise Absent(f"pip did not fetch Sail within {_FETCH_LIMIT_S} s") from None
+                raise Absent(f"pip did not fetch {name} within {_FETCH_LIMIT_S} s") from None
             if ended.returncode != 0:
                 assert "DO NOT MATCH THE HASHES" not in ended.stderr, ended.stderr
-                raise Absent("pip could not fetch Sail: the registry cannot be reached")
+                raise Absent(f"pip could not fetch {name}: the registry cannot be reached")
             part.rename(wanted)
     return wanted

@@ -1,0 +1,50 @@
+"""The address of a cluster in environment variables, before the cluster starts.
+
+Programs read their settings when they are imported, before any fixture. So ports are chosen when
+pytest starts, and kept by sockets that listen to nothing. The brokers listen on these ports later.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterable
+
+from tidelog.local.ports import LOOPBACK, free_range
+
+
+class Reservation:
+    """The consecutive ports of a cluster that will start later."""
+
+    def __init__(self, brokers: int) -> None:
+        """Reserve free ports; raise LocalClusterError if there are none."""
+        self._held: list[socket.socket] = []
+        self.first_port = free_range(brokers)
+        self._ports = range(self.first_port, self.first_port + brokers)
+        for port in self._ports:
+            # Brokers also set SO_REUSEADDR: they may listen although this socket is bound.
+            held = socket.socket()
+            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            held.bind((LOOPBACK, port))
+            self._held.append(held)
+
+    @property
+    def bootstrap(self) -> str:
+        """`host:port,...` of all brokers."""
+        return bootstrap_at(self.first_port, len(self._ports))
+
+    def close(self) -> None:
+        """Let other programs use the ports."""
+        for held in self._held:
+            held.close()
+
+
+def bootstrap_at(first_port: int, brokers: int) -> str:
+    """Return `host:port,...` of brokers on consecutive ports."""
+    return ",".join(f"{LOOPBACK}:{first_port + number}" for number in range(brokers))
+
+
+def put(names: Iterable[str], value: str) -> None:
+    """Set environment variables, also for the programs that this one starts."""
+    for name in names:
+        os.environ[name] = value
