@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.support.clients.librdkafka import produce
 from tests.support.cluster.values import read_values
 
 from tidelog.core.types import TopicPartition
+from tidelog.local import ClusterStatus
 from tidelog.testing import Cluster
 
 pytestmark = pytest.mark.tidelog(
@@ -128,6 +131,32 @@ def test_followers_whose_fetches_are_lost_leave_the_isr_and_come_back(
         )
     cluster.wait_for(under_replicated=0)
     assert cluster.leader(topic) == leader
+
+
+def test_a_follower_on_the_other_side_leaves_the_isr_and_comes_back(cluster: Cluster) -> None:
+    leader = cluster.controller()
+    follower, other = (broker for broker in cluster.brokers if broker != leader)
+    topic = cluster.topic(replicas={0: [leader, follower, other]})
+
+    def isr(now: ClusterStatus) -> list[int]:
+        return next(sorted(each.isr) for each in now.partitions if each.topic == topic)
+
+    with cluster.isolate({follower}, [leader, other]) as cut:
+        # The fetch that waited at the leader has been answered when the next one is cut off.
+        cluster.wait_for(
+            lambda _: any(": Fetch " in line for line in cut.faults[1].requests), what="a fetch"
+        )
+        assert produce(cluster.bootstrap, topic, ["a"], acks="1") == []
+        cluster.wait_for(lambda now: isr(now) == sorted([leader, other]), what="a smaller ISR")
+        assert produce(cluster.bootstrap, topic, ["b"]) == []
+        assert cluster.status().brokers[follower - 1].registered
+    cluster.wait_for(under_replicated=0)
+
+
+@pytest.mark.parametrize("sides", [((), None), ((1, 2, 3), None), ((1,), (1, 2)), ((1,), ())])
+def test_sides_that_cut_nothing_are_refused(cluster: Cluster, sides: tuple[Any, Any]) -> None:
+    with pytest.raises(ValueError, match=r"isolate\(.*: two sides with other brokers expected"):
+        cluster.isolate(*sides)
 
 
 def test_one_partition_is_struck_and_the_others_go_on(cluster: Cluster) -> None:

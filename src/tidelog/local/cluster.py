@@ -97,6 +97,8 @@ class LocalCluster:
         self._zookeeper: LocalZookeeper | None = None
         #: Processes that this program started and must reap.
         self._children: dict[int, subprocess.Popen[bytes] | ForkedProcess] = {}
+        #: Brokers whose view of the cluster may be old: `status` asks other brokers first.
+        self.asked_last: tuple[int, ...] = ()
         self._is_existing = False
         if self._places is not None and not self._is_to_discard():
             self._check_wanted(self._places)
@@ -175,7 +177,7 @@ class LocalCluster:
         processes = {number: self.process(number) for number in self.broker_ids}
         awake = {
             number: self.place(number).address
-            for number, process in processes.items()
+            for number, process in sorted(processes.items(), key=self._order)
             if process is not None and not process.is_paused
         }
         if awake:
@@ -345,6 +347,9 @@ class LocalCluster:
         return DiskFaultControl(self.place(broker_id).disk_faults_path)
 
     # -- inside ---------------------------------------------------------------------------------
+
+    def _order(self, item: tuple[int, object]) -> tuple[bool, int]:
+        return item[0] in self.asked_last, item[0]
 
     def _check_new(self) -> None:
         """Raise LocalClusterError if no cluster can be created, before anything is written."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tidelog.testing.cluster import AsyncCluster, Cluster
-    from tidelog.testing.faults import Fault, Requests
+    from tidelog.testing.faults import Fault, Isolation, Requests
     from tidelog.testing.histories import HistoryRecorder
     from tidelog.testing.http_server import FaultServer
     from tidelog.testing.loops import BlockedLoopError, BlockedLoopWarning
@@ -35,6 +35,7 @@ __all__ = [
     "Fault",
     "FaultServer",
     "HistoryRecorder",
+    "Isolation",
     "Requests",
     "WaitTimeout",
 ]
@@ -48,6 +49,7 @@ _PLACES = {
     "Fault": "faults",
     "FaultServer": "http_server",
     "HistoryRecorder": "histories",
+    "Isolation": "faults",
     "Requests": "faults",
     "WaitTimeout": "waiting",
 }

@@ -13,7 +13,7 @@ import functools
 import os
 import re
 import secrets
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from tidelog.broker.server.interception import KIT_CLIENT_ID, Rule
@@ -22,7 +22,7 @@ from tidelog.runtime.blocking import BlockingClient
 from tidelog.runtime.disk_faults import DEVICE_ERRORS, FAIL, FILL, SLOW, DiskFault
 from tidelog.runtime.interception import InterceptionControl
 from tidelog.testing import states
-from tidelog.testing.faults import Fault, Requests, Unfinished
+from tidelog.testing.faults import Fault, Isolation, Requests, Unfinished
 from tidelog.testing.loops import takes_time, warn_in_loop
 from tidelog.testing.spec import EMBEDDED, ClusterSpec, check_keys, config_text
 from tidelog.testing.waiting import describe
@@ -293,6 +293,32 @@ class Cluster:
         self._before_fault(f"resume({broker})")
         self._local.resume(broker)
 
+    def isolate(self, brokers: Iterable[int], others: Iterable[int] | None = None) -> Isolation:
+        """Cut the connections between brokers and others, by default all others, until `heal`.
+
+        Both sides reach their clients and the metadata store, as in a partial network failure: a
+        broker whose followers are on the other side keeps its session. `status` and the calls that
+        wait see the cluster as `others` do. A request that a broker has
+        begun, such as a waiting fetch, still gets its response. Raises ValueError for a side
+        without brokers, and for a broker on both sides.
+        """
+        near = tuple(brokers)
+        rest = (broker for broker in self.brokers if broker not in near)
+        far = tuple(rest if others is None else others)
+        if not near or not far or any(broker in near for broker in far):
+            raise ValueError(f"isolate({near}, {far}): two sides with other brokers expected")
+        for broker in (*near, *far):
+            self._local.place(broker)
+        cut = tuple(
+            self.on_request("*").on(*here).from_brokers(*there).disconnect()
+            for here, there in ((near, far), (far, near))
+        )
+        self._local.asked_last = near  # changes may not reach them
+        return Isolation(cut, self._ask_all)
+
+    def _ask_all(self) -> None:
+        self._local.asked_last = ()
+
     # faults on log directories
 
     def fail_log_dir(self, broker: int, log_dir: int | str = 0, error: str = "EIO") -> str:
@@ -370,6 +396,7 @@ class Cluster:
         for fault in self._faults:
             fault.remove()
         self._faults.clear()
+        self._ask_all()
         for broker in self.brokers:
             for path in self._local.log_dir_faults(broker):
                 self._local.break_log_dir(broker, path, None)

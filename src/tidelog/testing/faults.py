@@ -99,6 +99,26 @@ class Fault:
             self._control.end(self._number)
 
 
+class Isolation:
+    """Two sides of a cluster that cannot reach each other until `heal` or the end of `with`."""
+
+    def __init__(self, faults: tuple[Fault, ...], healed: Callable[[], None]) -> None:
+        self.faults = faults
+        self._healed = healed
+
+    def __enter__(self) -> Isolation:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.heal()
+
+    def heal(self) -> None:
+        """Let both sides connect again; repeated calls do nothing."""
+        for fault in self.faults:
+            fault.remove()
+        self._healed()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requests:
     """Requests of one or several APIs, narrowed step by step; every step returns a new Requests.
@@ -165,9 +185,13 @@ class Requests:
         words = ", ".join(f"{name}={value!r}" for name, value in given.items())
         return self._with(f"where({words})", **given)
 
-    def from_brokers(self) -> Requests:
-        """Select requests among brokers: followers' fetches, the controller's commands."""
-        return self._with("from_brokers()", from_brokers=True)
+    def from_brokers(self, *brokers: int) -> Requests:
+        """Select requests among brokers: followers' fetches, the controller's commands.
+
+        With `brokers`, select only the requests that these brokers send.
+        """
+        words = f"from_brokers({', '.join(map(str, brokers))})"
+        return self._with(words, from_brokers=True, senders=brokers)
 
     def once(self) -> Requests:
         """Select the first request only."""

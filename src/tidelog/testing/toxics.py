@@ -114,8 +114,8 @@ def _selected(cluster: Faulty, brokers: tuple[int, ...], attributes: Mapping[str
         requests = requests.on(*brokers)
     if selecting := {name: attributes[name] for name in _SELECTING if name in attributes}:
         requests = requests.where(**selecting)
-    if attributes.get("from_brokers"):
-        requests = requests.from_brokers()
+    if senders := attributes.get("from_brokers"):
+        requests = requests.from_brokers(*(senders if isinstance(senders, list) else ()))
     for name in _COUNTING:
         if name in attributes:
             step: Callable[[Any], Requests] = getattr(requests, name)

@@ -11,6 +11,7 @@ import contextlib
 import secrets
 import threading
 from collections.abc import Callable, Mapping
+from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener
 from typing import Any, Final
 
@@ -64,7 +65,7 @@ class ClusterLender:
                     if directory is None:
                         return
                     self._answer(worker, directory)
-            except (OSError, EOFError):  # a worker that has crashed meanwhile
+            except (OSError, EOFError, AuthenticationError):  # a crashed worker, or another program
                 continue
 
     def _answer(self, worker: Connection[Any, Any], directory: str) -> None:

@@ -37,7 +37,7 @@ KIT_CLIENT_ID = "tidelog-testing"
 #: Names of the fields of messages that hold a partition's number.
 PARTITION_FIELDS = ("partition_index", "partition", "index")
 #: The client ids of brokers (`broker.peers`).
-_BROKER_CLIENT_ID = re.compile(r"broker-\d+-")
+_BROKER_CLIENT_ID = re.compile(r"broker-(\d+)-")
 
 
 class Action(StrEnum):
@@ -72,6 +72,8 @@ class Rule:
     client_id: str | None = None
     group_id: str | None = None
     from_brokers: bool = False
+    #: With `from_brokers`, the brokers that sent the requests; empty for all.
+    senders: tuple[int, ...] = ()
     first: int = 1
     step: int = 1
     times: int | None = None
@@ -97,7 +99,7 @@ class Rule:
     def from_json(cls, text: str) -> Rule:
         """Return the rule in a `to_json` text; raises KeyError, TypeError or ValueError."""
         values = json.loads(text)
-        for name in ("api_keys", "brokers"):
+        for name in ("api_keys", "brokers", "senders"):
             values[name] = tuple(values[name])
         values["action"] = Action(values["action"])
         values["error"] = ErrorCode(values["error"])
@@ -174,7 +176,10 @@ class Interceptor:
         client_id = request.header.client_id or ""
         if request.header.api_key not in rule.api_keys or client_id == KIT_CLIENT_ID:
             return False
-        if bool(_BROKER_CLIENT_ID.match(client_id)) is not rule.from_brokers:
+        sender = _BROKER_CLIENT_ID.match(client_id)
+        if (sender is not None) is not rule.from_brokers:
+            return False
+        if rule.senders and (sender is None or int(sender[1]) not in rule.senders):
             return False
         if rule.brokers and self._intercepted.broker_id not in rule.brokers:
             return False
