@@ -43,7 +43,7 @@ INGEST, COMMITS, FOLLOW = "ingest", "commits", "follow"
 OURS, ICEBERG, STORE = "tidelog, to Delta", "tidelog, to Iceberg", "tidelog, to Delta on S3"
 OFFICIAL, ONE_PROCESS = "official, Delta's jar", "librdkafka and delta-rs"
 #: Versions of a table before the commits that are timed. Iceberg's metadata lists all snapshots.
-VERSIONS = {"Delta": (1, 1_000, 10_000), "Iceberg": (1, 100, 1_000)}
+VERSIONS = (1, 1_000, 10_000)
 _TIMED_COMMITS = 20
 _BATCHES = 1_000
 _RECORDS_PER_BATCH = 20
@@ -222,18 +222,24 @@ def _ingests(
 
 def _commits(scratch: Path) -> str:
     """The time of a commit of one file, with the look before it, to tables of many versions."""
+    from bench.lake_versions import add_delta_versions, add_iceberg_versions
     from tidelog.spark.lake.places import lake_at
 
-    lines = []
-    for name, place, options in (
-        ("Delta", str(scratch / "delta"), {}),
-        ("Iceberg", "iceberg:bench.commits", {"warehouse": str(scratch / "iceberg")}),
+    lines: list[tuple[str, ...]] = []
+    for name, place, options, add_versions in (
+        ("Delta", str(scratch / "delta"), {}, add_delta_versions),
+        (
+            "Iceberg",
+            "iceberg:bench.commits",
+            {"warehouse": str(scratch / "iceberg")},
+            add_iceberg_versions,
+        ),
     ):
         lake = lake_at(place, options)
-        times: dict[int, list[float]] = {}
-        for count in VERSIONS[name]:
-            times[count] = _time_commits(lake, count)
-        lines += [(name, f"{count:,}", spread(found, 1)) for count, found in times.items()]
+        _time_commits(lake)
+        for count in VERSIONS:
+            add_versions(lake, count)
+            lines.append((name, f"{count:,}", spread(_time_commits(lake), 1)))
     return table(
         f"Lake: {COMMITS} of one file ({_TIMED_COMMITS} each)",
         lines,
@@ -241,32 +247,26 @@ def _commits(scratch: Path) -> str:
     )
 
 
-def _time_commits(lake: Lake, count: int) -> list[float]:
-    """Bring a table to so many versions; return the ms of the commits after them."""
+def _time_commits(lake: Lake) -> list[float]:
+    """Return the ms of some commits of one file each, with the look before each."""
     from tidelog.spark.columns import arrow_schema
     from tidelog.spark.lake.runs import commit_run, opened
-    from tidelog.spark.lake.staging import FilePlan, StagingFolder, TaskFiles, folder_of, new_run
+    from tidelog.spark.lake.staging import FilePlan, TaskFiles, new_run, run_folder
     from tidelog.spark.lake.state import Origin, PartitionRun, TableChange
     from tidelog.spark.options import COLUMNS
 
     schema = arrow_schema(COLUMNS)
     state = opened(lake, Origin("bench", "id", "cluster"), lambda: schema)
     found = []
-    for _ in range(max(0, count - state.version) + _TIMED_COMMITS):
-        run = new_run()
-        end = state.following().get(0, 0)
-        plan = FilePlan(
-            StagingFolder(lake.store, folder_of(run, state.version), lake.field_ids()),
-            "bench",
-            schema,
-        )
-        files = TaskFiles(plan)
+    for _ in range(_TIMED_COMMITS):
+        run, end = new_run(), state.following().get(0, 0)
+        files = TaskFiles(FilePlan(run_folder(lake, run, state.version), "bench", schema))
         files.append(0, _one_row(end))
         change = TableChange(run, (PartitionRun(0, end, end + 1, 1),), tuple(files.close()))
         begin = time.perf_counter()
         state = commit_run(lake, lake.read(), change).state
         found.append((time.perf_counter() - begin) * 1000)
-    return found[-_TIMED_COMMITS:]
+    return found
 
 
 def _one_row(offset: int) -> pa.RecordBatch:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -93,6 +94,21 @@ def test_a_batch_does_not_wait_for_merges(table: Table, merges: Merges) -> None:
         assert merges.begun[0] is not threading.current_thread()
         merges.allowed.release()
     assert table.vacuums == [168]
+
+
+@pytest.mark.parametrize("is_beside", [True, False])
+def test_files_are_deleted_in_time_though_none_are_merged(
+    table: Table, merges: Merges, monkeypatch: pytest.MonkeyPatch, is_beside: bool
+) -> None:
+    now_s = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
+    with made(table, is_beside=is_beside) as upkeep:
+        for minute in range(180):
+            now_s = 60.0 * minute
+            upkeep.added(files(0, size_bytes=100))
+            if upkeep._thread is not None:
+                upkeep._thread.join(LIMIT_S)
+    assert (merges.begun, table.vacuums) == ([], [168, 168, 168])
 
 
 def test_files_of_before_count(table: Table, merges: Merges) -> None:

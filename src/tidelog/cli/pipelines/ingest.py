@@ -60,7 +60,7 @@ _TableOption = Annotated[
 ]
 _IntervalOption = Annotated[
     float | None,
-    typer.Option(min=0.01, help="With --follow: seconds between looks for new records; 1."),
+    typer.Option(min=0.01, help="With --follow: seconds between batches; 1, for Iceberg 60."),
 ]
 _CompactAfterOption = Annotated[
     int | None,

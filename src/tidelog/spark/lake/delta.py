@@ -70,6 +70,9 @@ _REFUSALS: Final = (
 _CONFLICTS: Final = ("already exists", "ersion conflict", "oncurrent")
 #: Maximum number of attempts of a vacuum; each fails if another commit comes first.
 _VACUUMS: Final = 5
+#: A look at the table reads all commits since the last checkpoint. delta-rs writes one after 100
+#: commits, which makes looks three times as dear; one after 10 would double the log's size.
+_CONFIGURATION: Final = {"delta.checkpointInterval": "20"}
 #: Number of consecutive partitions without a transaction after which no more are expected.
 _NO_MORE: Final = 100
 
@@ -79,6 +82,7 @@ class DeltaLake:
 
     commit_noun = "version"
     keeps_partition_columns = False
+    batch_interval_s = 1.0
 
     def __init__(self, location: str, options: Mapping[str, str] | None = None) -> None:
         self.location = location
@@ -179,6 +183,7 @@ class DeltaLake:
                 partition_by=list(partition_by),
                 name=origin.topic,
                 description=description,
+                configuration=_CONFIGURATION,
                 storage_options=self._options,
                 commit_properties=_properties(()),
             )

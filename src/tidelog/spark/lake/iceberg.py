@@ -10,16 +10,23 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict
-from datetime import date
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.runtime.extras import install_command
 from tidelog.spark.lake.field_ids import plain_types
+from tidelog.spark.lake.iceberg_manifests import (
+    IDENTITY,
+    ancestors,
+    bound,
+    bounds,
+    entries,
+    hidden_rows,
+    reachable,
+    values_of,
+)
 from tidelog.spark.lake.protocol import NO_VERSION, CommitAnswer
 from tidelog.spark.lake.state import (
     MARK,
@@ -38,7 +45,7 @@ from tidelog.spark.lake.stores import LakeStore, location_of, reason_of
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.catalog import Catalog
-    from pyiceberg.manifest import DataFile, ManifestEntry
+    from pyiceberg.manifest import DataFile
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
@@ -73,11 +80,8 @@ _REFUSED: Final = (
 )
 
 
-#: Iceberg's name for a partition by a column's own values, and the field id of a table's first
-#: partition column.
-_IDENTITY: Final = "identity"
+#: The field id of a table's first partition column.
 _FIRST_PARTITION_ID: Final = 1000
-_EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 
 
 class IcebergLake:
@@ -85,6 +89,7 @@ class IcebergLake:
 
     commit_noun = "snapshot"
     keeps_partition_columns = True
+    batch_interval_s = 60.0
 
     def __init__(self, identifier: str, options: Mapping[str, str] | None = None) -> None:
         self.location = f"iceberg:{identifier}"
@@ -176,6 +181,7 @@ class IcebergLake:
         """Send a commit on top of `state`. Raises TableError."""
         from pyiceberg.exceptions import CommitFailedException, ValidationException
 
+        from tidelog.spark.lake.iceberg_commits import HeadTransaction
         from tidelog.spark.lake.iceberg_library import CATALOG_ERRORS
 
         table = self._at_head()
@@ -183,7 +189,7 @@ class IcebergLake:
             return CommitAnswer.CONFLICT
         try:
             if table.properties.get(_RETRIES) != "0":
-                table.transaction().set_properties({_RETRIES: "0"}).commit_transaction()
+                HeadTransaction(table).set_properties({_RETRIES: "0"}).commit_transaction()
                 return CommitAnswer.CONFLICT  # look again: another commit may have come in
             send(table)
         except (CommitFailedException, ValidationException):
@@ -197,11 +203,11 @@ class IcebergLake:
     def _commit(self, table: Table, note: CommitNote, change: TableChange) -> None:
         from pyiceberg.table.snapshots import Operation
 
-        from tidelog.spark.lake.iceberg_library import ReplacedFiles, data_file
+        from tidelog.spark.lake.iceberg_commits import HeadTransaction, ReplacedFiles, data_file
 
         if change.removed:
             self._check_rows(table, table.current_snapshot())
-        transaction = table.transaction()
+        transaction = HeadTransaction(table)
         transaction.set_properties(
             {
                 _NOTE: note.to_json(),
@@ -221,7 +227,7 @@ class IcebergLake:
             producer.append_data_file(data_file(table.io, table.metadata, path, file.values))
         removed = {file.path for file in change.removed}
         if removed:
-            for entry in _entries(table, table.current_snapshot()):
+            for entry in entries(table, table.current_snapshot()):
                 path = self._path_of(table, entry.data_file)
                 if path in removed:
                     producer.delete_data_file(entry.data_file)
@@ -240,7 +246,7 @@ class IcebergLake:
         """Return the commits after a version, or all that the table still has, newest first."""
         table = self._at_head()
         found = []
-        for snapshot in _ancestors(table):
+        for snapshot in ancestors(table):
             version = snapshot.sequence_number or 0
             if after is not None and version <= after:
                 break
@@ -256,8 +262,7 @@ class IcebergLake:
         snapshot = self._snapshot(table, version)
         with self._asking("be read"):
             return [
-                self._file_of(table, entry.data_file, bounded)
-                for entry in _entries(table, snapshot)
+                self._file_of(table, entry.data_file, bounded) for entry in entries(table, snapshot)
             ]
 
     def referenced(self) -> set[str]:
@@ -265,7 +270,7 @@ class IcebergLake:
         table = self._at_head()
         root = f"{location_of(table.location())}/"
         with self._asking("be read"):
-            files = _reachable(table, table.snapshots())
+            files = reachable(table, table.snapshots())
         return {location_of(path).removeprefix(root) for path, is_data in files.items() if is_data}
 
     def schema(self, version: int | None = None) -> pa.Schema:
@@ -291,7 +296,7 @@ class IcebergLake:
         """
         table = self._at_head()
         added: dict[str, tuple[int, ...]] = {}
-        for entry in _entries(table, table.current_snapshot()):
+        for entry in entries(table, table.current_snapshot()):
             path = self._path_of(table, entry.data_file)
             if path in paths and entry.snapshot_id is not None:
                 added[path] = (*added.get(path, ()), entry.snapshot_id)
@@ -319,45 +324,15 @@ class IcebergLake:
     def vacuum(self, keep_hours: int) -> int:
         """Expire snapshots that were replaced over `keep_hours` ago; return the deleted data files.
 
-        Files that no remaining snapshot refers to are deleted after the commit that expires the
-        snapshots: data files, manifests, manifest lists. Raises TableError.
+        Raises TableError.
         """
-        from pyiceberg.exceptions import CommitFailedException
+        from tidelog.spark.lake.iceberg_vacuum import vacuum
 
-        from tidelog.spark.lake.iceberg_library import expire
-
-        table = self._at_head()
-        oldest_ms = time.time_ns() // 1_000_000 - keep_hours * 3_600_000
-        chain = list(_ancestors(table))
-        kept = {ref.snapshot_id for ref in table.metadata.refs.values()}
-        doomed = [
-            before
-            for later, before in pairwise(chain)
-            if later.timestamp_ms <= oldest_ms and before.snapshot_id not in kept
-        ]
-        if not doomed:
-            return 0
         with self._asking("be vacuumed"):
-            old = _reachable(table, doomed)
-            refs, table = table.metadata.refs, self._at_head()
-            known = {snapshot.snapshot_id for snapshot in table.snapshots()}
-            ids = {snapshot.snapshot_id for snapshot in doomed}
-            if table.metadata.refs != refs or not ids <= known:
-                # Another commit, tag or vacuum came first: the next vacuum expires the snapshots.
-                return 0
-            try:
-                expire(table, ids)
-            except CommitFailedException:
-                return 0
-            left = _reachable(self._at_head(), self._at_head().snapshots())
-            gone = old.keys() - left.keys()
-            for path in sorted(gone):
-                with suppress(FileNotFoundError):
-                    table.io.delete(path)
-            return sum(old[path] for path in gone)
+            return vacuum(self._at_head(), self.store, keep_hours)
 
     def _check_rows(self, table: Table, snapshot: Snapshot | None) -> None:
-        for feature in _hidden_rows(table, snapshot):
+        for feature in hidden_rows(table, snapshot):
             raise HiddenRowsError(
                 f"{self.location} has {feature}: read it with Iceberg's own reader"
             )
@@ -382,7 +357,7 @@ class IcebergLake:
         if version == 0:
             return None
         found = table.metadata.snapshot_by_id(version)
-        matches = (each for each in _ancestors(table) if each.sequence_number == version)
+        matches = (each for each in ancestors(table) if each.sequence_number == version)
         found = found or next(matches, None)
         if found is None:
             raise TableError(
@@ -401,7 +376,7 @@ class IcebergLake:
     def _last_note(self, table: Table) -> CommitNote | None:
         """Return the offset note of the newest snapshot that has one, or the table's own copy."""
         head = table.current_snapshot()
-        for snapshot in _ancestors(table):
+        for snapshot in ancestors(table):
             note = self._note_of(snapshot)
             if note is not None:
                 return note
@@ -427,8 +402,8 @@ class IcebergLake:
     def _file_of(self, table: Table, file: DataFile, bounded: tuple[str, str]) -> LakeFile:
         """Return a file of the table; bounds that its manifest lacks are -1."""
         schema = table.schema()
-        lowest, highest = (_bound(schema, bounded[1], each) for each in _bounds(file))
-        partition, last = (_bound(schema, bounded[0], each) for each in _bounds(file))
+        lowest, highest = (bound(schema, bounded[1], each) for each in bounds(file))
+        partition, last = (bound(schema, bounded[0], each) for each in bounds(file))
         return LakeFile(
             path=self._path_of(table, file),
             partition=-1 if partition is None or partition != last else partition,
@@ -436,7 +411,7 @@ class IcebergLake:
             end=-1 if highest is None else highest + 1,
             rows=file.record_count,
             size_bytes=file.file_size_in_bytes,
-            values=_values_of(table, file),
+            values=values_of(table, file),
         )
 
     def _partition_columns(self, table: Table) -> tuple[str, ...]:
@@ -444,7 +419,7 @@ class IcebergLake:
         a column.
         """
         for field in table.spec().fields:
-            if str(field.transform) != _IDENTITY:
+            if str(field.transform) != IDENTITY:
                 raise TableError(
                     f"{self.location} is partitioned by {field.transform} of a column, which"
                     " ingests do not support; ingest to another table"
@@ -555,88 +530,3 @@ def _rows_of(snapshot: Snapshot | None) -> int:
 
 def _rows_in(note: CommitNote) -> int:
     return sum(run.rows for run in note.partitions)
-
-
-def _ancestors(table: Table) -> Iterator[Snapshot]:
-    """Yield the snapshots of the table's history, from the newest on."""
-    from pyiceberg.table.snapshots import ancestors_of
-
-    yield from ancestors_of(table.current_snapshot(), table.metadata)
-
-
-def _entries(table: Table, snapshot: Snapshot | None) -> Iterator[ManifestEntry]:
-    """Yield the data files of a snapshot, with the snapshots that added them."""
-    from pyiceberg.manifest import ManifestContent
-
-    for manifest in [] if snapshot is None else snapshot.manifests(table.io):
-        if manifest.content == ManifestContent.DATA:
-            yield from manifest.fetch_manifest_entry(table.io, discard_deleted=True)
-
-
-def _hidden_rows(table: Table, snapshot: Snapshot | None) -> Iterator[str]:
-    """Yield the features by which a snapshot's rows differ from those of its files."""
-    from pyiceberg.manifest import ManifestContent
-    from pyiceberg.schema import index_name_by_id
-
-    manifests = [] if snapshot is None else snapshot.manifests(table.io)
-    if any(manifest.content != ManifestContent.DATA for manifest in manifests):
-        yield "delete files"
-    names: dict[int, str] = {}
-    ids: dict[str, int] = {}
-    for schema in table.schemas().values():
-        for number, name in index_name_by_id(schema).items():
-            if names.setdefault(number, name) != name:
-                yield f"a renamed column {names[number]!r}"
-                return
-            if ids.setdefault(name, number) != number:
-                yield f"a column {name!r} that was dropped and added again"
-                return
-
-
-def _values_of(table: Table, file: DataFile) -> dict[str, str | None]:
-    """Return a file's values of partition columns, as text."""
-    from pyiceberg.types import DateType
-
-    values: dict[str, str | None] = {}
-    for place, field in enumerate(table.specs()[file.spec_id].fields):
-        if str(field.transform) != _IDENTITY:
-            continue
-        value = file.partition[place]
-        if value is not None:
-            is_date = isinstance(table.schema().find_type(field.source_id), DateType)
-            value = date.fromordinal(_EPOCH_DAY + value) if is_date else value
-            value = str(value).lower() if isinstance(value, bool) else str(value)
-        values[field.name] = value
-    return values
-
-
-def _bounds(file: DataFile) -> tuple[Mapping[int, bytes], Mapping[int, bytes]]:
-    return file.lower_bounds or {}, file.upper_bounds or {}
-
-
-def _bound(schema: Schema, column: str, bounds: Mapping[int, bytes]) -> int | None:
-    """Return a bound of an integer column, if the file has it."""
-    from pyiceberg.conversions import from_bytes
-    from pyiceberg.schema import index_by_name
-    from pyiceberg.types import IntegerType, LongType
-
-    ids = index_by_name(schema)
-    field = schema.find_field(ids[column]) if column in ids else None
-    if field is None or not isinstance(field.field_type, IntegerType | LongType):
-        return None
-    found = bounds.get(field.field_id)
-    return None if found is None else int(from_bytes(field.field_type, found))
-
-
-def _reachable(table: Table, snapshots: list[Snapshot]) -> dict[str, bool]:
-    """Return the files that snapshots refer to, and whether each is a data file."""
-    found: dict[str, bool] = {}
-    for snapshot in snapshots:
-        found[snapshot.manifest_list] = False
-        for manifest in snapshot.manifests(table.io):
-            if manifest.manifest_path in found:
-                continue
-            found[manifest.manifest_path] = False
-            for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
-                found[entry.data_file.file_path] = True
-    return found

@@ -11,12 +11,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import replace
-from datetime import date
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from pyarrow import parquet
 from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import (
     BadRequestError,
@@ -26,27 +22,9 @@ from pyiceberg.exceptions import (
     RESTError,
     UnauthorizedError,
 )
-from pyiceberg.io import FileIO, OutputFile, OutputStream
+from pyiceberg.io import OutputFile, OutputStream
 from pyiceberg.io.pyarrow import (
-    MetricModeTypes,
-    MetricsMode,
     PyArrowFileIO,
-    compute_statistics_plan,
-    data_file_statistics_from_parquet_metadata,
-    parquet_path_to_id_mapping,
-)
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
-from pyiceberg.table.snapshots import Operation, Summary
-from pyiceberg.table.update import AssertRefSnapshotId, UpdatesAndRequirements
-from pyiceberg.table.update.snapshot import ExpireSnapshots, _OverwriteFiles
-from pyiceberg.typedef import Record
-from pyiceberg.types import (
-    BooleanType,
-    DateType,
-    IcebergType,
-    StringType,
-    TimestampType,
-    TimestamptzType,
 )
 from requests import RequestException
 from sqlalchemy import URL
@@ -57,8 +35,6 @@ from tidelog.spark.lake.stores import location_of, reason_of, sync_file
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
-    from pyiceberg.table import Table
-    from pyiceberg.table.metadata import TableMetadata
 
 #: The file of an embedded catalog, in its warehouse.
 CATALOG_FILE: Final = "catalog.db"
@@ -143,84 +119,6 @@ def _embedded(warehouse: str, where: str) -> dict[str, str]:
     return {"type": "sql", "uri": uri.render_as_string(), "warehouse": warehouse}
 
 
-def expire(table: Table, ids: set[int]) -> None:
-    """Remove snapshots, unless a branch or tag has moved since `table` was read. Raises
-    CommitFailedException.
-
-    Raises CommitFailedException.
-    """
-    transaction = table.transaction()
-    _Expiry(transaction).by_ids(sorted(ids)).commit()
-    transaction.commit_transaction()
-
-
-class _Expiry(ExpireSnapshots):
-    """An expiry that fails if a branch was moved meanwhile; pyiceberg's own expiry would remove the
-    branch.
-    """
-
-    def _commit(self) -> UpdatesAndRequirements:
-        updates, requirements = super()._commit()
-        refs = self._transaction.table_metadata.refs
-        kept = (
-            AssertRefSnapshotId.model_validate({"ref": name, "snapshot-id": ref.snapshot_id})
-            for name, ref in refs.items()
-        )
-        return updates, (*requirements, *kept)
-
-
-def data_file(
-    io: FileIO, metadata: TableMetadata, path: str, values: Mapping[str, str | None]
-) -> DataFile:
-    """Return a staged file for a commit: statistics from its footer, partition values as given.
-
-    pyiceberg would take partition values from statistics, which a table's settings may turn off.
-    """
-    source = io.new_input(path)
-    with source.open() as stream:
-        footer = parquet.read_metadata(stream)
-    schema, spec = metadata.schema(), metadata.spec()
-    plan = compute_statistics_plan(schema, metadata.properties)
-    read = partial(
-        data_file_statistics_from_parquet_metadata,
-        parquet_metadata=footer,
-        parquet_column_mapping=parquet_path_to_id_mapping(schema),
-    )
-    try:
-        statistics = read(stats_columns=plan)
-    except OverflowError:  # a time that Python has no type for, such as the year 55,000
-        counts = MetricsMode(MetricModeTypes.COUNTS)
-        is_time = (DateType, TimestampType, TimestamptzType)
-        for number, column in plan.items():
-            if isinstance(column.iceberg_type, is_time):
-                plan[number] = replace(column, mode=counts)
-        statistics = read(stats_columns=plan)
-    partition = [
-        _partition_value(schema.find_type(field.source_id), values.get(field.name))
-        for field in spec.fields
-    ]
-    return DataFile.from_args(
-        content=DataFileContent.DATA,
-        file_path=path,
-        file_format=FileFormat.PARQUET,
-        partition=Record(*partition),
-        file_size_in_bytes=len(source),
-        spec_id=metadata.default_spec_id,
-        **statistics.to_serialized_dict(),
-    )
-
-
-def _partition_value(kind: IcebergType, text: str | None) -> Any:
-    """Return the text of a partition value as Iceberg keeps it."""
-    if text is None:
-        return None
-    if isinstance(kind, DateType):
-        return date.fromisoformat(text).toordinal() - date(1970, 1, 1).toordinal()
-    if isinstance(kind, BooleanType):
-        return text == "true"
-    return text if isinstance(kind, StringType) else int(text)
-
-
 def store_options(properties: Mapping[str, str]) -> dict[str, str]:
     """Return the options of `LakeStore` for the properties of a table's files."""
     options = {
@@ -284,11 +182,3 @@ class _DurableStream:
 
     def __exit__(self, *error: object) -> None:
         self.close()
-
-
-class ReplacedFiles(_OverwriteFiles):
-    """A commit that writes rows to other files; incremental readers skip it."""
-
-    def _summary(self, snapshot_properties: dict[str, str]) -> Summary:  # type: ignore[override]
-        summary = super()._summary(snapshot_properties)
-        return Summary(Operation.REPLACE, **summary.additional_properties)

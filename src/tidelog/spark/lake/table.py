@@ -33,6 +33,9 @@ class Lake(Protocol):
     commit_noun: str
     #: Whether files have the partition columns too, or just the table's log has their values.
     keeps_partition_columns: bool
+    #: Default time in seconds between the batches of a follower. A commit of Iceberg writes the
+    #: list of all snapshots again: a week of batches a minute is ten thousand.
+    batch_interval_s: float
 
     @property
     def store(self) -> LakeStore:

@@ -1,9 +1,10 @@
 """Upkeep of a followed table: merges and deletions of files beside its batches.
 
 Each batch leaves small files. A thread merges these files in rounds, each of which commits a few
-seconds' work at most, and deletes files whose time to be kept has passed. Batches go on meanwhile:
-of two commits of the same version, the later one is repeated. A batch waits for the end of a round
-only if merges fall far behind.
+seconds' work at most. The thread deletes files whose time to be kept has passed, also where nothing
+is to be merged: a table of Iceberg would keep all snapshots, and each commit writes their list
+again. Batches go on meanwhile: of two commits of the same version, the later one is repeated. A
+batch waits for the end of a round only if merges fall far behind.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
@@ -32,6 +33,8 @@ _FAR_BEHIND: Final = 4
 #: Maximum time in seconds between deletions; if shorter, a fraction of the time to keep files.
 _DELETE_EVERY_S: Final = 3_600.0
 _PARTS_OF_KEEPING: Final = 24
+#: Shortest time in seconds between deletions without a merge.
+_DELETE_ALONE_EVERY_S: Final = 60.0
 
 
 class FileUpkeep:
@@ -65,6 +68,7 @@ class FileUpkeep:
         self._round_ended = threading.Event()
         self._error: BaseException | None = None
         self._deleted_at: float | None = None
+        self._began = time.monotonic()
 
     def __enter__(self) -> FileUpkeep:
         """Return the upkeep, for a `with` block."""
@@ -86,7 +90,7 @@ class FileUpkeep:
             _LOG.error("small files were not merged: %s", self._error)
 
     def added(self, files: Iterable[LakeFile]) -> None:
-        """Count the files of a batch, and begin to merge if there are enough small files.
+        """Count the files of a batch; begin to merge if they are enough, to delete if it is time.
 
         Raises the error of an earlier round: TableError, ProofError, or Spark's errors.
         """
@@ -95,14 +99,19 @@ class FileUpkeep:
             self._small, files = Counter(), self._table.files()
         self._small.update(split_of(each) for each in files if is_small(each, self._target))
         most = max(self._small.values(), default=0)
-        if most < self._after:
+        merges = most >= self._after
+        if not merges and not self._is_time_to_delete(_DELETE_ALONE_EVERY_S):
             return
-        if not self._is_beside:
-            self._small.clear()
-            self._round()
-        elif self._thread is None or not self._thread.is_alive():
-            self._small.clear()
-            self._thread = threading.Thread(target=self._work, name="file-upkeep", daemon=True)
+        if not self._is_beside or self._thread is None or not self._thread.is_alive():
+            if merges:
+                self._small.clear()
+            work = self._round if merges else self._delete
+            if not self._is_beside:
+                work()
+                return
+            self._thread = threading.Thread(
+                target=self._work, args=(work,), name="file-upkeep", daemon=True
+            )
             self._thread.start()
         elif most >= _FAR_BEHIND * self._after:
             self._round_ended.clear()
@@ -115,10 +124,10 @@ class FileUpkeep:
             error, self._error = self._error, None
             raise error
 
-    def _work(self) -> None:
-        """Merge until nothing is left to merge, in a thread."""
+    def _work(self, work: Callable[[], bool]) -> None:
+        """Merge or delete until nothing is left to do, in a thread."""
         try:
-            while self._round() and not self._is_stopping:
+            while work() and not self._is_stopping:
                 self._round_ended.set()
         except BaseException as error:  # the thread of the batches raises the error
             self._error = error
@@ -132,10 +141,20 @@ class FileUpkeep:
         except HiddenRowsError as error:
             has_more = False
             _LOG.warning("small files are not merged: %s", error)
-        now = time.monotonic()
-        every_s = min(_DELETE_EVERY_S, self._keep_hours * 3_600 / _PARTS_OF_KEEPING)
-        if self._deleted_at is None or now - self._deleted_at >= every_s:
-            self._table.vacuum(self._keep_hours)
-            vacuum_staged(self._table, [self._table.store])
-            self._deleted_at = now
+        if self._is_time_to_delete(0.0):
+            self._delete()
         return has_more
+
+    def _delete(self) -> bool:
+        """Delete files whose time to be kept has passed; return that nothing is left to do."""
+        self._deleted_at = time.monotonic()
+        self._table.vacuum(self._keep_hours)
+        vacuum_staged(self._table, [self._table.store])
+        return False
+
+    def _is_time_to_delete(self, least_s: float) -> bool:
+        """Return whether files are to be deleted; never within `least_s` of the last time."""
+        if self._deleted_at is None:
+            return time.monotonic() - self._began >= least_s
+        every_s = min(_DELETE_EVERY_S, self._keep_hours * 3_600 / _PARTS_OF_KEEPING)
+        return time.monotonic() - self._deleted_at >= max(least_s, every_s)

@@ -103,6 +103,11 @@ class IngestReport:
     #: Number of additional files because a task has at most MOST_OPEN files open.
     reopened: int = 0
 
+    def is_full(self, most: int) -> bool:
+        """Return whether the run took about `most` offsets, so that there may be more."""
+        parts = self.proof.partitions
+        return sum(each.wanted.size + 1 for each in parts) > most
+
 
 class TopicIngest:
     """A table and a client of the cluster, for consecutive runs of an ingest."""
@@ -373,7 +378,7 @@ def follow(
     table: str,
     *,
     stop: threading.Event,
-    interval_s: float = 1.0,
+    interval_s: float | None = None,
     offsets_per_batch: int = OFFSETS_PER_BATCH,
     compact_after: int = COMPACT_AFTER,
     keep_hours: int = KEEP_HOURS,
@@ -384,17 +389,20 @@ def follow(
     """Ingest until `stop` is set, and return the number of batches.
 
     A batch that runs when `stop` is set is completed. `on_batch` gets the report of each batch. The
-    function looks for new offsets every `interval_s`; a batch takes at most `offsets_per_batch`.
-    Once a partition has `compact_after` small files, `follow` merges them while batches go on (0
-    for never), and deletes files that merges replaced over `keep_hours` ago. Raises the errors of
+    function takes new offsets every `interval_s`, by default a second, with Iceberg a minute. A
+    batch has at most `offsets_per_batch`; after a full batch the next one follows at once. Once a
+    partition has `compact_after` small files, `follow` merges them while batches go on (0 for
+    never), and deletes files that merges replaced over `keep_hours` ago. Raises the errors of
     `ingest` and of `compact`; committed batches stay, and a later call continues.
     """
     batches = 0
     check_keep_hours(keep_hours)
     landing = options or LandingOptions()
+    lake = lake_at(table, storage_options)
+    wait_s = lake.batch_interval_s if interval_s is None else interval_s
     upkeep = FileUpkeep(
         spark,
-        lake_at(table, storage_options),
+        lake,
         after=compact_after,
         target_file_bytes=landing.target_file_bytes,
         keep_hours=keep_hours,
@@ -403,15 +411,14 @@ def follow(
     with upkeep, topic_ingest(spark, bootstrap, topic, table, landing, storage_options) as runs:
         while not stop.is_set():
             report = runs.run(offsets_per_batch)
-            if report.version is None:
-                upkeep.check()
-                stop.wait(interval_s)
-                continue
-            batches += 1
-            if on_batch is not None:
-                on_batch(report)
+            if report.version is not None:
+                batches += 1
+                if on_batch is not None:
+                    on_batch(report)
             if compact_after:
                 upkeep.added(report.files)
+            if not report.is_full(offsets_per_batch):
+                stop.wait(max(0.0, wait_s - report.seconds))
     return batches
 
 

@@ -60,7 +60,9 @@ def made(location: str) -> tuple[DeltaLake, LakeState]:
 def test_a_new_table_has_its_topic_and_nothing_else(location: str) -> None:
     _, state = made(location)
     assert state == LakeState(0, ORIGIN)
-    assert DeltaTable(location).metadata().name == "flights"
+    metadata = DeltaTable(location).metadata()
+    assert metadata.name == "flights"
+    assert metadata.configuration["delta.checkpointInterval"] == "20", "looks read few commits"
     assert DeltaLake(location).create(ORIGIN, SCHEMA) is CommitAnswer.CONFLICT
 
 

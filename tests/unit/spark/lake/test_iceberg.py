@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,10 +11,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.update import TableUpdate, update_table_metadata
 from tests.support.iceberg import add_position_deletes
 from tests.unit.spark.lake.test_lake_contract import (
     ORIGIN,
@@ -23,11 +27,12 @@ from tests.unit.spark.lake.test_lake_contract import (
     staged,
 )
 
-from tidelog.spark.lake import iceberg, iceberg_library
+from tidelog.spark.lake import iceberg_commits, iceberg_library, iceberg_vacuum
 from tidelog.spark.lake.commits import landed_runs
 from tidelog.spark.lake.field_ids import check_field_ids
 from tidelog.spark.lake.iceberg import IcebergLake
 from tidelog.spark.lake.iceberg_library import CATALOG_FILE, store_options
+from tidelog.spark.lake.iceberg_manifests import reachable
 from tidelog.spark.lake.places import lake_at
 from tidelog.spark.lake.protocol import CommitAnswer, CommitObstacle
 from tidelog.spark.lake.runs import commit_run, opened
@@ -221,14 +226,14 @@ def test_a_vacuum_expires_nothing_while_branches_move(
 ) -> None:
     lake = lake_in(tmp_path)
     first = foreign.history()[0].snapshot_id
-    real = iceberg._reachable
+    real = reachable
 
     def moving(table: Table, snapshots: list[Snapshot]) -> dict[str, bool]:
-        monkeypatch.setattr(iceberg, "_reachable", real)
+        monkeypatch.setattr(iceberg_vacuum, "reachable", real)
         foreign.manage_snapshots().rollback_to_snapshot(first).commit()
         return real(table, snapshots)
 
-    monkeypatch.setattr(iceberg, "_reachable", moving)
+    monkeypatch.setattr(iceberg_vacuum, "reachable", moving)
     assert lake.vacuum(keep_hours=0) == 0
     assert rows_of(foreign) == 10
     table = foreign.refresh()
@@ -239,7 +244,49 @@ def test_a_vacuum_expires_nothing_while_branches_move(
         {"snapshot-id": lost, "type": SnapshotRefType.BRANCH}
     )
     with pytest.raises(CommitFailedException, match="main has changed"):
-        iceberg_library.expire(table, {table.snapshots()[2].snapshot_id})
+        iceberg_commits.expire(table, {table.snapshots()[2].snapshot_id})
+
+
+def test_a_vacuum_deletes_the_manifests_of_commits_that_died(
+    tmp_path: Path, foreign: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake, files = lake_in(tmp_path), Path(lake_in(tmp_path).store.location, "metadata")
+    kept = set(files.iterdir())
+
+    def dies(*_: object) -> None:
+        raise OSError("the process is gone")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SqlCatalog, "commit_table", dies)
+        state = lake.read()
+        assert lake.commit(state, change_of(lake, "dead", 30, 40)) is CommitAnswer.LOST
+    left = set(files.iterdir()) - kept
+    assert len(left) == 2, "a manifest, and a list of manifests"
+    assert lake.vacuum(keep_hours=168) == 0
+    assert left <= set(files.iterdir()), "a commit may be on its way"
+    for path in files.iterdir():
+        os.utime(path, (0, 1_000_000_000))
+    assert lake.vacuum(keep_hours=168) == 0
+    assert set(files.iterdir()) == kept
+    assert rows_of(foreign) == 30
+
+
+def test_a_commit_copies_no_snapshots_but_the_newest(
+    tmp_path: Path, foreign: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake, looks = lake_in(tmp_path), list[int]()
+    real = update_table_metadata
+
+    def looked(metadata: TableMetadata, updates: tuple[TableUpdate, ...]) -> TableMetadata:
+        looks.append(len(metadata.snapshots))
+        return real(metadata, updates)
+
+    monkeypatch.setattr(iceberg_commits, "update_table_metadata", looked)
+    commit_run(lake, lake.read(), change_of(lake, "run", 30, 40))
+    assert set(looks) == {1}
+    assert len(looks) <= 3
+    assert len(foreign.refresh().snapshots()) == 4
+    assert rows_of(foreign) == 40
 
 
 def test_a_vacuum_goes_on_where_another_has_deleted_files(tmp_path: Path, foreign: Table) -> None:
