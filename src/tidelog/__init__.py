@@ -13,7 +13,7 @@ groups).
 The composition: `broker`, which `runtime` runs as a process and `sim` runs under virtual time.
 
 For users: `client` (a Kafka client without I/O), `cli`, `local` (clusters on one machine),
-`testing` (pytest fixtures), `spark`, `history` (what clients saw).
+`console` (the web console), `testing` (pytest fixtures), `spark`, `history` (what clients saw).
 """
 
 __version__ = "0.9.0"

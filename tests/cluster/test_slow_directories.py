@@ -12,9 +12,9 @@ from tests.cluster.conftest import eventually
 from tests.support.cluster.numbered_producer import NumberedProducer
 from tests.support.cluster.values import read_values
 
-from tidelog.cli.events import read_event
 from tidelog.client.configs import BROKER as BROKER_CONFIG
 from tidelog.client.configs import ConfigChange, ConfigResource
+from tidelog.client.event_sentences import read_event
 from tidelog.core.dynamic_config import ConfigOperation
 from tidelog.core.names import CLUSTER_EVENTS
 from tidelog.core.types import TopicPartition

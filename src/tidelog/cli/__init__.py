@@ -8,7 +8,7 @@ options. `output`, `documents` and `waiting` write results. `reference` writes t
 all commands.
 
 Clusters and brokers: `clusters`, `brokers`, `stores`, `health`, `doctor`, `metrics`, `events`,
-`configs`, `faults`.
+`configs`, `faults`, `console`.
 
 Topics and partitions: `topics`, `describing`, `partitions`, `removing`.
 

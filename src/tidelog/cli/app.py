@@ -33,6 +33,7 @@ _COMMANDS: Final = (
     ("up down status broker", "clusters", "register"),
     ("health", "health", "register"),
     ("doctor", "doctor", "register"),
+    ("console", "console", "register"),
     ("produce", "produce", "register"),
     ("consume", "consume", "register"),
     ("topics", "topics", "app"),

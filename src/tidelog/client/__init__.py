@@ -15,7 +15,8 @@ Consume: `fetching` (batches and offsets), `aborted_transactions`, `consuming` (
 records). A group member: `membership`, `assignors`, `heartbeats`.
 
 Administration: `admin` (topics), `configs`, `groups`, `upkeep` (elections, deleted records, sizes),
-`metrics`. Replicas: `replica_requests`, `stray_requests`, `directory_moves`.
+`metrics`, `event_sentences` (cluster events in words). Replicas: `replica_requests`,
+`stray_requests`, `directory_moves`.
 
 Reassignments: `moving` (start, cancel, list), `move_sampling` and `move_progress` (bytes and
 rates), `throttles`. `planning` makes the plans.

@@ -13,7 +13,8 @@ from tests.support.controller.values import (
     topic_id,
 )
 
-from tidelog.cli.events import event_line, json_text, read_event
+from tidelog.cli.events import event_line, json_text
+from tidelog.client.event_sentences import read_event
 from tidelog.controller import cluster_events
 from tidelog.controller.cluster_events import ClusterEvent, StateChange
 from tidelog.controller.failover import Failovers, LostLeaders, TurnTimes

@@ -1,0 +1,88 @@
+"""`tidelog console`: the web console of a cluster, as a process of its own.
+
+The console needs the extra `console` (Starlette and uvicorn), which is imported when the command
+runs. The token of changes is in the fragment of the printed address: browsers send a fragment to no
+server.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from typing import Annotated
+
+import typer
+
+from tidelog.cli.output import print_line, say
+from tidelog.cli.target import BootstrapOption, OptionalDirectoryOption, choose_target
+from tidelog.core.errors import ConfigError
+from tidelog.runtime.extras import install_command
+
+#: The environment variable that chooses the token of changes.
+TOKEN_VARIABLE = "TIDELOG_CONSOLE_TOKEN"
+#: Shortest token that may be chosen.
+_TOKEN_CHARACTERS = 16
+DEFAULT_PORT = 9080
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command of this module."""
+    app.command(epilog="Example: tidelog console --dir /tmp/tide --allow-changes")(console)
+
+
+def console(
+    bootstrap: BootstrapOption = None,
+    directory: OptionalDirectoryOption = None,
+    host: Annotated[str, typer.Option(help="Loopback address to listen on.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65_535, help="Port to listen on; 0 takes a free port.")
+    ] = DEFAULT_PORT,
+    allow_changes: Annotated[
+        bool,
+        typer.Option("--allow-changes", help="Allow changes of the cluster to holders of a token."),
+    ] = False,
+    allowed_host: Annotated[
+        list[str] | None,
+        typer.Option(help="A further name by which browsers reach the console, as of a proxy."),
+    ] = None,
+) -> None:
+    """Serve the web console of a cluster until Ctrl-C.
+
+    The console listens on loopback only, and changes nothing without --allow-changes. A change also
+    needs the token, which the printed address contains; TIDELOG_CONSOLE_TOKEN chooses it.
+    """
+    try:
+        from tidelog.console import app, security, server
+    except ModuleNotFoundError as error:
+        if error.name not in ("starlette", "uvicorn"):
+            raise
+        raise ConfigError(
+            f"the console needs {error.name}: {install_command('console')}"
+        ) from error
+    if not security.is_loopback(host):
+        raise typer.BadParameter(
+            f"{host!r} is no loopback address, and the console is not for the network: use ssh -L,"
+            " or a proxy with --allowed-host",
+            param_hint="--host",
+        )
+    token = _token() if allow_changes else None
+    target = choose_target(bootstrap, directory)
+    access = security.RequestAccess(token, tuple(allowed_host or ()))
+    listener = server.bound("127.0.0.1" if host == "localhost" else host, port)
+
+    def report(address: str) -> None:
+        say(f"tidelog: the console of {target.bootstrap} answers until Ctrl-C")
+        print_line(f"console: {address}" + (f"#token={token}" if token else ""))
+
+    server.serve(app.ConsoleSettings(target.bootstrap, access), listener, report)
+
+
+def _token() -> str:
+    chosen = os.environ.get(TOKEN_VARIABLE)
+    if chosen is None:
+        return secrets.token_urlsafe(24)
+    if len(chosen) < _TOKEN_CHARACTERS or not chosen.isascii() or not chosen.isprintable():
+        raise ConfigError(
+            f"{TOKEN_VARIABLE}: at least {_TOKEN_CHARACTERS} printable ASCII characters expected"
+        )
+    return chosen

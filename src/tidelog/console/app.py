@@ -1,0 +1,168 @@
+"""The web application: routes, and the checks and headers of every request.
+
+Routes are thin: a page's document comes from `hub`, and a change is made by `actions`. All data is
+JSON; the pages themselves are the same file for every address, and their scripts build them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Final
+
+from starlette.applications import Starlette
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+import tidelog
+from tidelog.console.assets import Asset, load_assets
+from tidelog.console.hub import MAX_VIEWERS, Hub
+from tidelog.console.poller import Poller
+from tidelog.console.security import HEADERS, RequestAccess
+from tidelog.console.views.catalogue import PAGES
+from tidelog.console.views.tables import BadQuery
+from tidelog.core.dataclass import dataclass
+
+#: Addresses of pages; each is answered with the same file.
+ADDRESSES: Final = tuple(PAGES)
+_SHELL: Final = "index.html"
+
+#: Returns a poller that publishes to the given function.
+MakePoller = Callable[[Callable[..., None]], Poller]
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleSettings:
+    """What the console's command has chosen."""
+
+    bootstrap: str
+    access: RequestAccess
+
+
+class ConsoleApp:
+    """The routes of one console."""
+
+    def __init__(self, settings: ConsoleSettings, make_poller: MakePoller) -> None:
+        self._settings = settings
+        self._make_poller = make_poller
+        self._assets = load_assets()
+        self.hub = Hub()
+
+    def asgi(self) -> ASGIApp:
+        """Return the application, with the checks of every request around it."""
+        routes = [
+            Route("/", self._shell),
+            *(Route(f"/{name}", self._shell) for name in ADDRESSES),
+            Route("/static/{path:path}", self._asset),
+            Route("/api/session", self._session),
+            Route("/api/view/{page}", self._view),
+            Route("/api/live/{page}", self._live),
+        ]
+        app = Starlette(
+            routes=routes,
+            lifespan=self._lifespan,
+            exception_handlers={404: _not_found, BadQuery: _bad_query},
+        )
+        return Guard(app, self._settings.access)
+
+    @contextlib.asynccontextmanager
+    async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
+        poller = self._make_poller(self.hub.publish)
+        self.hub.use(poller)
+        self.hub.start()
+        poller.start()
+        try:
+            yield
+        finally:
+            self.hub.end()
+            poller.close()
+
+    async def _shell(self, request: Request) -> Response:
+        return _served(self._assets[_SHELL], request)
+
+    async def _asset(self, request: Request) -> Response:
+        asset = self._assets.get(request.path_params["path"])
+        if asset is None:
+            return _error(404, "the console has no such file")
+        return _served(asset, request)
+
+    async def _session(self, _request: Request) -> Response:
+        return JSONResponse(
+            {
+                "bootstrap": self._settings.bootstrap,
+                "version": tidelog.__version__,
+                "allows_changes": self._settings.access.token is not None,
+            }
+        )
+
+    async def _view(self, request: Request) -> Response:
+        page, params = _page(request)
+        return JSONResponse(await self.hub.first_document(page, params))
+
+    async def _live(self, request: Request) -> Response:
+        page, params = _page(request)
+        if self.hub.viewers >= MAX_VIEWERS:
+            return _error(503, f"{MAX_VIEWERS} live pages are open: close some")
+        await self.hub.first_document(page, params)  # a bad query is an answer, not a broken stream
+        return StreamingResponse(
+            self.hub.live(page, params),
+            media_type="text/event-stream",
+            headers={"cache-control": "no-store", "x-accel-buffering": "no"},
+        )
+
+
+class Guard:
+    """The checks before every request, and the security headers of every answer."""
+
+    def __init__(self, app: ASGIApp, access: RequestAccess) -> None:
+        self._app = app
+        self._access = access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers[name] = value
+                headers.setdefault("cache-control", "no-store")
+            await send(message)
+
+        refusal = self._access.refusal(scope["method"], Request(scope).headers)
+        if refusal is not None:
+            response = _error(refusal.status, refusal.reason)
+            await response(scope, receive, send_with_headers)
+            return
+        await self._app(scope, receive, send_with_headers)
+
+
+def _page(request: Request) -> tuple[str, Mapping[str, str]]:
+    page = request.path_params["page"]
+    if page not in PAGES:
+        raise BadQuery(f"there is no page {page!r}: {', '.join(PAGES)} expected")
+    return page, request.query_params
+
+
+def _served(asset: Asset, request: Request) -> Response:
+    headers = {"etag": asset.tag, "cache-control": "no-cache"}
+    if request.headers.get("if-none-match") == asset.tag:
+        return Response(status_code=304, headers=headers)
+    return Response(asset.content, media_type=asset.content_type, headers=headers)
+
+
+def _error(status: int, reason: str) -> JSONResponse:
+    return JSONResponse({"error": reason}, status)
+
+
+async def _bad_query(_request: Request, error: Exception) -> Response:
+    return _error(400, str(error))
+
+
+async def _not_found(request: Request, _error_: Exception) -> Response:
+    return _error(404, f"the console has no address {request.url.path}")

@@ -1,0 +1,103 @@
+"""The latest reading, and its viewers, on the event loop of the server.
+
+The poller's thread publishes readings; viewers wait for the next one. A viewer gets a document only
+if it changed, and at most one a second, however often readings come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from typing import Final
+
+from tidelog.console.poller import Poller
+from tidelog.console.readings import ClusterReading
+from tidelog.console.views.catalogue import page_document, viewed_partitions
+from tidelog.console.views.tables import Document
+
+#: Most live pages at a time; every page costs CPU time with each reading.
+MAX_VIEWERS: Final = 64
+#: Shortest time in s between two documents of a live page.
+_SPACING_S: Final = 1.0
+#: After this time in s without a change, a comment keeps the connection open.
+_QUIET_S: Final = 15.0
+#: Longest wait in s for the first reading of what a page shows.
+_FIRST_S: Final = 5.0
+
+
+class Hub:
+    """The place where readings meet viewers."""
+
+    def __init__(self) -> None:
+        self.viewers = 0
+        self.reading = ClusterReading()
+        self._poller: Poller | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._changed = asyncio.Event()
+        self._ending = False
+
+    def use(self, poller: Poller) -> None:
+        """Take the samples of a poller, and report viewers to it."""
+        self._poller = poller
+
+    def start(self) -> None:
+        """Take readings from now on, on the running loop."""
+        self._loop = asyncio.get_running_loop()
+
+    def publish(self, reading: ClusterReading) -> None:
+        """Take a reading from the poller's thread."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._take, reading)
+
+    def _take(self, reading: ClusterReading) -> None:
+        self.reading = reading
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def end(self) -> None:
+        """End all live pages, as the server stops."""
+        self._ending = True
+        self._changed.set()
+
+    def document(self, page: str, params: Mapping[str, str]) -> Document:
+        """Return a page as of the latest reading. Raises BadQuery."""
+        assert self._poller is not None, "the server starts the poller first"
+        return page_document(page, self.reading, self._poller.samples, params)
+
+    async def first_document(self, page: str, params: Mapping[str, str]) -> Document:
+        """Return a page, after a wait for the first reading if there is none yet."""
+        if self.reading.metadata is None and not self.reading.problems:
+            await self._next(_FIRST_S)
+        return self.document(page, params)
+
+    async def _next(self, timeout_s: float) -> bool:
+        """Wait for the next reading; return False if none came in time."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._changed.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def live(self, page: str, params: Mapping[str, str]) -> AsyncIterator[str]:
+        """Yield server-sent events: the page now, and again whenever it has changed."""
+        assert self._poller is not None, "the server starts the poller first"
+        viewed = viewed_partitions(page, self.reading, params)
+        self._poller.add_viewer(viewed)
+        self.viewers += 1
+        try:
+            last = ""
+            while not self._ending:
+                document = self.document(page, params)
+                clock = {key: document.pop(key) for key in ("reading", "time_ms")}
+                text = json.dumps(document, separators=(",", ":"))
+                if text != last:
+                    last = text
+                    yield f"data: {json.dumps(clock)[:-1]},{text[1:]}\n\n"
+                    await asyncio.sleep(_SPACING_S)
+                elif not await self._next(_QUIET_S):
+                    yield ": still here\n\n"
+        finally:
+            self.viewers -= 1
+            self._poller.remove_viewer(viewed)

@@ -1,0 +1,200 @@
+"""The one reader of the cluster in a console's process, shared by all viewers.
+
+The poller runs in a thread of its own, because the client blocks. Each part of a reading has an
+interval. A part that takes long is read more rarely, so that reading takes at most a fifth of the
+time, however large the cluster is. Without viewers, the poller only keeps the samples of charts
+going.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Final
+
+from tidelog.console import reader
+from tidelog.console.readings import (
+    HIGH_WATERMARK_KEY,
+    ClusterReading,
+    ReadingPart,
+    Samples,
+    replica_key,
+)
+from tidelog.console.views.groups import lag_by_group
+from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
+from tidelog.core.types import TopicPartition
+from tidelog.runtime.blocking import BlockingClient
+
+#: Intervals in ms of the parts while the console has viewers.
+INTERVALS_MS: Final = {
+    ReadingPart.CLUSTER: 1_000,
+    ReadingPart.OFFSETS: 1_000,
+    ReadingPart.REPLICAS: 1_000,
+    ReadingPart.EVENTS: 1_000,
+    ReadingPart.MOVES: 2_000,
+    ReadingPart.GROUPS: 3_000,
+    ReadingPart.SETTINGS: 5_000,
+    ReadingPart.DISKS: 5_000,
+}
+#: Without viewers, intervals are this many times longer.
+_IDLE: Final = 10
+#: A part is read again after this many times the time that it took.
+_REST: Final = 4
+#: The interval in ms of a part that the cluster does not offer.
+_NOT_SERVED_MS: Final = 15_000
+#: Most partitions whose replicas are described for viewers.
+_VIEWED: Final = 2_000
+
+Publish = Callable[[ClusterReading], None]
+
+
+class Poller:
+    """Reads of one cluster, published one after the other."""
+
+    def __init__(self, client: BlockingClient, publish: Publish) -> None:
+        """Create a poller that calls `publish` in its own thread after each round with news."""
+        self.samples = Samples.empty()
+        self._client = client
+        self._publish = publish
+        self._reading = ClusterReading()
+        self._due_s: dict[ReadingPart, float] = dict.fromkeys(INTERVALS_MS, 0.0)
+        self._moves = reader.MoveReader()
+        self._events = reader.EventReader()
+        self._viewers: Counter[TopicPartition | None] = Counter()
+        self._lock = threading.Lock()
+        self._woken = threading.Event()
+        self._ends = False
+        self._thread = threading.Thread(target=self._run, name="poller", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the thread after the request that it waits for, and close the client."""
+        self._ends = True
+        self._woken.set()
+        self._thread.join()
+        self._client.close()
+
+    # -- viewers --------------------------------------------------------------------------------
+
+    def add_viewer(self, partitions: Iterable[TopicPartition]) -> None:
+        """Count a viewer, for whom the replicas of the partitions are described."""
+        with self._lock:
+            is_first = not self._viewers[None]
+            self._viewers.update([None, *partitions])
+            self._due_s[ReadingPart.REPLICAS] = self._due_s[ReadingPart.SETTINGS] = 0.0
+            if is_first:
+                self._due_s = dict.fromkeys(INTERVALS_MS, 0.0)
+        self._woken.set()
+
+    def remove_viewer(self, partitions: Iterable[TopicPartition]) -> None:
+        """Take back `add_viewer` with the same partitions."""
+        with self._lock:
+            self._viewers.subtract([None, *partitions])
+            self._viewers = +self._viewers
+
+    def _viewed(self) -> list[TopicPartition]:
+        with self._lock:
+            return [tp for tp in self._viewers if tp is not None][:_VIEWED]
+
+    # -- rounds ---------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._ends:
+            self._woken.clear()
+            if self.run_due():
+                self._publish(self._reading)
+            wait_s = min(self._due_s.values()) - time.monotonic()
+            self._woken.wait(max(0.01, wait_s))
+
+    def run_due(self) -> bool:
+        """Read the parts that are due; return whether any part was read."""
+        is_any = False
+        for part in INTERVALS_MS:
+            if self._ends or time.monotonic() < self._due_s[part]:
+                continue
+            is_any = True
+            started_s = time.monotonic()
+            interval_ms = self._read(part)
+            ended_s = time.monotonic()
+            with self._lock:
+                if not self._viewers[None]:
+                    interval_ms *= _IDLE
+                rest_s = max(interval_ms / 1000, _REST * (ended_s - started_s))
+                self._due_s[part] = ended_s + rest_s
+        if is_any:
+            self._take_samples()
+        return is_any
+
+    def _read(self, part: ReadingPart) -> int:
+        """Read one part into the reading; return the interval in ms until it is due again."""
+        now, problems = self._reading, dict(self._reading.problems)
+        now_ms = time.time_ns() // 1_000_000
+        interval_ms = INTERVALS_MS[part]
+        fields: reader.Fields = {}
+        try:
+            fields = self._fields(part)
+        except reader.PartNotServed as reason:
+            problems[part] = str(reason)
+            interval_ms = _NOT_SERVED_MS
+        except TidelogError as error:
+            problems[part] = _sentence(part, error)
+            if isinstance(error, KafkaError) and error.code is ErrorCode.UNSUPPORTED_VERSION:
+                interval_ms = _NOT_SERVED_MS
+        else:
+            problems.pop(part, None)
+            fields["read_ms"] = {**now.read_ms, part: now_ms}
+        self._reading = replace(
+            now, number=now.number + 1, time_ms=now_ms, problems=problems, **fields
+        )
+        return interval_ms
+
+    def _fields(self, part: ReadingPart) -> reader.Fields:
+        client, known = self._client, self._reading
+        match part:
+            case ReadingPart.CLUSTER:
+                return reader.read_cluster(client)
+            case ReadingPart.OFFSETS:
+                return reader.read_offsets(client, known)
+            case ReadingPart.REPLICAS:
+                return reader.read_replicas(client, known, self._viewed())
+            case ReadingPart.SETTINGS:
+                return reader.read_settings(client, known, {tp.topic for tp in self._viewed()})
+            case ReadingPart.GROUPS:
+                return reader.read_groups(client, known)
+            case ReadingPart.DISKS:
+                return reader.read_disks(client, known)
+            case ReadingPart.MOVES:
+                return self._moves(client, time.monotonic_ns() // 1_000_000)
+            case ReadingPart.EVENTS:
+                return self._events(client, known)
+
+    def _take_samples(self) -> None:
+        now = self._reading
+        if ReadingPart.OFFSETS in now.problems:
+            return
+        topics: Counter[str] = Counter()
+        for tp, end in now.ends.items():
+            topics[tp.topic] += end
+        self.samples.topics.add(now.time_ms, topics)
+        self.samples.groups.add(now.time_ms, lag_by_group(now))
+        replicas: dict[str, int] = {}
+        for tp, described in now.described.items():
+            if described.high_watermark is not None:
+                replicas[replica_key(tp, HIGH_WATERMARK_KEY)] = described.high_watermark
+            for each in described.replicas:
+                if each.log_end_offset is not None:
+                    replicas[replica_key(tp, each.broker)] = each.log_end_offset
+        self.samples.replicas.add(now.time_ms, replicas)
+
+
+def _sentence(part: ReadingPart, error: TidelogError) -> str:
+    """Return why a part is missing or old."""
+    if isinstance(error, KafkaError) and error.code is ErrorCode.UNSUPPORTED_VERSION:
+        return f"These brokers do not serve the requests for {part}: {error.message}"
+    return f"Reading {part} failed: {error}"

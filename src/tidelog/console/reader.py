@@ -1,0 +1,214 @@
+"""Reads of the parts of a cluster, each with the requests that it needs.
+
+Each function takes a client and what is known already, and returns the new fields of a reading. The
+functions raise the client's errors, which the poller turns into sentences. A broker that does not
+respond costs its own share of the client's time only.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from tidelog.client.configs import BROKER, TOPIC, ConfigResource
+from tidelog.client.event_sentences import read_event
+from tidelog.client.fetching import EARLIEST
+from tidelog.client.move_progress import ProgressMeter
+from tidelog.client.replica_requests import PartitionReplicas
+from tidelog.client.throttles import LISTS, RATES, of_configs
+from tidelog.console.readings import ClusterReading, Event, GroupReading
+from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
+from tidelog.core.names import CLUSTER_EVENTS
+from tidelog.core.types import NO_LEADER, READ_COMMITTED, TopicPartition
+from tidelog.local.status import describe_partitions
+from tidelog.runtime.blocking import BlockingClient
+from tidelog.runtime.blocking_consumer import BlockingConsumer
+
+#: Most events in memory; the timeline and the chains of causes reach back as far.
+EVENTS_KEPT: Final = 20_000
+#: Most groups that are described in one round; others are only listed.
+_GROUPS: Final = 500
+#: Most topics whose settings one round reads.
+_TOPICS: Final = 500
+_MINIMUM: Final = "min.insync.replicas"
+_DISKS_MS: Final = 2_000
+_POLLS: Final = 20
+_EVENTS_PARTITION: Final = TopicPartition(CLUSTER_EVENTS, 0)
+
+Fields = dict[str, Any]
+
+
+class PartNotServed(TidelogError):
+    """A part that this cluster does not offer; the message says why in a sentence."""
+
+
+def read_cluster(client: BlockingClient) -> Fields:
+    """Return brokers, topics and partitions."""
+    return {"metadata": client.metadata()}
+
+
+def read_offsets(client: BlockingClient, known: ClusterReading) -> Fields:
+    """Return the high watermarks that leaders list; a partition without a leader keeps its last."""
+    if known.metadata is None:
+        return {}
+    found = describe_partitions(client, known.metadata)
+    ends = {
+        TopicPartition(each.topic, each.partition): each.high_watermark
+        if each.high_watermark is not None
+        else known.ends.get(TopicPartition(each.topic, each.partition))
+        for each in found
+    }
+    return {"ends": {tp: end for tp, end in ends.items() if end is not None}}
+
+
+def read_replicas(
+    client: BlockingClient, known: ClusterReading, wanted: Sequence[TopicPartition]
+) -> Fields:
+    """Return the replicas of the viewed partitions, as their leader or another broker sees them."""
+    metadata = known.metadata
+    if metadata is None or not metadata.brokers:
+        return {}
+    by_broker: dict[int, list[TopicPartition]] = {}
+    for tp in wanted:
+        partition = metadata.partition(tp)
+        if partition is not None:
+            has_leader = partition.leader in metadata.brokers
+            asked = partition.leader if has_leader else min(metadata.brokers)
+            by_broker.setdefault(asked, []).append(tp)
+    found: dict[TopicPartition, PartitionReplicas] = {}
+    for broker, partitions in by_broker.items():
+        try:
+            found |= client.describe_replicas(broker, partitions)
+        except KafkaError as error:
+            if error.code is ErrorCode.UNSUPPORTED_VERSION:
+                raise PartNotServed(
+                    "These brokers do not serve DescribeReplicas, an API of tidelog's own, to this"
+                    " listener: log ends of followers, and why a replica is out of the ISR, are not"
+                    " known."
+                ) from None
+            raise
+    return {"described": found}
+
+
+def read_settings(client: BlockingClient, known: ClusterReading, viewed: Iterable[str]) -> Fields:
+    """Return min.insync.replicas and throttles of viewed topics, and of topics out of sync."""
+    if known.metadata is None:
+        return {}
+    out_of_sync = (
+        tp.topic
+        for tp, partition in known.metadata.all_partitions()
+        if len(partition.isr) < len(partition.replicas)
+    )
+    names = [
+        name for name in dict.fromkeys((*viewed, *out_of_sync)) if name in known.metadata.topics
+    ][:_TOPICS]
+    resources = [ConfigResource(TOPIC, name) for name in names]
+    found = client.describe_all_configs(resources, [_MINIMUM, *LISTS])
+    minimums = {
+        resource.name: int(value.value)
+        for resource, values in found.items()
+        for value in values
+        if value.name == _MINIMUM and value.value
+    }
+    throttles = of_configs(found)
+    if throttles:
+        for broker in known.metadata.brokers:
+            resource = ConfigResource(BROKER, str(broker))
+            found |= client.describe_all_configs([resource], RATES, with_synonyms=True)
+        throttles = of_configs(found)
+    return {"minimums": minimums, "throttles": throttles}
+
+
+def read_groups(client: BlockingClient, known: ClusterReading) -> Fields:
+    """Return the groups with members and committed offsets, and the starts of their logs."""
+    groups: dict[str, GroupReading] = {}
+    for listing in client.list_groups():
+        if len(groups) >= _GROUPS:
+            groups[listing.group] = GroupReading(listing, None, {})
+            continue
+        try:
+            description = client.describe_group(listing.group)
+            committed = client.committed(listing.group)
+        except KafkaError:  # deleted meanwhile, or its coordinator is still loading
+            groups[listing.group] = GroupReading(listing, None, {})
+        else:
+            groups[listing.group] = GroupReading(listing, description, committed)
+    wanted = dict.fromkeys(
+        tp for group in groups.values() for tp in group.committed if tp in known.ends
+    )
+    starts: Mapping[TopicPartition, int] = known.starts
+    if wanted:
+        try:
+            starts = client.positions(dict.fromkeys(wanted, EARLIEST))
+        except KafkaError:  # a partition has no leader now: older starts are near enough
+            starts = known.starts
+    return {"groups": groups, "starts": starts}
+
+
+def read_disks(client: BlockingClient, known: ClusterReading) -> Fields:
+    """Return the log directories of all brokers, and why brokers do not report theirs."""
+    if known.metadata is None:
+        return {}
+    found, silent = [], {}
+    for broker in known.metadata.brokers:
+        try:
+            found += client.describe_log_dirs(broker, None, _DISKS_MS)
+        except TidelogError as error:
+            silent[broker] = str(error)
+    return {"log_dirs": tuple(found), "silent_disks": silent}
+
+
+class MoveReader:
+    """Reads of reassignments; a meter over successive samples gives rates and remaining times."""
+
+    def __init__(self) -> None:
+        self._meter = ProgressMeter()
+
+    def __call__(self, client: BlockingClient, now_ms: int) -> Fields:
+        """Return moves under way and queued, and the progress of those under way."""
+        moves = client.reassignments()
+        samples = client.sample_moves().samples if moves.under_way else {}
+        return {"moves": moves, "progress": tuple(self._meter.observe(now_ms, samples))}
+
+
+class EventReader:
+    """Reads of the topic of cluster events, from its last events on."""
+
+    def __init__(self) -> None:
+        self._events: deque[Event] = deque(maxlen=EVENTS_KEPT)
+        self._consumer: BlockingConsumer | None = None
+
+    def __call__(self, client: BlockingClient, known: ClusterReading) -> Fields:
+        """Return the events in memory with those that have come since the last call."""
+        metadata = known.metadata
+        if metadata is None:
+            return {}
+        partition = metadata.partition(_EVENTS_PARTITION)
+        if partition is None:
+            raise PartNotServed(
+                f"This cluster has no topic {CLUSTER_EVENTS}, so that causes, failovers and the"
+                " timeline are not known. tidelog's brokers write the topic after"
+                " `tidelog configs alter --brokers -c cluster.events.enable=true`; Apache Kafka's"
+                " brokers write none."
+            )
+        if partition.leader == NO_LEADER:
+            raise PartNotServed(f"The topic {CLUSTER_EVENTS} has no leader now.")
+        if self._consumer is None:
+            self._consumer = _at_last_events(client)
+        grown = False
+        for _ in range(_POLLS):
+            records = self._consumer.poll(max_wait_ms=0)
+            if not records:
+                break
+            grown = True
+            self._events.extend(read_event(each.record.value) for each in records)
+        return {"events": tuple(self._events)} if grown else {}
+
+
+def _at_last_events(client: BlockingClient) -> BlockingConsumer:
+    start = client.positions({_EVENTS_PARTITION: EARLIEST})[_EVENTS_PARTITION]
+    end = client.positions({_EVENTS_PARTITION: -1})[_EVENTS_PARTITION]
+    consumer = client.consumer(READ_COMMITTED)
+    consumer.seek(_EVENTS_PARTITION, max(start, end - EVENTS_KEPT))
+    return consumer

@@ -1,0 +1,59 @@
+// The cluster: its health with next steps, and its brokers.
+
+import { href } from "../address.js";
+import { h } from "../dom.js";
+import { bytes, count, rate } from "../format.js";
+import { age, figures, missing, page, panel, state } from "../parts.js";
+import { table } from "../table.js";
+
+const LEVELS = { healthy: "good", notice: "note", degraded: "warn", unavailable: "bad", unreachable: "bad" };
+
+export const title = () => "Cluster";
+
+export function render(doc) {
+  if (doc.missing) return missing("Cluster", doc.missing);
+  const counts = doc.counts;
+  return page("Cluster", doc.cluster_id && `id ${doc.cluster_id}`,
+    h("p", { class: `health ${LEVELS[doc.level]}` }, state(LEVELS[doc.level], doc.level)),
+    figures([
+      ["Brokers", `${counts.brokers - counts.brokers_down} of ${counts.brokers}`, counts.brokers_down ? "warn" : null],
+      ["Controller", doc.controller === null ? "none" : `broker ${doc.controller}`, doc.controller === null ? "bad" : null],
+      ["Controller epoch", doc.controller_epoch === null ? "–" : count(doc.controller_epoch)],
+      ["Topics", h("a", { href: href("topics") }, count(counts.topics))],
+      ["Partitions", count(counts.partitions)],
+      ["Under-replicated", count(counts.under_replicated), counts.under_replicated ? "warn" : null],
+      ["No leader", count(counts.leaderless), counts.leaderless ? "bad" : null],
+      ["Below min ISR", count(counts.below_min_isr), counts.below_min_isr ? "bad" : null],
+      ["Groups", h("a", { href: href("groups") }, count(counts.groups))],
+      ["Records in", rate(doc.rate)],
+    ]),
+    doc.findings.length > 0 && panel("What to look at",
+      h("ul", { class: "findings" }, doc.findings.map((finding) =>
+        h("li", { class: LEVELS[finding.level] ?? "note" },
+          h("p", null, state(LEVELS[finding.level] ?? "note", finding.level), " ", finding.message),
+          h("p", { class: "next" }, "Next: ", h("code", null, finding.next)))))),
+    table({
+      caption: "Brokers", data: doc.table, key: (row) => row.broker,
+      columns: [
+        { title: "Broker", sort: "broker", default: "broker", number: true, cell: (row) => count(row.broker) },
+        { title: "State", sort: "is_registered", cell: (row) => session(row, doc.time_ms) },
+        { title: "Role", sort: "is_controller", cell: (row) => (row.is_controller ? "controller" : "broker") },
+        { title: "Address", sort: "address", level: 2, class: "mono", cell: (row) => row.address ?? "–" },
+        { title: "Rack", sort: "rack", level: 3, cell: (row) => row.rack ?? "–" },
+        { title: "Broker epoch", sort: "broker_epoch", number: true, level: 2, cell: (row) => (row.broker_epoch === null ? "–" : String(row.broker_epoch)) },
+        { title: "Session since", sort: "session_since_ms", level: 3, cell: (row) => age(row.session_since_ms, doc.time_ms) },
+        { title: "Leads", sort: "leaders", number: true, cell: (row) => count(row.leaders) },
+        { title: "Replicas", sort: "replicas", number: true, cell: (row) => count(row.replicas) },
+        { title: "Out of sync", sort: "out_of_sync", number: true, cell: (row) => (row.out_of_sync ? state("warn", count(row.out_of_sync)) : "0") },
+        { title: "Size", sort: "size", number: true, level: 2, cell: (row) => bytes(row.size) },
+      ],
+    }),
+  );
+}
+
+function session(row, now) {
+  if (row.is_registered) return state("good", "registered");
+  if (row.session_ended_by === "shutdown") return state("note", ["shut down ", age(row.session_ended_ms, now)]);
+  if (row.session_ended_by) return state("bad", ["session lost ", age(row.session_ended_ms, now)]);
+  return state("bad", "not registered");
+}

@@ -1,0 +1,64 @@
+// Pieces that several pages are made of.
+
+import { href } from "./address.js";
+import { h } from "./dom.js";
+import { ago, bytes, clock, count, iso, NONE, words } from "./format.js";
+
+const MARKS = { good: "●", note: "◆", warn: "▲", bad: "■" };
+
+/** Return a state as a word with a mark: colour is never the only difference. */
+export const state = (level, text) =>
+  h("span", { class: `state ${level}` }, h("span", { class: "mark", "aria-hidden": "true" }, MARKS[level]), text);
+
+const LEVELS = { "in sync": "good", "out of sync": "warn", "below min ISR": "bad", "no leader": "bad" };
+export const partitionState = (text) => state(LEVELS[text] ?? "note", text);
+
+export const topicLink = (name) => h("a", { class: "row name", href: href("topic", { name }) }, name);
+export const groupLink = (name) => h("a", { class: "row name", href: href("group", { name }) }, name);
+export const partitionLink = (topic, partition, text) =>
+  h("a", { class: "row", href: href("partition", { topic, partition }) }, text ?? `${topic}-${partition}`);
+
+export const time = (ms, now) =>
+  ms === null || ms === undefined ? NONE : h("time", { datetime: iso(ms), title: iso(ms) }, clock(ms, now));
+export const age = (ms, now) =>
+  ms === null || ms === undefined ? NONE : h("time", { datetime: iso(ms), title: iso(ms) }, ago(ms, now));
+
+/** Return broker ids, each of `out` struck out: what is in the list but not in sync. */
+export const brokers = (ids, isIn = () => true) =>
+  ids.length
+    ? h("span", { class: "ids" }, ids.map((id) =>
+        isIn(id) ? h("span", { class: "id" }, String(id)) : h("s", { class: "id out", title: `broker ${id} is out of the ISR` }, String(id))))
+    : NONE;
+
+export const figures = (entries) =>
+  h("dl", { class: "figures" }, entries.filter(Boolean).map(([name, value, level]) =>
+    h("div", { class: level ?? null }, h("dt", null, name), h("dd", null, value))));
+
+export const page = (title, subtitle, ...children) =>
+  h("div", { class: "page" },
+    h("div", { class: "title" }, h("h1", null, title), subtitle && h("p", { class: "subtitle" }, subtitle)),
+    children);
+
+export const panel = (title, ...children) =>
+  h("section", { class: "panel", "aria-label": title }, h("h2", null, title), children);
+
+export const missing = (title, text) =>
+  page(title, null, h("p", { class: "nothing" }, text), h("p", null, h("a", { href: "/" }, "To the cluster")));
+
+export const crumbs = (...links) =>
+  h("p", { class: "crumbs" }, links.map((link, index) => [index ? " / " : null, link]));
+
+/** Return the chain of causes of an event as nested lists. */
+export function why(entry, now) {
+  return h("li", { class: "cause" },
+    h("div", { class: "event" },
+      time(entry.time_ms, now),
+      h("span", { class: "kind" }, words(entry.kind)),
+      h("span", { class: "text" }, entry.text)),
+    entry.because.length
+      ? h("div", { class: "because" }, h("p", null, "because"), h("ol", null, entry.because.map((each) => why(each, now))))
+      : entry.end && h("p", { class: "end" }, entry.end));
+}
+
+export const lag = (value) => (value === null || value === undefined ? NONE : value === 0 ? "0" : count(value));
+export { bytes, count };

@@ -1,0 +1,7 @@
+"""Views: pure functions from a reading of the cluster to the document of a page.
+
+No view reads the cluster, a clock or the network, so that tests need no browser and no broker.
+
+`tables` filters, sorts and limits rows. `cluster`, `topics`, `partition` and `groups` have the
+pages. `causes` finds the causes of an event. `catalogue` lists the pages by name.
+"""

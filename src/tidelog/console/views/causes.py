@@ -1,0 +1,283 @@
+"""The chain of causes of an event: the event, its cause, and the cause's cause, with times.
+
+Events name their immediate cause in a word, such as `leader_gone`. This module finds the event
+behind the word: the session loss of the former leader, and before it the failure of its disk.
+Events of several brokers are in the order of arrival, so that a cause may stand some seconds after
+its effect. A chain ends with an event whose cause lies outside of the cluster's events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from tidelog.client.event_sentences import event_sentence
+from tidelog.console.readings import Event
+from tidelog.console.views.tables import Document
+from tidelog.controller import cluster_events as kinds
+from tidelog.core.types import NO_LEADER, TopicPartition
+
+#: How long before its effect a cause may lie, in ms, and how long after it its event may arrive.
+_BEFORE_MS: Final = 15 * 60_000
+_AFTER_MS: Final = 30_000
+#: Longest chain; events of a loop, as of a broker that restarts again and again, end here.
+_DEPTH: Final = 5
+_OF_PARTITION: Final = (
+    kinds.LEADER_CHANGE, kinds.ISR_CHANGE, kinds.LEADER_AWAITED, kinds.UNCLEAN_ELECTION,
+    kinds.REASSIGNMENT_BEGUN, kinds.REASSIGNMENT_ENDED,
+)  # fmt: skip
+
+#: What a cause without an event of its own means, by its word.
+_ENDS: Final = {
+    "created": "The topic or the partition was created.",
+    "preferred": "The preferred replica is in the ISR again, and leads as the replica list says.",
+    "slow": "The follower fetched, but was not caught up for replica.lag.time.max.ms.",
+    "no_fetch": "No fetch reached the leader: the follower's process or its network stood still.",
+    "leader_read": "The leader's disk did not finish the read for the follower's fetch.",
+    "epoch": "The follower fetched with another leader epoch or broker epoch.",
+    "caught_up": "The follower has the leader's whole log again.",
+    kinds.SESSION_LOSS: "The broker's process ended or stood still, or its network failed: its log"
+    " says which.",
+    kinds.SHUTDOWN: "An operator or the system stopped the broker.",
+    kinds.LOG_DIR_FAILED: "The disk returned an error.",
+    kinds.LOG_DIR_SLOW: "The disk took too long for too many operations.",
+    kinds.REASSIGNMENT_BEGUN: "An operator or a tool asked for the move.",
+    kinds.REGISTRATION: "The broker started.",
+}
+
+
+class EventLog:
+    """The events in memory, with the last positions of each kind and broker."""
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        self._events = events
+
+    def __getitem__(self, position: int) -> Event:
+        return self._events[position]
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    def of_partition(self, tp: TopicPartition) -> list[int]:
+        """Return the positions of a partition's events, the latest first."""
+        return [
+            position
+            for position in range(len(self._events) - 1, -1, -1)
+            if self._events[position].get("topic") == tp.topic
+            and self._events[position].get("partition") == tp.partition
+            and self._events[position]["kind"] in _OF_PARTITION
+        ]
+
+    def near(self, position: int, matches: Callable[[Event], bool]) -> int | None:
+        """Return the position of the latest matching event before an event, or soon after it."""
+        at_ms = _time(self._events[position])
+        for before in range(position - 1, -1, -1):
+            event = self._events[before]
+            if _time(event) < at_ms - _BEFORE_MS:
+                break
+            if matches(event):
+                return before
+        for after in range(position + 1, len(self._events)):
+            event = self._events[after]
+            if _time(event) > at_ms + _AFTER_MS:
+                break
+            if matches(event):
+                return after
+        return None
+
+    def of_broker(self, position: int, kind: str, broker: object) -> int | None:
+        """Return the nearest event of a kind and a broker."""
+        return self.near(
+            position, lambda each: each["kind"] == kind and each.get("broker") == broker
+        )
+
+    def of_same(self, position: int, kind: str) -> int | None:
+        """Return the nearest event of a kind about the same partition."""
+        event = self._events[position]
+        place = (event.get("topic"), event.get("partition"))
+        return self.near(
+            position,
+            lambda each: (
+                each["kind"] == kind and (each.get("topic"), each.get("partition")) == place
+            ),
+        )
+
+
+def chain(log: EventLog, position: int, depth: int = _DEPTH) -> Document:
+    """Return an event with its causes in `because`; `end` says what the last event means."""
+    event = log[position]
+    causes = list(dict.fromkeys(each for each in _causes(log, position) if each != position))
+    because = [chain(log, each, depth - 1) for each in causes] if depth > 1 else []
+    return {
+        "time_ms": _time(event),
+        "kind": event["kind"],
+        "cause": event.get("cause"),
+        "text": event_sentence(event),
+        "because": because,
+        "end": None if because else _end(event),
+    }
+
+
+def _time(event: Event) -> int:
+    time_ms = event.get("time_ms")
+    return time_ms if isinstance(time_ms, int) else 0
+
+
+def _left(event: Event) -> list[tuple[object, str]]:
+    found = event.get("left")
+    if not isinstance(found, list):
+        return []
+    return [
+        (each.get("broker"), str(each.get("cause"))) for each in found if isinstance(each, dict)
+    ]
+
+
+def _end(event: Event) -> str | None:
+    words = [cause for _, cause in _left(event)] + [str(event.get("cause")), event["kind"]]
+    return next((_ENDS[word] for word in words if word in _ENDS), None)
+
+
+def _causes(log: EventLog, position: int) -> Iterator[int]:
+    """Yield the positions of the events that caused an event, the nearest cause first."""
+    event = log[position]
+    finder = _FINDERS.get(event["kind"])
+    if finder is not None:
+        yield from (each for each in finder(log, position) if each is not None)
+
+
+def _of_leader_change(log: EventLog, position: int) -> Iterator[int | None]:
+    event = log[position]
+    former, leader = event.get("previous_leader"), event.get("leader")
+    match event.get("cause"):
+        case "leader_gone":
+            yield log.of_broker(position, kinds.SESSION_LOSS, former)
+        case "leader_leaving":
+            yield log.of_broker(position, kinds.SHUTDOWN, former)
+        case "leader_restarted":
+            yield log.of_broker(position, kinds.REGISTRATION, former)
+        case "leader_unfit":
+            yield log.of_broker(position, kinds.LOG_DIR_FAILED, former)
+            yield log.of_broker(position, kinds.LOG_DIR_SLOW, former)
+            yield log.of_same(position, kinds.REASSIGNMENT_BEGUN)
+        case "replica_returned":
+            yield log.of_broker(position, kinds.REGISTRATION, leader)
+        case "nobody_in_sync_alive":
+            yield log.of_broker(position, kinds.SESSION_LOSS, former)
+        case "preferred":
+            yield log.of_same(position, kinds.ISR_CHANGE)
+        case "unclean":
+            yield log.of_same(position, kinds.LEADER_AWAITED)
+    yield from _of_members(log, position)
+
+
+def _of_isr_change(log: EventLog, position: int) -> Iterator[int | None]:
+    event = log[position]
+    yield from _of_members(log, position)
+    if event.get("cause") == "caught_up":
+        former = event.get("previous_isr") or []
+        for broker in event.get("isr") or []:
+            if broker not in former:
+                yield log.of_broker(position, kinds.REGISTRATION, broker)
+                yield log.of_broker(position, kinds.LOG_DIR_FAST_AGAIN, broker)
+                yield _move_adding(log, position, broker)
+
+
+def _of_members(log: EventLog, position: int) -> Iterator[int | None]:
+    """Yield the causes for which members left the ISR with a change."""
+    leader = log[position].get("leader")
+    for broker, cause in _left(log[position]):
+        match cause:
+            case "session":
+                yield log.of_broker(position, kinds.SESSION_LOSS, broker)
+            case "shutdown":
+                yield log.of_broker(position, kinds.SHUTDOWN, broker)
+            case "bounce":
+                yield log.of_broker(position, kinds.REGISTRATION, broker)
+            case "offline" | "disk":
+                yield log.of_broker(position, kinds.LOG_DIR_FAILED, broker)
+            case "moved":
+                yield log.of_same(position, kinds.REASSIGNMENT_BEGUN)
+            case "slow":
+                yield log.of_broker(position, kinds.LOG_DIR_SLOW, broker)
+                yield _move_adding(log, position, broker)
+            case "leader_read":
+                yield log.of_broker(position, kinds.LOG_DIR_SLOW, leader)
+            case "no_fetch":
+                yield log.of_broker(position, kinds.SESSION_LOSS, broker)
+
+
+def _move_adding(log: EventLog, position: int, broker: object) -> int | None:
+    found = log.of_same(position, kinds.REASSIGNMENT_BEGUN)
+    return found if found is not None and broker in (log[found].get("adding") or ()) else None
+
+
+def _of_session(log: EventLog, position: int) -> Iterator[int | None]:
+    yield log.of_broker(position, kinds.LOG_DIR_FAILED, log[position].get("broker"))
+
+
+def _of_registration(log: EventLog, position: int) -> Iterator[int | None]:
+    broker = log[position].get("broker")
+    ended = [log.of_broker(position, kind, broker) for kind in (kinds.SESSION_LOSS, kinds.SHUTDOWN)]
+    before = [each for each in ended if each is not None and each < position]
+    yield max(before, default=None)
+
+
+def _of_wait(log: EventLog, position: int) -> Iterator[int | None]:
+    event = log[position]
+    place = (event.get("topic"), event.get("partition"), event.get("leader_epoch"))
+    yield log.near(
+        position,
+        lambda each: (
+            each["kind"] == kinds.LEADER_CHANGE
+            and each.get("leader") == NO_LEADER
+            and (each.get("topic"), each.get("partition"), each.get("leader_epoch")) == place
+        ),
+    )
+
+
+def _of_unclean(log: EventLog, position: int) -> Iterator[int | None]:
+    event = log[position]
+    place = (event.get("topic"), event.get("partition"), event.get("leader_epoch"))
+    yield log.near(
+        position,
+        lambda each: (
+            each["kind"] == kinds.LEADER_CHANGE
+            and (each.get("topic"), each.get("partition"), each.get("leader_epoch")) == place
+        ),
+    )
+
+
+def _of_controller(log: EventLog, position: int) -> Iterator[int | None]:
+    former = log.near(position, lambda each: each["kind"] == kinds.CONTROLLER_ELECTION)
+    if former is not None and former < position:
+        yield log.of_broker(position, kinds.SESSION_LOSS, log[former].get("controller"))
+        yield log.of_broker(position, kinds.SHUTDOWN, log[former].get("controller"))
+
+
+def _of_failover(log: EventLog, position: int) -> Iterator[int | None]:
+    is_shutdown = log[position].get("cause") == "shutdown"
+    kind = kinds.SHUTDOWN if is_shutdown else kinds.SESSION_LOSS
+    for broker in log[position].get("brokers") or []:
+        yield log.of_broker(position, kind, broker)
+
+
+def _of_reassignment_end(log: EventLog, position: int) -> Iterator[int | None]:
+    yield log.of_same(position, kinds.REASSIGNMENT_BEGUN)
+
+
+def _of_fast_directory(log: EventLog, position: int) -> Iterator[int | None]:
+    yield log.of_broker(position, kinds.LOG_DIR_SLOW, log[position].get("broker"))
+
+
+_FINDERS: Final[dict[str, Callable[[EventLog, int], Iterator[int | None]]]] = {
+    kinds.LEADER_CHANGE: _of_leader_change,
+    kinds.ISR_CHANGE: _of_isr_change,
+    kinds.SESSION_LOSS: _of_session,
+    kinds.REGISTRATION: _of_registration,
+    kinds.LEADER_AWAITED: _of_wait,
+    kinds.UNCLEAN_ELECTION: _of_unclean,
+    kinds.CONTROLLER_ELECTION: _of_controller,
+    kinds.FAILOVER: _of_failover,
+    kinds.REASSIGNMENT_ENDED: _of_reassignment_end,
+    kinds.LOG_DIR_FAST_AGAIN: _of_fast_directory,
+}

@@ -1,0 +1,155 @@
+"""The cluster: brokers, controller, epochs and sessions, and findings with a next step.
+
+`tidelog health` and this page judge a cluster by the same function. Epochs and sessions come from
+events, because Kafka's Metadata has neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Final
+
+from tidelog.client.moving import Moves
+from tidelog.console.readings import ClusterReading, Event, ReadingPart, Samples
+from tidelog.console.views.tables import Document, TableQuery, window
+from tidelog.console.views.topics import RATE_WINDOW_MS
+from tidelog.controller import cluster_events as kinds
+from tidelog.core.dataclass import dataclass
+from tidelog.local.health import LEVELS, ClusterPlace, Surroundings, assess, unreachable
+from tidelog.local.status import BrokerStatus, ClusterStatus, PartitionStatus, brokers_of
+
+#: Most partitions and brokers that a finding names one by one.
+_NAMED: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSession:
+    """The last registration of a broker according to the events in memory."""
+
+    epoch: int
+    since_ms: int
+    #: Kind and time of the event that ended the registration; empty while it holds.
+    ended_by: str = ""
+    ended_ms: int | None = None
+
+
+def sessions_of(events: tuple[Event, ...] | list[Event]) -> dict[int, BrokerSession]:
+    """Return the last session of each broker, from registrations, losses and shutdowns."""
+    found: dict[int, BrokerSession] = {}
+    for event in events:
+        broker, epoch, time_ms = (
+            event.get("broker"),
+            event.get("broker_epoch"),
+            event.get("time_ms"),
+        )
+        if not (isinstance(broker, int) and isinstance(epoch, int) and isinstance(time_ms, int)):
+            continue
+        kind = event["kind"]
+        known = found.get(broker)
+        if kind == kinds.REGISTRATION:
+            found[broker] = BrokerSession(epoch, time_ms)
+        elif kind in (kinds.SESSION_LOSS, kinds.SHUTDOWN):
+            since_ms = known.since_ms if known is not None and known.epoch == epoch else time_ms
+            found[broker] = BrokerSession(epoch, since_ms, kind, time_ms)
+    return found
+
+
+def cluster_view(reading: ClusterReading, samples: Samples, params: Mapping[str, str]) -> Document:
+    """Return the page of the cluster."""
+    metadata = reading.metadata
+    if metadata is None:
+        reason = reading.problems.get(ReadingPart.CLUSTER, "The first reading is under way.")
+        return {"missing": f"No broker has responded yet. {reason}"}
+    sessions = sessions_of(list(reading.events))
+    election = next(
+        (each for each in reversed(reading.events) if each["kind"] == kinds.CONTROLLER_ELECTION),
+        None,
+    )
+    status = cluster_status(reading)
+    rows = [_broker_row(each, reading, sessions.get(each.id)) for each in status.brokers]
+    health = assess(status, reading.minimums, ClusterPlace("", None), None, _surroundings(reading))
+    if ReadingPart.CLUSTER in reading.problems:
+        health = unreachable("", reading.problems[ReadingPart.CLUSTER], ClusterPlace("", None))
+    return {
+        "cluster_id": metadata.cluster_id,
+        "controller": None if metadata.controller_id < 0 else metadata.controller_id,
+        "controller_epoch": None if election is None else election.get("controller_epoch"),
+        "controller_since_ms": None if election is None else election.get("time_ms"),
+        "level": health.level,
+        "levels": list(LEVELS.values()),
+        "findings": [_finding(asdict(each)) for each in health.findings],
+        "counts": {
+            "brokers": len(status.brokers),
+            "brokers_down": len(status.down),
+            "topics": len(metadata.topics),
+            "partitions": len(status.partitions),
+            "under_replicated": status.under_replicated,
+            "leaderless": status.leaderless,
+            "below_min_isr": health.below_min_isr,
+            "groups": len(reading.groups),
+            "moves": 0 if reading.moves is None else len(reading.moves.under_way),
+        },
+        "rate": sum(samples.topics.rates(RATE_WINDOW_MS).values()),
+        "table": window(rows, TableQuery.from_params(params, "broker")),
+    }
+
+
+def cluster_status(reading: ClusterReading) -> ClusterStatus:
+    """Return the status that `tidelog health` judges, from a reading with metadata."""
+    metadata = reading.metadata
+    assert metadata is not None, "the caller looks for brokers first"
+    partitions = tuple(
+        PartitionStatus(
+            tp.topic,
+            tp.partition,
+            each.leader,
+            each.leader_epoch,
+            each.replicas,
+            each.isr,
+            each.offline,
+            reading.ends.get(tp),
+        )
+        for tp, each in metadata.all_partitions()
+    )
+    return ClusterStatus(
+        "", metadata.cluster_id, metadata.controller_id, True, brokers_of(metadata), partitions
+    )
+
+
+def _surroundings(reading: ClusterReading) -> Surroundings:
+    return Surroundings(reading.log_dirs, {}, reading.moves, (), ())
+
+
+def _finding(finding: Document) -> Document:
+    finding["partitions"] = finding["partitions"][:_NAMED]
+    finding["brokers"] = finding["brokers"][:_NAMED]
+    return finding
+
+
+def _broker_row(
+    broker: BrokerStatus, reading: ClusterReading, session: BrokerSession | None
+) -> Document:
+    directories = [each for each in reading.log_dirs if each.broker_id == broker.id]
+    node = None if reading.metadata is None else reading.metadata.brokers.get(broker.id)
+    return {
+        "broker": broker.id,
+        "address": f"{broker.host}:{broker.port}" if broker.host else None,
+        "rack": None if node is None else node.rack,
+        "is_controller": broker.controller,
+        "is_registered": broker.registered,
+        "broker_epoch": None if session is None else session.epoch,
+        "session_since_ms": None if session is None or session.ended_by else session.since_ms,
+        "session_ended_ms": None if session is None else session.ended_ms,
+        "session_ended_by": "" if session is None else session.ended_by,
+        "leaders": broker.leaders,
+        "replicas": broker.replicas,
+        "out_of_sync": broker.out_of_sync,
+        "size": sum(each.size_bytes for each in directories) if directories else None,
+        "moving": _moving(reading.moves, broker.id),
+    }
+
+
+def _moving(moves: Moves | None, broker: int) -> int:
+    under_way = {} if moves is None else moves.under_way
+    return sum(broker in (*each.adding, *each.removing) for each in under_way.values())
