@@ -30,8 +30,9 @@ SECTIONS = (
     (
         "Use it",
         (
-            "guide/clients.md", "guide/testing.md", "guide/instead-of-*.md", "guide/spark.md",
-            "guide/lake.md", "guide/simulation.md", "guide/errors.md",
+            "guide/clients.md", "guide/testing.md", "guide/testing-recipes.md",
+            "guide/instead-of-*.md", "guide/spark.md", "guide/lake.md", "guide/simulation.md",
+            "guide/errors.md",
         ),
     ),
     (

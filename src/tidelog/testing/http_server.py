@@ -17,6 +17,8 @@ from tidelog.local.ports import LOOPBACK
 from tidelog.testing.cluster import Cluster
 from tidelog.testing.control import Control
 
+#: Interval in s at which the server looks whether it is closed; the end of a test waits for it.
+_POLL_S: Final = 0.05
 #: Maximum size in bytes of a request's JSON.
 _MOST_BYTES: Final = 1 << 20
 #: Names of this machine in a Host header; any other name comes from a web page's own server.
@@ -31,7 +33,10 @@ class FaultServer:
         self._server = _Server((LOOPBACK, port), _Requests)
         self._server.control = Control(cluster)
         self._thread = threading.Thread(
-            target=self._server.serve_forever, name="tidelog-testing-http", daemon=True
+            target=self._server.serve_forever,
+            args=(_POLL_S,),
+            name="tidelog-testing-http",
+            daemon=True,
         )
         self._thread.start()
 
