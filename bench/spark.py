@@ -1,15 +1,15 @@
 """Spark's connectors beside each other: ours and the official one, on the same broker, in turns.
 
 `python -m bench spark --rounds N --mib M`. Reads of 100 B and 1 KiB values (to nothing, and to
-Parquet, by Spark and by `pipeline ingest`), writes of both, and small micro-batches. The official
-connector reads with its defaults, and tuned: 5,000 records a poll, 8 MiB a partition. It comes as
-Maven's jars, as in tests/spark; where they are not to be had, one line says so and ours is measured
-alone. CPU seconds are those of the JVM and its Python workers. The broker shares the machine.
+Parquet, by Spark and by `pipeline ingest`), writes of both, and micro-batches (`spark_micro`). The
+official connector reads with its defaults, and tuned: 5,000 records a poll, 8 MiB a partition. It
+comes as Maven's jars, as in tests/spark; where they are not to be had, one line says so and ours is
+measured alone. CPU seconds are those of the JVM and its Python workers. The broker shares the
+machine.
 """
 
 from __future__ import annotations
 
-import shutil
 import statistics
 import tempfile
 from collections.abc import Callable, Iterator
@@ -19,8 +19,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bench import spark_micro
 from bench.rig import MIB, cpu_seconds, spread, table
-from bench.spark_rig import CONNECTOR, CORES, HEAP, cpu_of_spark, fill_topic, session, timed
+from bench.spark_micro import MicroScene
+from bench.spark_rig import CONNECTOR, CORES, HEAP, fill_topic, session, timed
 from tidelog.local.cluster import LocalCluster
 from tidelog.runtime.blocking import BlockingClient
 
@@ -37,8 +39,6 @@ _TUNING = {
 }
 #: Of the bytes of a read: writes of small records cost several times as much.
 _WRITE_SHARES = {100: 4, 1024: 1}
-_MICRO_PARTITIONS, _MICRO_ROWS, _MICRO_BATCHES = 8, 160_000, 20
-_MICRO = "micro-batches"
 _AUDIT = "audit"
 #: Rounds that are not counted: the JVM compiles what it runs.
 _WARM_UP_ROUNDS = 1
@@ -125,25 +125,6 @@ class _Scene:
         written = frame.write.format("tidelog" if kind == OURS else "kafka").mode("append")
         written.options(**self.servers, topic=topic).save()
 
-    def stream(self, kind: str, topic: str) -> list[dict[str, Any]]:
-        """Read a topic in many small micro-batches; return the progress of each."""
-        checkpoint = Path(tempfile.mkdtemp(dir=self.scratch))
-        reader = self.spark.readStream.format("tidelog" if kind == OURS else "kafka")
-        options = {"maxOffsetsPerTrigger": str(_MICRO_ROWS // _MICRO_BATCHES)}
-        frame = reader.options(
-            **self.servers, subscribe=topic, startingOffsets="earliest", **options
-        ).load()
-        query = (
-            frame.writeStream.format("noop")
-            .option("checkpointLocation", str(checkpoint))
-            .trigger(availableNow=True)
-            .start()
-        )
-        query.awaitTermination()
-        found = [dict(each) for each in query.recentProgress if each["numInputRows"]]
-        shutil.rmtree(checkpoint)
-        return found
-
 
 def run(rounds: int, run_bytes: int, wanted: str) -> Iterator[str]:
     """Measure the cases whose title has the text `wanted`; yield a Markdown table of each."""
@@ -160,8 +141,9 @@ def run(rounds: int, run_bytes: int, wanted: str) -> Iterator[str]:
                 case.prepare()
                 _measure(scene, case, rounds)
                 yield _table(case, rounds)
-        if wanted in _MICRO:
-            yield _micro_batches(scene, rounds, official[:1])
+        formats = {OURS: "tidelog", **dict.fromkeys(official[:1], "kafka")}
+        micro = MicroScene(spark, cluster, scene.scratch, formats)
+        yield from spark_micro.run(micro, rounds, wanted)
         if wanted in _AUDIT:
             yield _audit(scene, rounds, run_bytes)
 
@@ -221,41 +203,6 @@ def _table(case: _Case, rounds: int) -> str:
         f"of {case.against}",
     )
     return table(title, rows, head)
-
-
-def _micro_batches(scene: _Scene, rounds: int, official: list[str]) -> str:
-    """The time of a micro-batch of few rows from eight partitions."""
-    topic = "micro"
-    scene.fill(topic, _MICRO_PARTITIONS, _MICRO_ROWS, VALUE_BYTES[0])
-    kinds = [OURS, *official]
-    times: dict[str, list[float]] = {kind: [] for kind in kinds}
-    costs: dict[str, list[float]] = {kind: [] for kind in kinds}
-    for number in range(_WARM_UP_ROUNDS + rounds):
-        for kind in kinds:
-            cpu = cpu_of_spark()
-            progress = scene.stream(kind, topic)
-            cpu = cpu_of_spark() - cpu
-            if number >= _WARM_UP_ROUNDS:
-                # The first batch starts the query.
-                steady = [each["durationMs"]["triggerExecution"] for each in progress[1:]]
-                times[kind] += map(float, steady)
-                costs[kind].append(cpu / len(progress) * 1000)
-    rows = [
-        (
-            kind,
-            spread(times[kind]),
-            f"{sorted(times[kind])[int(0.95 * len(times[kind]))]:,.0f}",
-            spread(costs[kind]),
-        )
-        for kind in kinds
-    ]
-    each = _MICRO_ROWS // _MICRO_BATCHES
-    return table(
-        f"Spark: {_MICRO} of {each:,} rows from {_MICRO_PARTITIONS} partitions"
-        f" ({rounds} queries of {_MICRO_BATCHES} batches, in turns)",
-        rows,
-        ("", "ms a batch", "95 %", "Spark's CPU ms a batch"),
-    )
 
 
 def _audit(scene: _Scene, rounds: int, run_bytes: int) -> str:
