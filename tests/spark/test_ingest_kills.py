@@ -90,6 +90,19 @@ def test_a_driver_killed_at_any_step(
     kill_a_driver(spark, filled, tmp_path / "table", step, is_new=is_new)
 
 
+@pytest.mark.soak
+@pytest.mark.parametrize("step", dying_ingest.COLUMN_STEPS)
+def test_a_driver_killed_at_the_commit_of_new_columns(
+    spark: SparkSession, filled: FakeLogs, tmp_path: Path, step: str
+) -> None:
+    table = str(tmp_path / "table")
+    kill_a_driver(spark, filled, Path(table), step, is_new=False)
+    filled.append(T0, numbers(100, 50))
+    ingest(spark, filled.bootstrap, "t", table, transform=dying_ingest.with_column)
+    rows = read_landed(spark, table).where("extra = offset + 1").count()
+    assert (rows, prove_table(spark, table).offsets.rows) == (50, 150)
+
+
 def kill_a_worker(spark: SparkSession, logs: FakeLogs, table: Path, row: int) -> None:
     """Let the worker that sees a row die, once; then ingest again."""
     mark = str(table.with_name("died"))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from deltalake import DeltaTable
+from pyspark.errors import PythonException
 from tests.support.client.fake_logs import FakeLogs
 from tests.support.spark import Row, batch
 
@@ -113,6 +114,22 @@ def test_a_backup_of_the_table_or_its_log_goes_on_where_it_ends(
     assert (proof.holds, proof.offsets.rows) == (True, 120)
     assert prove_content(spark, str(table), logs.bootstrap).holds
     assert read_landed(spark, str(table)).select("value").distinct().count() == 120
+
+
+def test_a_file_that_goes_before_its_task_is_named_without_a_traceback(
+    spark: SparkSession, table: Path, tmp_path: Path
+) -> None:
+    """Spark reads such a path as a pattern: tasks read it themselves, as in an object store."""
+    place = tmp_path / "moved[1]"
+    shutil.copytree(table, place)
+    frame = read_landed(spark, str(place))
+    lost = DeltaLake(str(place)).files()[0].path
+    (place / lost).unlink()
+    with pytest.raises(PythonException) as raised:
+        frame.count()
+    text = str(raised.value)
+    assert f"TableError: {place} has lost {lost}, a file of the version that is read" in text
+    assert "Traceback" not in text
 
 
 def test_a_vacuum_too_far_is_named_and_time_travel_refuses(

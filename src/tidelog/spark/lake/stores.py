@@ -54,6 +54,14 @@ def reason_of(error: Exception) -> str:
     return ": ".join(line.strip().removeprefix("↳ ") for line in text.splitlines() if line.strip())
 
 
+def lost_file(location: str, path: str, which: str) -> TableError:
+    """Return the error of a table's file that is gone; `which` names a version."""
+    return TableError(
+        f"{location} has lost {path}, a file of {which}: a vacuum deleted it, or it was removed by"
+        " hand. Read a version of which no file is gone, or see `tidelog pipeline prove`"
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class ListedFile:
     """A file below the table's location; `path` is relative to it."""

@@ -20,7 +20,7 @@ from tidelog.spark.lake.partitioning import Values
 from tidelog.spark.lake.places import lake_at
 from tidelog.spark.lake.protocol import NO_VERSION
 from tidelog.spark.lake.state import LakeCommit, LakeFile, LakeState, PartitionRun, TableError
-from tidelog.spark.lake.stores import LakeStore
+from tidelog.spark.lake.stores import LakeStore, lost_file
 from tidelog.spark.lake.table import Lake
 from tidelog.spark.option_values import OptionError, whole_number
 from tidelog.spark.pipelines.continuity import (
@@ -130,11 +130,7 @@ def _check_present(lake: Lake, version: int | None, files: Sequence[str]) -> Non
     for info in store.open().get_file_info(sought) if sought else ():
         if info.type == fs.FileType.NotFound:
             which = "the newest version" if version is None else f"version {version}"
-            raise TableError(
-                f"{lake.location} has lost {info.path}, a file of {which}: a vacuum deleted it, or"
-                " it was removed by hand. Read a version of which no file is gone, or see `tidelog"
-                " pipeline prove`"
-            )
+            raise lost_file(lake.location, info.path, which)
 
 
 def _read_split(
@@ -187,6 +183,14 @@ def _read_in_tasks(
         from pyarrow import parquet
 
         from tidelog.spark.lake.staging import in_columns
+        from tidelog.spark.lake.stores import lost_file
+        from tidelog.spark.worker_errors import sentence_first
+
+        def opened_file(path: str) -> pa.NativeFile:
+            try:
+                return opened.open_input_file(path)
+            except FileNotFoundError:
+                raise lost_file(store.location, path, "the version that is read") from None
 
         wanted = pa.ipc.read_schema(pa.py_buffer(serialized))
         opened = store.open()
@@ -194,7 +198,8 @@ def _read_in_tasks(
             for number in batch.column(0).to_pylist():
                 path, values = files[number]
                 with (
-                    opened.open_input_file(path) as source,
+                    sentence_first(),
+                    opened_file(path) as source,
                     parquet.ParquetFile(source, coerce_int96_timestamp_unit="us") as file,
                 ):
                     for each in file.iter_batches():

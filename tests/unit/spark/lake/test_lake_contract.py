@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import multiprocessing
 import os
+import signal
 from collections.abc import Callable, Iterator
 from datetime import date
 from pathlib import Path
@@ -53,6 +54,8 @@ STORE = "TIDELOG_TEST_LAKE_STORE"
 MORE = (REST, STORE)
 #: Opens the table of a test.
 Opening = Callable[[], Lake]
+#: A process imports the libraries of a table first.
+_LIMIT_S = 300
 
 
 @pytest.fixture(params=["delta", "iceberg", *(name for name in MORE if name in os.environ)])
@@ -376,10 +379,43 @@ def test_two_processes_at_once_land_each_offset_once(opening: Opening) -> None:
     for each in racing:
         each.start()
     for each in racing:
-        each.join(60)
+        each.join(_LIMIT_S)
         assert each.exitcode == 0
     assert len(opening().files()) == 1
     assert opening().read().following() == {0: 10}
+
+
+WIDER = SCHEMA.append(pa.field("extra", pa.int64()))
+
+
+def _die_at_new_columns(opening: Opening, when: str) -> None:
+    """Add a column, and be killed before or after its commit."""
+    lake = opening()
+    if when == "after":
+        lake.add_columns(lake.read(), pa.schema([WIDER.field("extra")]))
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_run_killed_at_the_commit_of_new_columns_leaves_offsets_and_rows(
+    opening: Opening, when: str
+) -> None:
+    lake, state = made(opening)
+    commit_run(lake, state, change_of(lake, "a", 0, 10))
+    dying = multiprocessing.get_context("spawn").Process(
+        target=_die_at_new_columns, args=(opening, when)
+    )
+    dying.start()
+    dying.join(_LIMIT_S)
+    assert dying.exitcode == -signal.SIGKILL
+    lake = opening()
+    assert lake.read().following() == {0: 10}
+    assert ("extra" in lake.schema().names) == (when == "after")
+    assert add_columns(lake, WIDER) == (("extra",) if when == "before" else ())
+    assert lake.schema().names == WIDER.names
+    outcome = commit_run(lake, lake.read(), change_of(lake, "b", 10, 20))
+    assert (outcome.obstacle, outcome.state.following()) == (None, {0: 20})
+    assert sorted((file.start, file.end) for file in lake.files()) == [(0, 10), (10, 20)]
 
 
 @pytest.fixture(autouse=True)
