@@ -85,9 +85,9 @@ def doctor(
     that they do not know. The command also examines the log directories that the file names.
 
     Exit codes are those of `tidelog health`: 0 healthy, 1 degraded, 2 unavailable in part, 3 not
-    reached. A broker does not start with a file or directory of exit code 2. Notices do not change
-    the exit code. The last lines name what could not be examined. Brokers of Apache Kafka, for
-    example, do not report why a replica is out of sync.
+    reached. For exit code 2, a broker does not start with the log directory or the configuration
+    file. Notices do not change the exit code. The last lines name what could not be examined.
+    Brokers of Apache Kafka, for example, do not report why a replica is out of sync.
     """
     if where is not None and (bootstrap is not None or directory is not None):
         raise typer.BadParameter("give PATH, --bootstrap-server or --dir, not several of them")

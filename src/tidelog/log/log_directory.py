@@ -68,7 +68,7 @@ __all__ = ["LogDirectory", "Stray"]
 #: Number of partitions that one operation loads, so that there are few operations, each of them
 #: short.
 _PARTITIONS_PER_OPERATION = 32
-#: Files of a log directory beside the directories of replicas.
+#: Files of a log directory in addition to the directories of replicas.
 KNOWN_FILES = (
     *OFFSET_CHECKPOINTS,
     META_PROPERTIES,

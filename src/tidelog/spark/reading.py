@@ -55,7 +55,7 @@ def read_range_with(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a range like `read_range`, with a client that the caller keeps.
 
-    `first` has records from the range's start on, if the caller has fetched them already.
+    If the caller has already fetched records, `first` has the records from the range's start on.
     """
     decoder = PartitionDecoder(wanted.tp, wanted.start, wanted.end, options.columns)
     is_committed = options.isolation_level == READ_COMMITTED

@@ -4,11 +4,11 @@ The pytest plugin (`plugin`) is found by its entry point and loads nothing of th
 test requests a cluster. The names in this module are imported at their first use.
 
 `spec` is the cluster that a test requests, `cluster` the cluster that the test gets. `workers`
-lends a cluster to all workers of pytest-xdist, `environment` sets variables before programs read
-them. `faults` acts on requests. `states` has the states that tests wait for, `waiting` waits for a
-state, and `loops` keeps calls from blocking an event loop. `http_server` serves tests in other
-languages, with the requests of `control` and the faults of `toxics`. `histories` records and checks
-what clients saw. `pyspark` replaces PySpark's own helper, which starts Kafka in a container.
+lends one cluster to all workers of pytest-xdist, and `environment` sets variables before programs
+read them. `faults` acts on requests. `states` has the states that tests wait for, `waiting` waits
+for a state, and `loops` keeps calls from blocking an event loop. `http_server` serves tests in
+other languages, with the requests of `control` and the faults of `toxics`. `histories` records and
+checks what clients saw. `pyspark` replaces PySpark's own helper, which starts Kafka in a container.
 
 `python -m tidelog.testing` runs a cluster with that HTTP server, for tests that are not in Python.
 """

@@ -91,7 +91,7 @@ class Cluster:
                     raise
 
     def _begin(self, spec: ClusterSpec, first_rule: int = 1) -> None:
-        """Prepare faults; the numbers of their rules begin with `first_rule`."""
+        """Prepare faults, whose rules are numbered from `first_rule` on."""
         self.spec = spec
         self._faults: list[Fault] = []
         self._unfinished = Unfinished()
@@ -249,7 +249,7 @@ class Cluster:
     # faults on brokers
 
     def _before_fault(self, act: str) -> None:
-        """Do nothing; clusters that are not the test's own raise LocalClusterError."""
+        """Do nothing; a cluster that the test does not own raises LocalClusterError instead."""
 
     def kill(self, broker: int) -> None:
         """Send SIGKILL, without notice to the broker's peers; return when the process is gone.
@@ -445,7 +445,7 @@ class Cluster:
 
 
 def interceptions_of(directory: str) -> str:
-    """Return the directory of the faults on requests of the cluster in `directory`."""
+    """Return the directory with the request faults of the cluster in `directory`."""
     return f"{os.path.dirname(directory)}/interceptions"
 
 

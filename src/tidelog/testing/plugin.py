@@ -49,7 +49,7 @@ class _Live:
 
     def __init__(self) -> None:
         self.clusters: list[Cluster] = []
-        #: The cluster of all workers, if this worker has borrowed it.
+        #: The shared cluster of all workers, if this worker has borrowed it.
         self.borrowed: list[Cluster] = []
 
     def made(self, cluster: Cluster) -> None:
@@ -95,7 +95,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None, None, None]:
-    """Set the variables of `tidelog_environment` before a conftest or plugin imports a program."""
+    """Set the variables of `tidelog_environment` before a conftest imports a program."""
     if names := early_config.getini("tidelog_environment"):
         _set_environment(early_config, names)
     yield
@@ -110,7 +110,7 @@ def _set_environment(config: pytest.Config, names: list[str]) -> None:
             "tidelog_environment needs tidelog_scope = session: a program reads its settings once"
         )
     if _is_shared(config) and "PYTEST_XDIST_WORKER" in os.environ:
-        return  # the controller has set them
+        return  # the controller process of pytest-xdist has set the variables
     try:
         spec = _ini_spec(config)
     except SpecError as error:
@@ -123,7 +123,7 @@ def _set_environment(config: pytest.Config, names: list[str]) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Close what outlives the session's fixtures."""
+    """Close the objects that outlive the session's fixtures."""
     if (lender := config.stash.get(_LENDER, None)) is not None:
         lender.close()
     if (reservation := config.stash.get(_RESERVATION, None)) is not None:
@@ -135,7 +135,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Lend workers the cluster that they share (a hook of pytest-xdist, in its controller)."""
+    """Lend workers the shared cluster (a hook of pytest-xdist, in its controller process)."""
     config: pytest.Config = node.config
     if not _is_shared(config):
         return
@@ -154,12 +154,12 @@ def _is_shared(config: pytest.Config) -> bool:
 
 
 def _lender_of(config: pytest.Config) -> Any:
-    """Return where a worker borrows the cluster of all workers; None if it has its own."""
+    """Return where a worker borrows the shared cluster; None if the worker has its own cluster."""
     return getattr(config, "workerinput", {}).get("tidelog_lender")
 
 
 def _reserved(config: pytest.Config, spec: ClusterSpec) -> ClusterSpec:
-    """Return the spec with the port that `tidelog_environment` has promised."""
+    """Return the spec with the port that `tidelog_environment` has reserved."""
     reservation = config.stash.get(_RESERVATION, None)
     return spec if reservation is None else replace(spec, port=reservation.first_port)
 
@@ -249,7 +249,7 @@ def tidelog_cluster_module(
 def tidelog_cluster_session(
     request: pytest.FixtureRequest, tidelog_cluster_factory: Factory
 ) -> Generator[Cluster, None, None]:
-    """A cluster that all tests share; with pytest-xdist, all tests of one or of all workers."""
+    """A cluster that all tests share, with pytest-xdist those of one worker or of all."""
     yield from _serve(request, tidelog_cluster_factory)
 
 

@@ -1,8 +1,10 @@
-"""One cluster for all workers of pytest-xdist: the controller's process owns it and lends it.
+"""One cluster for all workers of pytest-xdist: the controller process owns the cluster and lends
+it.
 
-The controller starts the cluster when the first worker asks for it, over a Unix socket whose
-address and key its workers got from it. A worker reads and writes, and breaks its own requests. It
-may not kill a broker, for the tests of other workers use the broker too.
+The controller process starts the cluster when the first worker requests it, over a Unix socket
+whose address and key the workers know from the controller process. A worker may read and write, and
+inject faults on its own requests. A worker may not kill a broker, because the tests of other
+workers use the broker, too.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from tidelog.testing.cluster import Cluster, interceptions_of
 from tidelog.testing.faults import Fault
 from tidelog.testing.spec import ClusterSpec
 
-#: Distance between the numbers of the workers' rules; the brokers count matches by these numbers.
+#: Distance between the first rule numbers of two workers; brokers count matches by rule number.
 _RULES_PER_WORKER: Final = 1_000_000
 _HELP: Final = (
     "all workers share this cluster (tidelog_workers = shared): {} would strike the tests of other"
@@ -32,7 +34,7 @@ _HELP: Final = (
 
 
 class ClusterLender:
-    """The controller's side: a cluster that starts at the first request of a worker."""
+    """The lender in the controller process; it starts the cluster at a worker's first request."""
 
     def __init__(self, make: Callable[[str], Cluster]) -> None:
         """`make` starts the cluster in a directory."""
@@ -49,7 +51,7 @@ class ClusterLender:
         return {"address": str(self._listener.address), "key": self._key.hex()}
 
     def close(self) -> None:
-        """Close the cluster, and lend it no more."""
+        """Close the cluster, and stop lending it."""
         with contextlib.suppress(OSError), Client(self._listener.address, authkey=self._key) as end:
             end.send(None)
         self._thread.join()
@@ -79,7 +81,7 @@ class ClusterLender:
 
 
 class LentCluster(Cluster):
-    """The cluster of all workers, as one worker may use it."""
+    """The shared cluster of all workers, as one worker may use it."""
 
     def __init__(self, directory: str, spec: ClusterSpec, worker: int) -> None:
         """Use the cluster in a directory; `worker` is this worker's number, from 0."""
@@ -112,7 +114,8 @@ class LentCluster(Cluster):
 def borrowed(lender: Mapping[str, str], directory: str, spec: ClusterSpec, worker: int) -> Cluster:
     """Return the cluster of all workers, which the first call starts in a directory.
 
-    Raises LocalClusterError if the cluster cannot start, or the controller is on another machine.
+    Raises LocalClusterError if the cluster cannot start, or if the controller process is on another
+    machine.
     """
     try:
         key = bytes.fromhex(lender["key"])

@@ -3,7 +3,7 @@
 `diagnosis` is the result: findings with remedies. `cluster_survey` reads the facts about a running
 cluster (`cluster_facts`), and `cluster_findings` judges them with `broker_findings`,
 `partition_findings`, `move_findings` and `group_findings`. `directory_facts` and
-`directory_findings` do so for a log directory, `machine_facts` and `machine_findings` for limits
-and disks of this machine, and `config_findings` for a configuration file. Other programs that show
-findings import these functions, too.
+`directory_findings` examine a log directory, `machine_facts` and `machine_findings` the limits and
+disks of this machine, and `config_findings` a configuration file. Other programs that show findings
+import these functions, too.
 """

@@ -24,7 +24,8 @@ def examine_cluster(
 ) -> Diagnosis:
     """Return the diagnosis of a cluster; `facts` is None if no broker responds.
 
-    The findings of `health` are part of the diagnosis. `machine` is that of a local cluster.
+    The findings of `health` are part of the diagnosis. `machine` has the facts about the machine of
+    a local cluster.
     """
     here = [] if machine is None else list(of_machine(machine))
     if facts is None:

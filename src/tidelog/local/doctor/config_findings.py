@@ -1,7 +1,8 @@
-"""Findings about a broker's configuration file, and about what it names on this machine.
+"""Findings about a broker's configuration file, and about this machine as far as the file names
+parts of it.
 
-`examine_config` is pure. A value that a broker refuses is unavailable, because the broker does not
-start; an unknown key degrades, because a setting is not in force that its operator expects.
+`examine_config` is pure. A value that a broker refuses makes the result unavailable, because the
+broker does not start; an unknown key makes it degraded, because its setting has no effect.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class ConfigFacts:
 
 
 def read_config(path: str) -> ConfigFacts:
-    """Return the facts about a configuration file and what it names on this machine."""
+    """Return the facts about a configuration file, and about the paths and hosts in the file."""
     if not os.path.isfile(path):
         return ConfigFacts(path, "there is no such file", is_missing=True)
     try:
@@ -68,7 +69,7 @@ def read_config(path: str) -> ConfigFacts:
 
 
 def _unresolved(host: str) -> str:
-    """Return why this machine cannot resolve a host; empty if it can."""
+    """Return why this machine cannot resolve a host; empty if the host can be resolved."""
     try:
         socket.getaddrinfo(host or None, 0)
     except (OSError, UnicodeError) as error:
@@ -115,7 +116,7 @@ def _findings(facts: ConfigFacts) -> Iterator[Finding]:
 
 
 def _values(config: BrokerConfig, correct: str) -> Iterator[Finding]:
-    """Yield values with which a broker starts, and which its operator may regret."""
+    """Yield values that a broker accepts, but that may harm its operation."""
     minimum, replicas = config.min_insync_replicas, config.default_replication_factor
     if replicas > 1 and minimum == replicas:
         message = (

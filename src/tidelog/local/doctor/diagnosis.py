@@ -87,7 +87,7 @@ def unavailable(
 
 
 def unread(kind: str, message: str, remedy: str) -> Finding:
-    """Return a finding that keeps its subject from being examined."""
+    """Return a finding that prevents the examination of its subject."""
     return _finding(LEVELS[UNREACHABLE], kind, message, remedy, (), ())
 
 

@@ -1,7 +1,8 @@
-"""What doctor knows about a log directory: its owner, its entries, and the process that holds it.
+"""The facts about a log directory that the doctor knows: its owner, its entries, and the process
+that holds its lock.
 
-The directory is read, never locked or changed. The holder is the process that /proc/locks names for
-the directory's `.lock`, so that a broker that starts meanwhile is not disturbed.
+The doctor reads the directory, and never locks or changes it. The holder of the lock comes from
+/proc/locks, so the doctor does not disturb a broker that starts meanwhile.
 """
 
 from __future__ import annotations
@@ -21,13 +22,14 @@ from tidelog.log.log_directory import KNOWN_FILES
 
 @dataclass(frozen=True, slots=True)
 class DirectoryFacts:
-    """A log directory; `trouble` says why it cannot be read, and is empty if it can."""
+    """A log directory; `trouble` is the reason why it cannot be read, or empty."""
 
     path: str
     trouble: str = ""
     is_missing: bool = False
     is_writable: bool = True
-    #: The owner in meta.properties; None without that file, or if `owner_trouble` says why.
+    #: The owner in meta.properties; None if there is no such file, or for the reason in
+    #: `owner_trouble`.
     owner: MetaProperties | None = None
     owner_trouble: str = ""
     replicas: int = 0
@@ -36,7 +38,7 @@ class DirectoryFacts:
     #: Entries that no broker writes.
     foreign: tuple[str, ...] = ()
     is_clean: bool = False
-    #: The id of the process that holds the directory's lock; None if no process does.
+    #: Id of the process that holds the directory's lock; None if no process holds the lock.
     holder: int | None = None
 
 
@@ -75,7 +77,7 @@ def read_directory(path: str) -> DirectoryFacts:
 
 
 def _has_segment(path: str) -> bool:
-    """Return whether a directory has a log file; one that cannot be read counts as a replica's."""
+    """Return whether a directory has a log file; True for an unreadable directory."""
     try:
         entries = os.listdir(path)
     except NotADirectoryError:
@@ -110,7 +112,7 @@ def _holder(path: str) -> int | None:
 
 
 def holder_of(inode: int, locks: list[str]) -> int | None:
-    """Return the process with an exclusive flock on an inode, from the lines of /proc/locks."""
+    """Return the process with an exclusive flock on an inode, by the lines of /proc/locks."""
     for line in locks:
         fields = line.split()
         if len(fields) < 6 or fields[1] != "FLOCK" or fields[3] != "WRITE":

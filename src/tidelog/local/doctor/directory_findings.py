@@ -1,6 +1,8 @@
-"""Findings about a log directory: missing, foreign, held, not closed cleanly, with replicas aside.
+"""Findings about a log directory that is missing, foreign, in use, not closed cleanly, or has
+strays.
 
-The functions are pure. The contents of logs are not read: `tidelog pipeline audit` does that.
+The functions are pure. The functions do not examine the contents of logs, as `tidelog pipeline
+audit` does.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from tidelog.local.health import Finding
 
 
 def examine_directory(facts: DirectoryFacts, machine: MachineFacts) -> Diagnosis:
-    """Return the diagnosis of a log directory, and of this machine as its broker needs it."""
+    """Return the diagnosis of a log directory, and of this machine as the broker's machine."""
     if facts.trouble:
         message = f"{facts.path} cannot be examined: {facts.trouble}"
         remedy = (
@@ -78,7 +80,7 @@ def of_directory(facts: DirectoryFacts) -> Iterator[Finding]:
 
 
 def _life(facts: DirectoryFacts, path: str) -> Iterator[Finding]:
-    """Yield what the last or the present process of the broker left in the directory."""
+    """Yield findings about the traces of the broker's last or present process."""
     if facts.holder is not None:
         message = f"process {facts.holder} uses {facts.path}: the findings are those of a moment"
         remedy = "examine its cluster, too: tidelog doctor -b HOST:PORT, or --dir DIRECTORY"

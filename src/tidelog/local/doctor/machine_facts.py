@@ -1,7 +1,7 @@
-"""What doctor knows about this machine: limits of processes, and the volumes of paths.
+"""The facts about this machine that the doctor knows: limits of processes, and volumes of paths.
 
-The facts come from /proc and /sys of Linux. An unknown fact is None or empty.
-A path that does not exist yet has the volume of its nearest existing parent.
+The facts come from Linux's /proc and /sys. An unknown fact is None or empty. A path that does not
+exist yet has the volume of its nearest existing parent.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tidelog.log.open_files import DEFAULT_MAX_OPEN_FILES
 from tidelog.runtime.config_files import load_config
 from tidelog.runtime.stores.local_disk import mount_of
 
-#: Open files of a broker besides logs and clients: other brokers, the store, libraries.
+#: Open files of a broker in addition to logs and clients: other brokers, the store, libraries.
 _OTHER_FILES = 256
 
 
@@ -30,36 +30,36 @@ class VolumeFacts:
 
     path: str
     mount_point: str
-    #: The type of the file system, such as ext4; empty if it is unknown.
+    #: Type of the file system, such as ext4; empty if the type is unknown.
     kind: str
     options: tuple[str, ...]
     device: int
     usable_bytes: int
     total_bytes: int
-    #: Whether the disk rotates; None if the volume is not one disk of its own.
+    #: Whether the disk rotates; None if the volume does not have a single disk of its own.
     is_rotating: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessFacts:
-    """Use of limits by a process; the limits are those to which it can raise itself."""
+    """Use of limits by a process; the limits are the hard limits, which it can set."""
 
     name: str
     open_files_limit: int
-    #: Open descriptors and memory maps; None for a process that has not started yet.
+    #: Number of open descriptors and of memory maps; None for a process that has not started yet.
     open_files: int | None = None
     maps: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class MachineFacts:
-    """This machine, as far as brokers on it need to know it."""
+    """The facts about this machine that matter to its brokers."""
 
     processes: Sequence[ProcessFacts] = ()
     volumes: Sequence[VolumeFacts] = ()
     #: vm.max_map_count of the kernel.
     max_map_count: int | None = None
-    #: Open files that one broker may need.
+    #: Number of open files that one broker may need.
     needed_open_files: int = 0
 
 
@@ -71,7 +71,7 @@ def needed_open_files(log_dirs: int = 1, max_connections: int = MAX_CONNECTIONS)
 def read_cluster_machine(cluster: LocalCluster) -> MachineFacts:
     """Return the facts about this machine for the brokers of a local cluster.
 
-    Of several log directories on one volume, the first stands for the volume.
+    If several log directories are on one volume, only the first of them is named.
     """
     processes: list[tuple[str, int]] = []
     paths: list[str] = []
@@ -83,7 +83,7 @@ def read_cluster_machine(cluster: LocalCluster) -> MachineFacts:
         try:
             config = load_config(cluster.place(broker_id).properties_path, [])
         except ConfigError:
-            continue  # the broker's start reports it
+            continue  # the start of the broker reports this error
         paths += config.log_dirs
         needed = max(needed, needed_open_files(len(config.log_dirs), config.max_connections))
     found = read_machine(paths, processes, needed)
@@ -96,9 +96,9 @@ def read_cluster_machine(cluster: LocalCluster) -> MachineFacts:
 def read_machine(
     paths: Iterable[str], processes: Iterable[tuple[str, int]], needed_open_files: int
 ) -> MachineFacts:
-    """Return the facts about the volumes of `paths` and about processes, each a name and an id.
+    """Return the facts about the volumes of `paths`, and about processes, given by name and id.
 
-    Without a process, the limits are those that a broker started from here would have.
+    Without a process, the limits are those of a broker that this program would start.
     """
     found = [facts for name, pid in processes if (facts := _process(name, pid)) is not None]
     if not found:
@@ -117,7 +117,7 @@ def _number(limit: int) -> int:
 
 
 def _process(name: str, pid: int) -> ProcessFacts | None:
-    """Return the facts about a process; None if it has ended, or belongs to another user."""
+    """Return the facts about a process; None after its end, or for another user's process."""
     limits = _text(f"/proc/{pid}/limits")
     for line in limits.splitlines():
         if line.startswith("Max open files"):
@@ -162,10 +162,10 @@ def _volume(path: str, mounts: str) -> VolumeFacts:
 
 
 def _is_rotating(device: int) -> bool | None:
-    """Return what the kernel says of a whole disk, or of the disk of a partition."""
+    """Return whether the kernel reports that a disk, or the disk of a partition, rotates."""
     place = os.path.realpath(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}")
     if "/virtual/" in place or "/virtio" in place:
-        return None  # the disk below is not known
+        return None  # the disk of this volume is unknown
     for each in (place, os.path.dirname(place)):
         text = _text(f"{each}/queue/rotational").strip()
         if text:
@@ -174,7 +174,7 @@ def _is_rotating(device: int) -> bool | None:
 
 
 def _text(path: str) -> str:
-    """Return the text of a file of the kernel; empty if it cannot be read."""
+    """Return the text of a file of the kernel; empty if the file cannot be read."""
     try:
         with open(path, encoding="utf-8", errors="surrogateescape") as file:
             return file.read()

@@ -1,8 +1,8 @@
-"""Findings about the machine of brokers: limits of processes, disks, file systems, mount options.
+"""Findings about the machine of brokers: process limits, disks, file systems, mount options.
 
 The functions are pure. A broker raises its limit of open files to the hard limit at its start, so
-only the hard limit counts. It keeps at most 1,024 files open in each log directory, besides its
-connections.
+only the hard limit counts. A broker keeps at most 1,024 files open in each log directory, in
+addition to its connections.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from tidelog.local.doctor.machine_facts import MachineFacts, VolumeFacts
 from tidelog.local.health import Finding
 from tidelog.runtime.stores.local_disk import NETWORK_FILE_SYSTEMS
 
-#: Share of a limit from which a process is near it, and share of a volume that should stay usable.
+#: The share of a limit above which a process is near the limit, and the share of a volume that
+#: should stay usable.
 _NEAR = 0.8
 _USABLE = 0.05
 _MEMORY = ("tmpfs", "ramfs")
 _LAYERS = ("overlay", "aufs")
-#: Mount options with which a sync does not reach the disk.
+#: Mount options under which a sync does not reach the disk.
 _WITHOUT_BARRIERS = ("nobarrier", "barrier=0")
 _SLOW = ("sync", "dirsync", "strictatime")
 
@@ -96,7 +97,7 @@ def _of_volume(volume: VolumeFacts) -> Iterator[Finding]:
 
 
 def _shared(volumes: Sequence[VolumeFacts]) -> Iterator[Finding]:
-    """Yield log directories that share a volume, and so its failure and its speed."""
+    """Yield findings about log directories that share a volume, which fails for all of them."""
     by_device: dict[int, list[str]] = {}
     for each in volumes:
         by_device.setdefault(each.device, []).append(each.path)

@@ -78,11 +78,11 @@ def refuse_network_file_system(directory: str) -> None:
 
 
 class Mount(NamedTuple):
-    """A mounted file system; `kind` is empty if it is unknown."""
+    """A mounted file system; `kind` is empty if the kind is unknown."""
 
     kind: str = ""
     point: str = ""
-    #: Options of the mount, and those of the file system.
+    #: Options of the mount and of the file system.
     options: tuple[str, ...] = ()
     source: str = ""
 

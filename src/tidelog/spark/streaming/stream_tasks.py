@@ -4,8 +4,8 @@ Spark's Python workers run many tasks, one at a time. A stream's tasks are short
 three brokers takes longer than reading a few hundred records. A worker therefore keeps its client
 for the next task with the same settings. After an error the worker closes the client.
 
-A task fetches the first records of all its ranges with one request per leader. Small ranges need no
-other request.
+A task fetches the first records of all its ranges with one request per leader. A small range needs
+no further request.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ def _fetch_together(
 ) -> dict[TopicPartition, FetchedPartition]:
     """Return the first records of several ranges, without the ranges that must fetch alone.
 
-    These are ranges whose records did not fit, that lost records, or that wait for their leader.
+    A range fetches alone if its records did not fit, if it lost records, or if it waits for its
+    leader.
     """
     if len(ranges) < 2:
         return {}
