@@ -7,8 +7,8 @@ tools. `target` finds the cluster. `names`, `times` and `offsets` parse values o
 options. `output`, `documents` and `waiting` write results. `reference` writes the reference page of
 all commands.
 
-Clusters and brokers: `clusters`, `brokers`, `stores`, `health`, `doctor`, `metrics`, `events`,
-`configs`, `faults`, `console`.
+Clusters and brokers: `clusters` with `systemd`, `brokers`, `stores`, `health`, `doctor`, `metrics`,
+`events`, `configs`, `faults`, `console`.
 
 Topics and partitions: `topics`, `describing`, `partitions`, `removing`.
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -32,6 +33,7 @@ from tidelog.cli.output import (
     print_text,
     say,
 )
+from tidelog.cli.systemd import unit
 from tidelog.cli.target import (
     DEFAULT_DIRECTORY,
     BootstrapOption,
@@ -48,6 +50,7 @@ from tidelog.core.types import NO_LEADER
 from tidelog.local import BrokerStatus, ClusterStatus, LocalCluster, PartitionStatus
 from tidelog.local.layout import BrokerPlace
 from tidelog.local.status import remote_status
+from tidelog.runtime.config_files import load_config
 
 _EXIT_NOT_REACHED = 3
 
@@ -57,9 +60,10 @@ def register(app: typer.Typer) -> None:
     app.command(epilog="Example: tidelog up --dir /tmp/tide -n 3 -c num.partitions=6")(up)
     app.command(epilog="Example: tidelog down --dir /tmp/tide")(down)
     app.command(epilog="Example: tidelog status --dir /tmp/tide -o json")(status)
-    app.command(epilog="Example: tidelog broker --config server.properties --override node.id=4")(
-        broker
-    )
+    app.command(
+        epilog="Example: tidelog broker --config server.properties --override node.id=4\n\n"
+        "Example: tidelog broker --config server.properties --print-systemd"
+    )(broker)
 
 
 @prints(ClusterStarted)
@@ -270,14 +274,28 @@ def broker(
     override: Annotated[
         list[str] | None, typer.Option("--override", help="key=value that wins over the file.")
     ] = None,
+    print_systemd: Annotated[
+        bool,
+        typer.Option("--print-systemd", help="Print a systemd unit for this broker; start none."),
+    ] = False,
+    user: Annotated[
+        str, typer.Option("--user", help="User of the printed unit.", show_default=True)
+    ] = "tidelog",
 ) -> None:
     """Run one broker in the foreground until a signal stops it, such as Ctrl-C or SIGTERM.
 
     After the first signal, the broker waits until other brokers lead its partitions; a second
     signal ends that wait. SIGHUP reopens the log file and reads the configuration again, but stops
     a broker whose terminal hangs up.
+
+    With --print-systemd the command prints the unit of a service for this broker, with absolute
+    paths and the directories that the broker may write to. The user must own these.
     """
     key_values(override)
+    if print_systemd:
+        overrides = override or []
+        print_line(unit(load_config(config, overrides), Path(config), overrides, user).rstrip())
+        return
     words = [sys.executable, "-m", "tidelog.runtime.main", "--config", config]
     for each in override or []:
         words += ["--override", each]

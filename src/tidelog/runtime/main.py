@@ -39,6 +39,7 @@ from tidelog.runtime.parent import end_with_parent
 from tidelog.runtime.signals import BrokerSignals, Phase, report_stacks
 from tidelog.runtime.standard_streams import abandon_unwritten, open_closed, say_last
 from tidelog.runtime.stores.opening import make_store
+from tidelog.runtime.supervisor import ProcessSupervisor
 from tidelog.runtime.turns import TurnSelector
 from tidelog.runtime.watchdog import Watchdog
 
@@ -115,6 +116,7 @@ def _run_logged(start: Start, listener: LogThread) -> int:
 
 async def _serve(start: Start, turns: TurnSelector, log_thread: LogThread) -> int:
     config, signals = start.config, start.signals
+    supervisor = ProcessSupervisor(os.environ)
     loop = asyncio.get_running_loop()
     log = logging.getLogger("tidelog.server")
     _log_start(log, config)
@@ -149,12 +151,9 @@ async def _serve(start: Start, turns: TurnSelector, log_thread: LogThread) -> in
         halt=halt,
         loggers=LogLevels(),
     )
-    store = make_store(
-        config, loop, log=lambda message: tracer.log("store", logging.WARNING, message)
-    )
+    store = make_store(config, loop, lambda message: tracer.log("store", logging.WARNING, message))
     broker = Broker(config, ports, store)
-    if config.tidelog_test_interception_directory:
-        intercept(broker, config.tidelog_test_interception_directory)
+    intercept(broker, config.tidelog_test_interception_directory)
     admin = await open_admin_port(broker)
     starting = loop.create_task(broker.start(signals.directories_open))
     signals.attach(
@@ -174,10 +173,12 @@ async def _serve(start: Start, turns: TurnSelector, log_thread: LogThread) -> in
     _collect_rarely()
     memory.start()
     log.info("broker %d started on %s", config.broker_id, _addresses(broker))
+    supervisor.started(f"broker {config.broker_id} on {_addresses(broker)}")
     if admin is not None:
         admin.started()
     signals.started()
     await signals.stopping.wait()
+    supervisor.stopping(f"broker {config.broker_id} lets other brokers lead, and closes its logs")
     await _stop(broker, watchdog, admin)
     signals.phase = Phase.STOPPED
     log.info("broker %d stopped", config.broker_id)
@@ -289,7 +290,9 @@ async def open_admin_port(broker: Broker) -> AdminPort | None:
 
 
 def intercept(broker: Broker, directory: str) -> None:
-    """Let a broker apply the rules that a test writes to a directory to intercept requests."""
+    """Let a broker apply the rules that a test writes to `directory`, unless that is empty."""
+    if not directory:
+        return
     # Imported here, because only a broker under test needs the module.
     from tidelog.broker.server.interception import Interceptor
     from tidelog.runtime.interception import InterceptionDirectory

@@ -1,0 +1,98 @@
+"""The guide to three hosts, typed on hosts that are network namespaces of this machine."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.guide.documents import PATIENCE_S, ROOT, sections
+from tests.support.cluster.hosts import Host, hosts, require_namespaces
+from tests.support.cluster.zookeepers import require_zookeeper
+
+from tidelog.local.java import find_java
+from tidelog.local.zookeeper import find_jars
+
+GUIDE = sections(ROOT / "docs" / "guide" / "operate" / "three-hosts.md")
+TYPED = {word: text for each in GUIDE.values() for word, text in each.named.items()}
+FILES = {name: text for each in GUIDE.values() for name, text in each.files.items()}
+BROKERS = "host1:9092,host2:9092,host3:9092"
+PATHS = ("/srv/tidelog", "/etc/tidelog", "/etc/systemd/system")
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Iterator[list[Host]]:
+    require_namespaces()
+    require_zookeeper()
+    with hosts(4, tmp_path, PATHS) as made:
+        yield made
+
+
+def typed(host: Host, word: str, code: int = 0) -> str:
+    """What a block of the guide prints on a host; it must end with this code."""
+    done = host.run(TYPED[word], ID=host.name.removeprefix("host"), BROKERS=BROKERS)
+    log = host.directory / "unit.log"
+    more = log.read_text(errors="replace")[-3000:] if log.exists() else ""
+    assert done.returncode == code, f"{host.name}: {TYPED[word]}{done.stdout}{done.stderr}{more}"
+    return done.stdout
+
+
+def start_zookeeper(host: Host) -> None:
+    classes = ":".join(find_jars())
+    main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+    java = [find_java(11), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+    host.start(*java, "-cp", classes, main, host.here("/etc/tidelog/zoo.cfg"))
+
+
+def eventually(host: Host, word: str, code: int) -> str:
+    """Type a block again until it ends with a code."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        done = host.run(TYPED[word], BROKERS=BROKERS)
+        if done.returncode == code:
+            return done.stdout
+        assert time.monotonic() < deadline, done.stdout + done.stderr
+
+
+def read_all(host: Host) -> Counter[str]:
+    command = f"tidelog consume flights -o beginning -e -f '%s\\n' -b {BROKERS}"
+    done = host.run(command)
+    assert done.returncode == 0, done.stderr
+    return Counter(done.stdout.split())
+
+
+@pytest.mark.soak
+def test_each_command_of_the_guide_does_what_it_says(places: list[Host]) -> None:
+    first, second, third, fourth = places
+    for host in (first, second, third):
+        host.save("/etc/tidelog/zoo.cfg", FILES["zoo.cfg"])
+        host.save("/etc/tidelog/server.properties", FILES["server.properties"])
+        typed(host, "zookeeper")
+        start_zookeeper(host)
+    typed(first, "once")
+    for host in (first, second, third):
+        typed(host, "unit")
+        typed(host, "start")
+    typed(first, "first")
+    for host in (first, second, third):
+        typed(host, "restart")
+
+    third.lose()
+    assert "broker 3" in eventually(first, "look", 1)
+    typed(second, "lost")
+    assert read_all(first) == Counter(map(str, range(1, 2001)))
+
+    third.return_to_network()
+    start_zookeeper(third)
+    typed(third, "returned")
+
+    third.lose()
+    eventually(first, "look", 1)
+    fourth.save("/etc/tidelog/server.properties", FILES["server.properties"])
+    typed(fourth, "unit")
+    typed(fourth, "start")
+    assert "decommission" in TYPED["replaced"]
+    typed(first, "replaced")
+    assert read_all(second) == Counter(map(str, range(1, 2001)))
