@@ -75,6 +75,17 @@ def test_other_calls_that_take_time_warn_at_the_line_of_the_test(
     assert [each.filename for each in caught] == [__file__] * 2
 
 
+def test_a_cluster_that_is_made_in_a_loop_warns_at_the_line_of_the_test(
+    tidelog_cluster_factory: Callable[..., Cluster],
+) -> None:
+    async def scenario() -> Cluster:
+        return tidelog_cluster_factory(brokers=1)
+
+    with pytest.warns(BlockedLoopWarning, match="`await asyncio.to_thread") as caught:
+        asyncio.run(scenario()).close()
+    assert [each.filename for each in caught] == [__file__]
+
+
 def test_acts_of_a_moment_need_no_coroutine(tidelog_cluster_module: Cluster) -> None:
     async def scenario() -> None:
         tidelog_cluster_module.pause(2)

@@ -221,6 +221,17 @@ def test_addresses_are_a_text_and_a_list(tidelog_cluster_module: Cluster) -> Non
     assert ",".join(cluster.bootstrap_servers) == cluster.bootstrap
 
 
+def test_a_broker_whose_session_expired_registers_again(tmp_path: Path) -> None:
+    with Cluster(str(tmp_path), 2, config={"metadata.session.timeout.ms": 2000}) as cluster:
+        topic = cluster.create_topic("expired", replicas={0: [2, 1]})
+        before = cluster.log(2).count("registered as broker 2")
+        cluster.expire_session(2)
+        cluster.wait_for(under_replicated=0, running=2)
+        assert cluster.leader(topic) == 1
+        assert cluster.log(2).count("registered as broker 2") == before + 1
+        assert [each.state for each in cluster.status().brokers] == ["running"] * 2
+
+
 @pytest.mark.parametrize("wanted", ["a.b/c"])
 def test_topics_have_unique_names(tidelog_cluster_module: Cluster, wanted: str) -> None:
     cluster = tidelog_cluster_module

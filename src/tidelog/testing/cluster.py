@@ -73,7 +73,7 @@ class Cluster:
         Broker 1 listens on `port`, and the next brokers on the following ports; None chooses free
         ports.
         """
-        warn_in_loop("Cluster", "`await asyncio.to_thread(Cluster, directory)`")
+        warn_in_loop("Cluster", "`await asyncio.to_thread(...)` calls it, or the factory")
         check_keys("Cluster", config or {})
         self._begin(ClusterSpec(brokers, config_text(config or {}), log_dirs, store, port))
         self._directory = os.path.abspath(directory)
@@ -293,6 +293,20 @@ class Cluster:
         self._before_fault(f"resume({broker})")
         self._local.resume(broker)
 
+    @takes_time
+    def expire_session(self, broker: int, timeout: float = 30.0) -> None:
+        """Pause a broker until its session in the metadata store has expired, and resume it.
+
+        The broker then finds out that others lead its partitions, and registers again. The call
+        takes `metadata.session.timeout.ms`, and another broker must run. Raises WaitTimeout.
+        """
+        self._before_fault(f"expire_session({broker})")
+        self._local.pause(broker)
+        try:
+            states.unregistered(self._local, broker, timeout).block()
+        finally:
+            self._local.resume(broker)
+
     def isolate(self, brokers: Iterable[int], others: Iterable[int] | None = None) -> Isolation:
         """Cut the connections between brokers and others, by default all others, until `heal`.
 
@@ -390,6 +404,7 @@ class Cluster:
 
     # between tests
 
+    @takes_time
     def reset(self) -> None:
         """Restore the cluster except for its topics: no faults, all brokers run and are in sync."""
         self._unfinished.clear()
@@ -497,3 +512,5 @@ class AsyncCluster:
     stop = _in_thread(Cluster.stop)
     start = _in_thread(Cluster.start)
     restart = _in_thread(Cluster.restart)
+    expire_session = _in_thread(Cluster.expire_session)
+    reset = _in_thread(Cluster.reset)

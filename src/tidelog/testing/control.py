@@ -30,7 +30,7 @@ _NO_CONTENT: Final = 204
 #: HTTP statuses of errors of the server; any other error is the caller's error.
 _TIMEOUT: Final = 504
 _CONDITIONS: Final = ("under_replicated", "leaderless", "running", "controller")
-_ACTS: Final = ("kill", "stop", "start", "restart", "pause", "resume")
+_ACTS: Final = ("kill", "stop", "start", "restart", "pause", "resume", "expire_session")
 _DISK_ACTS: Final = ("fail", "fill", "slow", "heal")
 _DEFAULT_TIMEOUT_S: Final = 30.0
 _STATUS_OF: Final = {

@@ -19,8 +19,8 @@ C = TypeVar("C")
 P = ParamSpec("P")
 T = TypeVar("T")
 
-#: Stack level of the test's call, above `_warn`, `warn_in_loop` and the guarded method.
-_CALLER = 3
+#: The package whose frames a warning passes over, to show the line of the test.
+_PACKAGE = "tidelog."
 
 
 class BlockedLoopError(RuntimeError):
@@ -42,12 +42,16 @@ def refuse_in_loop(call: str, instead: str) -> None:
 
 def warn_in_loop(call: str, instead: str) -> None:
     """Emit a BlockedLoopWarning if an event loop is running; the warning shows the test's line."""
-    if _is_in_loop():
-        warnings.warn(
-            f"{call}() stops the running event loop until it returns: {instead}",
-            BlockedLoopWarning,
-            stacklevel=_CALLER,
-        )
+    if not _is_in_loop():
+        return
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals["__name__"].startswith(_PACKAGE):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(
+        f"{call}() stops the running event loop until it returns: {instead}",
+        BlockedLoopWarning,
+        stacklevel=level,
+    )
 
 
 def takes_time(method: Callable[Concatenate[C, P], T]) -> Callable[Concatenate[C, P], T]:

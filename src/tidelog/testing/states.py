@@ -55,6 +55,15 @@ def controller(local: LocalCluster, /, timeout: float = 30.0) -> Wait[int]:
     return Wait(lambda: _look(local), running_controller, "a running controller", timeout)
 
 
+def unregistered(local: LocalCluster, /, broker: int, timeout: float = 30.0) -> Wait[bool]:
+    """Wait until the cluster has removed a broker whose session ended."""
+
+    def is_gone(now: ClusterStatus) -> bool | None:
+        return any(each.id == broker and each.registered is False for each in now.brokers) or None
+
+    return Wait(lambda: _look(local), is_gone, f"without broker {broker}", timeout)
+
+
 def wait_for(
     local: LocalCluster,
     /,
