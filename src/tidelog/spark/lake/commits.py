@@ -55,9 +55,9 @@ def dead_letters(lake: Lake) -> list[str]:
 
 def version_at(lake: Lake, time_ms: int) -> int:
     """Return the newest version at a time in ms since 1970. Raises TableError."""
-    for commit in lake.commits():
-        if commit.time_ms <= time_ms:
-            return commit.version
+    for since_ms, version in lake.history():
+        if since_ms <= time_ms:
+            return version
     raise TableError(f"{lake.location} has no version of that time in its log any more")
 
 

@@ -13,7 +13,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import unquote
@@ -288,6 +288,14 @@ class DeltaLake:
             return self._commits(table, count)
 
         return self._settled(look)
+
+    def history(self) -> Iterator[tuple[int, int]]:
+        """Yield the times in ms of all versions that the log still has, from the newest on.
+
+        Raises TableError.
+        """
+        for commit in self.commits():
+            yield commit.time_ms, commit.version
 
     def files(
         self, version: int | None = None, bounded: tuple[str, str] = OFFSET_COLUMNS

@@ -254,6 +254,16 @@ class IcebergLake:
             found.append(LakeCommit(version, snapshot.timestamp_ms, note))
         return found
 
+    def history(self) -> Iterator[tuple[int, int]]:
+        """Yield the times in ms from which each version was the newest one, from the newest on.
+
+        A snapshot that was rolled back is given by its id. Raises TableError.
+        """
+        table = self._at_head()
+        versions = {each.snapshot_id: each.sequence_number or 0 for each in ancestors(table)}
+        for entry in reversed(table.history()):
+            yield entry.timestamp_ms, versions.get(entry.snapshot_id, entry.snapshot_id)
+
     def files(
         self, version: int | None = None, bounded: tuple[str, str] = OFFSET_COLUMNS
     ) -> list[LakeFile]:

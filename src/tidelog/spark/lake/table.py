@@ -6,7 +6,7 @@ at the table after any answer but a success.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from tidelog.spark.lake.protocol import CommitAnswer
@@ -62,6 +62,10 @@ class Lake(Protocol):
 
     def commits(self, after: int | None = None) -> list[LakeCommit]:
         """Return the commits after a version, or all that the log still has, from the newest on."""
+        ...
+
+    def history(self) -> Iterable[tuple[int, int]]:
+        """Yield the times in ms from which each version was the newest one, from the newest on."""
         ...
 
     def files(

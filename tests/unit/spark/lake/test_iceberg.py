@@ -28,7 +28,7 @@ from tests.unit.spark.lake.test_lake_contract import (
 )
 
 from tidelog.spark.lake import iceberg_commits, iceberg_library, iceberg_vacuum
-from tidelog.spark.lake.commits import landed_runs
+from tidelog.spark.lake.commits import landed_runs, version_at
 from tidelog.spark.lake.field_ids import check_field_ids
 from tidelog.spark.lake.iceberg import IcebergLake
 from tidelog.spark.lake.iceberg_library import CATALOG_FILE, store_options
@@ -219,6 +219,17 @@ def test_a_vacuum_of_dead_runs_keeps_the_files_of_other_snapshots(
     report = vacuum_staged(lake, [lake.store], dead_after_ms=0)
     assert report.deleted == (dead.path,)
     assert foreign.refresh().scan(snapshot_id=foreign.refs()["kept"].snapshot_id).count() == 30
+
+
+def test_a_time_before_a_rollback_has_the_version_of_then(tmp_path: Path, foreign: Table) -> None:
+    first, _, third = foreign.history()
+    before_ms = third.timestamp_ms
+    foreign.manage_snapshots().rollback_to_snapshot(first.snapshot_id).commit()
+    lake = lake_in(tmp_path)
+    rolled_back_ms = foreign.refresh().history()[-1].timestamp_ms
+    assert version_at(lake, rolled_back_ms) == 1
+    version = version_at(lake, min(before_ms, rolled_back_ms - 1))
+    assert [len(lake.files(each)) for each in (1, version)] == [1, 3]
 
 
 def test_a_vacuum_expires_nothing_while_branches_move(
