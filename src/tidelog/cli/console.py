@@ -20,7 +20,7 @@ from tidelog.runtime.extras import install_command
 
 #: The environment variable that chooses the token of changes.
 TOKEN_VARIABLE = "TIDELOG_CONSOLE_TOKEN"
-#: Shortest token that may be chosen.
+#: Minimum length of a chosen token.
 _TOKEN_CHARACTERS = 16
 DEFAULT_PORT = 9080
 

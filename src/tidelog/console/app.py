@@ -26,7 +26,7 @@ from tidelog.console.views.catalogue import PAGES
 from tidelog.console.views.tables import BadQuery
 from tidelog.core.dataclass import dataclass
 
-#: Addresses of pages; each is answered with the same file.
+#: Addresses of pages; the server responds to each with the same file.
 ADDRESSES: Final = tuple(PAGES)
 _SHELL: Final = "index.html"
 
@@ -36,7 +36,7 @@ MakePoller = Callable[[Callable[..., None]], Poller]
 
 @dataclass(frozen=True, slots=True)
 class ConsoleSettings:
-    """What the console's command has chosen."""
+    """Settings that the console's command has chosen."""
 
     bootstrap: str
     access: RequestAccess
@@ -106,7 +106,8 @@ class ConsoleApp:
         page, params = _page(request)
         if self.hub.viewers >= MAX_VIEWERS:
             return _error(503, f"{MAX_VIEWERS} live pages are open: close some")
-        await self.hub.first_document(page, params)  # a bad query is an answer, not a broken stream
+        # A bad query gets an error response, not a broken stream.
+        await self.hub.first_document(page, params)
         return StreamingResponse(
             self.hub.live(page, params),
             media_type="text/event-stream",

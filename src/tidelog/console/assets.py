@@ -1,6 +1,6 @@
 """The files of the front end: read once, served from memory, each with a tag of its content.
 
-A name that is no file of the front end is not looked up on the disk, so that no request reaches
+A name without a file in the front end is not looked up on the disk, so that no request reaches
 another file.
 """
 

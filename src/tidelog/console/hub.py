@@ -1,7 +1,7 @@
 """The latest reading, and its viewers, on the event loop of the server.
 
-The poller's thread publishes readings; viewers wait for the next one. A viewer gets a document only
-if it changed, and at most one a second, however often readings come.
+The poller's thread publishes readings, for which viewers wait. A viewer gets a document only if the
+document has changed, and at most once a second.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tidelog.console.readings import ClusterReading
 from tidelog.console.views.catalogue import page_document, viewed_partitions
 from tidelog.console.views.tables import Document
 
-#: Most live pages at a time; every page costs CPU time with each reading.
+#: Maximum number of live pages at a time, because every page costs CPU time with each reading.
 MAX_VIEWERS: Final = 64
 #: Shortest time in s between two documents of a live page.
 _SPACING_S: Final = 1.0
@@ -27,7 +27,7 @@ _FIRST_S: Final = 5.0
 
 
 class Hub:
-    """The place where readings meet viewers."""
+    """The place where viewers get readings."""
 
     def __init__(self) -> None:
         self.viewers = 0
@@ -61,7 +61,7 @@ class Hub:
         self._changed.set()
 
     def document(self, page: str, params: Mapping[str, str]) -> Document:
-        """Return a page as of the latest reading. Raises BadQuery."""
+        """Return a page made from the latest reading. Raises BadQuery."""
         assert self._poller is not None, "the server starts the poller first"
         return page_document(page, self.reading, self._poller.samples, params)
 

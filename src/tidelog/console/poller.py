@@ -1,9 +1,9 @@
-"""The one reader of the cluster in a console's process, shared by all viewers.
+"""The only reader of the cluster in a console's process, which all viewers share.
 
 The poller runs in a thread of its own, because the client blocks. Each part of a reading has an
 interval. A part that takes long is read more rarely, so that reading takes at most a fifth of the
-time, however large the cluster is. Without viewers, the poller only keeps the samples of charts
-going.
+time, however large the cluster is. Without viewers, the poller only continues the samples of
+charts.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ INTERVALS_MS: Final = {
 _IDLE: Final = 10
 #: A part is read again after this many times the time that it took.
 _REST: Final = 4
-#: The interval in ms of a part that the cluster does not offer.
+#: The interval in ms of a part that the cluster does not serve.
 _NOT_SERVED_MS: Final = 15_000
-#: Most partitions whose replicas are described for viewers.
+#: Maximum number of partitions whose replicas are described for viewers.
 _VIEWED: Final = 2_000
 
 Publish = Callable[[ClusterReading], None]

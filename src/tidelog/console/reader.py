@@ -1,6 +1,6 @@
 """Reads of the parts of a cluster, each with the requests that it needs.
 
-Each function takes a client and what is known already, and returns the new fields of a reading. The
+Each function takes a client and the known facts, and returns the new fields of a reading. The
 functions raise the client's errors, which the poller turns into sentences. A broker that does not
 respond costs its own share of the client's time only.
 """
@@ -25,7 +25,7 @@ from tidelog.local.status import describe_partitions
 from tidelog.runtime.blocking import BlockingClient
 from tidelog.runtime.blocking_consumer import BlockingConsumer
 
-#: Most events in memory; the timeline and the chains of causes reach back as far.
+#: Maximum number of events in memory, to which the timeline and the chains of causes reach back.
 EVENTS_KEPT: Final = 20_000
 #: Most groups that are described in one round; others are only listed.
 _GROUPS: Final = 500
@@ -141,7 +141,7 @@ def read_groups(client: BlockingClient, known: ClusterReading) -> Fields:
     if wanted:
         try:
             starts = client.positions(dict.fromkeys(wanted, EARLIEST))
-        except KafkaError:  # a partition has no leader now: older starts are near enough
+        except KafkaError:  # a partition has no leader now, so older log starts are used
             starts = known.starts
     return {"groups": groups, "starts": starts}
 

@@ -1,8 +1,8 @@
-"""What the console knows of a cluster at one time.
+"""The facts about a cluster that the console knows at one time.
 
 The poller publishes a new `ClusterReading` after each round, and never changes a published one, so
 that views of all viewers are built from it without locks. A part that could not be read keeps its
-last value, and `problems` says in a sentence why.
+last value, and `problems` has the reason as a sentence.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class ClusterReading:
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """The samples that the poller keeps beside its readings."""
+    """The samples that the poller keeps in addition to its readings."""
 
     #: Records ever written, by topic: the sum of high watermarks.
     topics: SampleTable

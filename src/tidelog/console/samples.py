@@ -1,8 +1,8 @@
 """Samples of numbers over time, in memory of bounded size.
 
 A table has one column of 64-bit integers for each key, and one time for each row. Samples of
-thousands of topics over a quarter of an hour take some megabytes. Rates and charts
-are computed from the samples. Several threads may use a table.
+thousands of topics over a quarter of an hour take some megabytes. Rates and charts are computed
+from the samples. Several threads may use a table at the same time.
 """
 
 from __future__ import annotations

@@ -43,7 +43,9 @@ class RequestRefusal:
 
 @dataclass(frozen=True, slots=True)
 class RequestAccess:
-    """Who may do what: names of this server beside loopback's, and the token of changes."""
+    """The rights of requests: names of this server besides loopback names, and the token of
+    changes.
+    """
 
     #: The token that a change must send; None if changes are not allowed.
     token: str | None = None

@@ -1,7 +1,7 @@
 """The pages by name, and the document of a page with what is missing from it.
 
 Every page names the parts of a reading from which it is built. If a part could not be read, the
-document has the reason as a sentence, and the rest of the page stays.
+document has the reason as a sentence, and the other parts of the page stay.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ _OF_PARTITION: Final = (
     kinds.REASSIGNMENT_BEGUN, kinds.REASSIGNMENT_ENDED,
 )  # fmt: skip
 
-#: What a cause without an event of its own means, by its word.
+#: By its word, the meaning of a cause that has no event.
 _ENDS: Final = {
     "created": "The topic or the partition was created.",
     "preferred": "The preferred replica is in the ISR again, and leads as the replica list says.",

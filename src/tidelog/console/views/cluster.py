@@ -19,7 +19,7 @@ from tidelog.core.dataclass import dataclass
 from tidelog.local.health import LEVELS, ClusterPlace, Surroundings, assess, unreachable
 from tidelog.local.status import BrokerStatus, ClusterStatus, PartitionStatus, brokers_of
 
-#: Most partitions and brokers that a finding names one by one.
+#: Maximum number of partitions and brokers that a finding names one by one.
 _NAMED: Final = 20
 
 

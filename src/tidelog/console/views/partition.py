@@ -1,7 +1,7 @@
 """One partition: leader, replicas with their offsets, log directories, and causes.
 
-Conditions say what holds now, such as refused writes or a throttle. Chains of causes say which
-events led to each leader and ISR.
+Conditions describe the present state, such as refused writes or a throttle. Chains of causes say
+which events led to each leader and ISR.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tidelog.console.views.topics import state_of
 from tidelog.core import leader_wait
 from tidelog.core.types import NO_LEADER, TopicPartition
 
-#: Most events of a partition whose causes are shown.
+#: Maximum number of a partition's events whose causes are shown.
 _EXPLAINED: Final = 25
 
 
