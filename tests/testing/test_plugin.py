@@ -323,6 +323,7 @@ def test_workers_have_a_cluster_each(pytester: pytest.Pytester) -> None:
 def test_workers_share_a_cluster_when_asked(pytester: pytest.Pytester) -> None:
     pytester.makeini(
         "[pytest]\ntidelog_brokers = 1\ntidelog_scope = session\ntidelog_workers = shared\n"
+        "tidelog_environment = KAFKA_OF_ALL\n"
     )
     pytester.makepyfile(
         """
@@ -333,6 +334,7 @@ def test_workers_share_a_cluster_when_asked(pytester: pytest.Pytester) -> None:
         def test_it(tidelog_cluster, tidelog_cluster_session, tidelog_cluster_factory):
             cluster = tidelog_cluster
             assert cluster is tidelog_cluster_session
+            assert cluster.bootstrap == os.environ["KAFKA_OF_ALL"]
             worker = os.environ["PYTEST_XDIST_WORKER"]
             pathlib.Path(f"{worker}.txt").write_text(cluster.bootstrap)
             topic = cluster.topic()
@@ -356,7 +358,6 @@ def test_workers_share_a_cluster_when_asked(pytester: pytest.Pytester) -> None:
 
 
 def test_variables_have_the_address_before_anything_is_imported(pytester: pytest.Pytester) -> None:
-    """Also in each worker of pytest-xdist."""
     pytester.makeini(
         "[pytest]\ntidelog_brokers = 2\ntidelog_scope = session\ntidelog_environment = A\n  B\n"
     )
@@ -370,8 +371,6 @@ def test_variables_have_the_address_before_anything_is_imported(pytester: pytest
         """
     )
     run(pytester).assert_outcomes(passed=1)
-    shared = run(pytester, "-n", "2", "--dist", "each", "-o", "tidelog_workers=shared")
-    shared.assert_outcomes(passed=2)
 
 
 HANGING = """
