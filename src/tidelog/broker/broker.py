@@ -21,9 +21,11 @@ from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.cluster_view import ClusterView
 from tidelog.broker.configs.config_store import ConfigStore
 from tidelog.broker.configs.live_configs import LiveConfigs
+from tidelog.broker.controller.controller_readings import ControllerReadings
 from tidelog.broker.controller.drains import Drains
 from tidelog.broker.controller.runtime import ControllerRuntime
 from tidelog.broker.coordinators.group_coordinators import GroupCoordinators
+from tidelog.broker.coordinators.group_readings import GroupReadings
 from tidelog.broker.events.cluster_events import ClusterEvents
 from tidelog.broker.held_answers import HeldAnswers
 from tidelog.broker.membership.auto_creation import AutoCreation
@@ -47,6 +49,7 @@ from tidelog.broker.replicas.hosting.takeovers import Takeovers
 from tidelog.broker.replicas.hosting.throttles import ReplicationThrottles
 from tidelog.broker.replicas.isr.foreign_isr_changes import ForeignIsrChanges
 from tidelog.broker.replicas.isr.isr_changes import isr_changes
+from tidelog.broker.replicas.replica_readings import ReplicaReadings
 from tidelog.broker.replicas.replica_set import ReplicaSet
 from tidelog.broker.replicas.stray_recovery import StrayRecovery
 from tidelog.broker.server.admission import Admission
@@ -88,6 +91,7 @@ class Broker:
         )
         self._make_replicas()
         self.controller = ControllerRuntime(services, self.cluster_events, Drains(services))
+        self.controller_readings = ControllerReadings(services, lambda: self.controller.is_active)
         self.config_store = ConfigStore(services)
         self.live_configs = LiveConfigs(
             services,
@@ -125,6 +129,7 @@ class Broker:
                 services.peers.is_host_of,
                 self.dispatcher.is_inter_broker,
             ),
+            services.metrics,
         )
         self.held_answers = HeldAnswers(
             services.view,
@@ -157,6 +162,7 @@ class Broker:
             {coordinators.topic: coordinators for coordinators in (self.groups,)},
             self.cluster_events,
         )
+        self.group_readings = GroupReadings(services, self.groups, self.replicas)
         self.commands = ReplicaCommands(services, self.replicas, self.fetchers)
         requests = CommandRequests(services)
         self.offline_reports = OfflineReports(services, requests)
@@ -177,6 +183,7 @@ class Broker:
         self.strays = StrayRecovery(services, self.replicas, self.commands, requests)
         config = services.config
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots)
+        self.replica_readings = ReplicaReadings(services, self.replicas, self.fetch_sessions)
 
     def _make_membership(self) -> None:
         services = self.services

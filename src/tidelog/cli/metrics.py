@@ -41,6 +41,7 @@ def metrics(
     """Show the metrics that brokers keep of themselves.
 
     A metric that has counted nothing yet has no line, unless it is a counter without labels.
+    Metrics with a number for each partition are shown only if they are named.
     Brokers serve this command's request only on the inter-broker listener.
     """
     with cluster.client() as client:
@@ -70,7 +71,7 @@ def _value(sample: BrokerMetric) -> str:
     return f"{count}, mean {sample.value / count:.1f}, p{_PERCENTILE} {most}"
 
 
-def _bound_of_most(buckets: Iterable[MetricBucket], count: int) -> int | None:
+def _bound_of_most(buckets: Iterable[MetricBucket], count: int) -> float | None:
     """Return the upper bound of the percentile's bucket; None for the unbounded last bucket."""
     below = 0
     for each in buckets:

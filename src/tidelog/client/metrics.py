@@ -19,7 +19,7 @@ from tidelog.wire.registry import DESCRIBE_METRICS
 class MetricBucket:
     """A histogram's observations from the previous bound to `upper_bound`; None means no bound."""
 
-    upper_bound: int | None
+    upper_bound: float | None
     count: int
 
 
@@ -34,7 +34,7 @@ class BrokerMetric:
     metric: str
     kind: str
     labels: dict[str, str]
-    value: int
+    value: float
     buckets: list[MetricBucket]
     meaning: str
 
@@ -59,8 +59,13 @@ def broker_metrics(
                 metric.name,
                 metric.kind,
                 dict(zip(metric.labels, sample.labels, strict=True)),
-                sample.value,
-                list(map(MetricBucket, [*metric.bounds, None], sample.buckets)),
+                _shown(sample.value, metric.scale),
+                [
+                    MetricBucket(None if bound is None else _shown(bound, metric.scale), count)
+                    for bound, count in zip(
+                        (*metric.bounds, None), sample.buckets, strict=bool(sample.buckets)
+                    )
+                ],
                 metric.meaning,
             )
             for metric in response.metrics
@@ -68,3 +73,8 @@ def broker_metrics(
         ]
 
     return router.repeat(f"reading the metrics of broker {broker_id}", attempt)
+
+
+def _shown(value: int, scale: int) -> float:
+    """Return a number in the unit of its metric, whole if the metric counts whole units."""
+    return value if scale == 1 else value / scale

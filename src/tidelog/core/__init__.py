@@ -25,5 +25,6 @@ configurations: `config_entries`, `config_reference`.
 Kafka's other keys: `kafka_key_table`, `kafka_keys`, `kafka_differences`, and `unsupported` (why a
 key has no effect).
 
-Counters: `metrics`, `operation_times` of disks, `sometimes` (rare states that brokers mark).
+Counters: `metrics`, `recent_buckets` (quantiles and rates), `operation_times` of disks, `sometimes`
+(rare states that brokers mark).
 """

@@ -185,3 +185,10 @@ MAX_MEMBER_METADATA_BYTES = MIB
 MAX_GROUP_ASSIGNMENT_BYTES = MIB
 #: Number of tombstones in one append, which fit `message.max.bytes` even with the longest group id.
 MAX_TOMBSTONES_PER_APPEND = 200
+
+#: Topics with counters of their own in the metrics, about 3 KiB each; the others share counters.
+MAX_METERED_TOPICS = 2_000
+#: Replicas with series of their own in the metrics. A scrape of so many has 400,000 lines.
+MAX_METERED_PARTITIONS = 20_000
+#: Committed offsets with series of their own in the metrics; the others count in their topic's sum.
+MAX_METERED_GROUP_OFFSETS = 20_000

@@ -35,40 +35,72 @@ class MetricKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Metric:
-    """A declared metric. `labels` are names of labels; `bounds` are the upper bounds of buckets."""
+    """A declared metric. `labels` are names of labels; `bounds` are the upper bounds of buckets.
+
+    Values and bounds are integers. They count `scale` parts of the metric's unit: a metric in
+    milliseconds with the scale 1,000 counts microseconds.
+    """
 
     name: str
     kind: MetricKind
     meaning: str
     labels: tuple[str, ...] = ()
     bounds: tuple[int, ...] = ()
+    scale: int = 1
+
+    def shown(self, value: int) -> int | float:
+        """Return a value or a bound in the metric's unit."""
+        return value if self.scale == 1 else value / self.scale
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether the metric has samples for each partition, so that it is long."""
+        return any(each in ("partition", "partition_id") for each in self.labels)
 
 
-def counter(name: str, meaning: str, *labels: str) -> Metric:
+def counter(name: str, meaning: str, *labels: str, scale: int = 1) -> Metric:
     """Declare a counter, whose name must end in `_total`."""
-    return Metric(name, MetricKind.COUNTER, meaning, labels)
+    return Metric(name, MetricKind.COUNTER, meaning, labels, (), scale)
 
 
-def gauge(name: str, meaning: str, *labels: str) -> Metric:
+def gauge(name: str, meaning: str, *labels: str, scale: int = 1) -> Metric:
     """Declare a gauge."""
-    return Metric(name, MetricKind.GAUGE, meaning, labels)
+    return Metric(name, MetricKind.GAUGE, meaning, labels, (), scale)
 
 
-def histogram(name: str, meaning: str, *labels: str, bounds: tuple[int, ...]) -> Metric:
+def histogram(
+    name: str, meaning: str, *labels: str, bounds: tuple[int, ...], scale: int = 1
+) -> Metric:
     """Declare a histogram with rising bounds; the last bucket counts all larger observations."""
-    return Metric(name, MetricKind.HISTOGRAM, meaning, labels, bounds)
+    return Metric(name, MetricKind.HISTOGRAM, meaning, labels, bounds, scale)
 
 
 def declared(*modules: ModuleType) -> list[Metric]:
     """Return the metrics that the modules declare, sorted by name."""
-    found = [
-        each for module in modules for each in vars(module).values() if isinstance(each, Metric)
-    ]
+    return declared_in(*(value for module in modules for value in vars(module).values()))
+
+
+def declared_in(*constants: object) -> list[Metric]:
+    """Return the metrics among constants, also in tuples and dictionaries, sorted by name."""
+    found: list[Metric] = []
+    for value in constants:
+        if isinstance(value, Metric):
+            found.append(value)
+        elif isinstance(value, tuple | dict):
+            members = value.values() if isinstance(value, dict) else value
+            found.extend(each for each in members if isinstance(each, Metric))
     return sorted(found, key=lambda metric: metric.name)
 
 
 #: Bounds for durations, from a turn of the loop to a long outage.
 BOUNDS_MS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000)
+#: Bounds in microseconds for latencies of requests, from a turn of the loop to a timeout.
+LATENCY_BOUNDS_US: Final = (
+    50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000,
+    1_000_000, 2_000_000, 5_000_000, 30_000_000,
+)  # fmt: skip
+#: Microseconds of a millisecond: the scale of metrics in milliseconds that count microseconds.
+US_PER_MS: Final = 1_000
 
 
 @dataclass(slots=True)
@@ -90,13 +122,24 @@ class Sample:
 
 
 class MetricReading(NamedTuple):
-    """A number that a collector has read from the state of the broker."""
+    """Numbers that a collector has read from the state of the broker.
 
-    metric: Metric
-    value: int | float
+    The metrics have the same names of labels, and share the values of labels. A reading without
+    metrics only lets the broker do other work.
+    """
+
+    metrics: tuple[Metric, ...]
+    values: tuple[int, ...]
     labels: tuple[str, ...] = ()
 
 
+def reading(metric: Metric, value: int, *labels: object) -> MetricReading:
+    """Return the reading of one number."""
+    return MetricReading((metric,), (value,), tuple(str(each) for each in labels))
+
+
+#: A reading of a collector that needs time before its next number.
+PAUSE: Final = MetricReading((), ())
 #: A function that reads metrics from the state of the broker. The state may change between two
 #: readings, so the function must not iterate over a container of the broker itself.
 Collector = Callable[[], Iterator[MetricReading]]

@@ -85,6 +85,11 @@ class FollowerReplica:
         #: truncation.
         self.damaged_from = damaged_from
 
+    @property
+    def lag(self) -> int:
+        """Number of records between this log's end and the leader's last known high watermark."""
+        return max(0, self._leader_high_watermark - self.log_end_offset)
+
     def begin(self) -> Effects:
         """Return the effects that are due before the first fetch."""
         offset = truncation.offset_on_becoming_follower(self.log_end_offset, self.high_watermark)

@@ -154,7 +154,7 @@ async def _serve(start: Start, turns: TurnSelector, log_thread: LogThread) -> in
     store = make_store(config, loop, lambda message: tracer.log("store", logging.WARNING, message))
     broker = Broker(config, ports, store)
     intercept(broker, config.tidelog_test_interception_directory)
-    admin = await open_admin_port(broker)
+    admin = await open_admin_port(broker, turns)
     starting = loop.create_task(broker.start(signals.directories_open))
     signals.attach(
         loop,
@@ -276,7 +276,7 @@ def _addresses(broker: Broker) -> str:
     )
 
 
-async def open_admin_port(broker: Broker) -> AdminPort | None:
+async def open_admin_port(broker: Broker, turns: TurnSelector) -> AdminPort | None:
     """Open the admin port of a broker, if it has one; raise ConfigError if the port is taken."""
     endpoint = admin_endpoint(broker.config.admin_listener)
     if endpoint is None:
@@ -284,7 +284,7 @@ async def open_admin_port(broker: Broker) -> AdminPort | None:
     # Imported here, because a broker without an admin port needs no HTTP server.
     from tidelog.runtime.admin.admin_port import AdminPort
 
-    admin = AdminPort(broker)
+    admin = AdminPort(broker, turns)
     await admin.open(endpoint)
     return admin
 

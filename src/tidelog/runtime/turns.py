@@ -1,4 +1,4 @@
-"""Callbacks at the beginning of each turn of a broker's asyncio event loop.
+"""Callbacks at the beginning of each turn of a broker's asyncio event loop, and the turns' times.
 
 asyncio has no hook at the start of a turn. In a turn, only the loop's selector runs between the
 wait for events and asyncio's callbacks. The loop of a broker has a selector that calls registered
@@ -8,7 +8,17 @@ callbacks after each wait.
 from __future__ import annotations
 
 import selectors
+import time
+from bisect import bisect_left
 from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tidelog.core.metrics import LATENCY_BOUNDS_US
+
+if TYPE_CHECKING:
+    from tidelog.core.metrics import Sample
+
+_NS_PER_US = 1_000
 
 
 class TurnSelector(selectors.DefaultSelector):
@@ -18,6 +28,15 @@ class TurnSelector(selectors.DefaultSelector):
         super().__init__()
         self._wait = super().select
         self._callbacks: list[Callable[[], None]] = []
+        #: Time in ns that the loop spent waiting for events.
+        self.waited_ns = 0
+        #: When the last wait ended, and the histogram of the turns' times, if there is one.
+        self._turned_ns = time.monotonic_ns()
+        self._times: Sample | None = None
+
+    def measure(self, times: Sample) -> None:
+        """Count the time of every turn from now on, in the bounds `LATENCY_BOUNDS_US`."""
+        self._times = times
 
     def on_turn(self, callback: Callable[[], None]) -> None:
         """Call `callback` after each wait for events, before the loop handles timers and events."""
@@ -25,7 +44,22 @@ class TurnSelector(selectors.DefaultSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """Wait like the system's selector, then run the registered callbacks."""
-        ready = self._wait(timeout)
+        if self._times is None:
+            ready = self._wait(timeout)
+        else:
+            ready = self._measured_wait(timeout, self._times)
         for callback in self._callbacks:
             callback()
+        return ready
+
+    def _measured_wait(
+        self, timeout: float | None, times: Sample
+    ) -> list[tuple[selectors.SelectorKey, int]]:
+        begin_ns = time.monotonic_ns()
+        turn_us = (begin_ns - self._turned_ns) // _NS_PER_US
+        times.value += turn_us
+        times.buckets[bisect_left(LATENCY_BOUNDS_US, turn_us)] += 1
+        ready = self._wait(timeout)
+        self._turned_ns = end_ns = time.monotonic_ns()
+        self.waited_ns += end_ns - begin_ns
         return ready

@@ -10,9 +10,11 @@ from tests.support.ports import FakeTracer, ManualClock
 
 from tidelog.broker.apis import error_response
 from tidelog.broker.server.connections import Connection
+from tidelog.broker.server.request_meters import RequestMeters
 from tidelog.broker.server.requests import Request
 from tidelog.core.errors import ErrorCode
 from tidelog.core.limits import QUEUED_RESPONSE_BYTES
+from tidelog.core.metrics import Metrics
 from tidelog.core.ports import Buffer
 from tidelog.core.response_budget import ResponseBudget
 from tidelog.wire.codec import decode_response, encode_request
@@ -70,6 +72,7 @@ class FakeBroker:
         #: The APIs that `handle` serves.
         self.served: tuple[int, ...] = (DESCRIBE_CLUSTER,)
         self.idle = SimpleNamespace(tick=0)
+        self.meters = RequestMeters(Metrics(), self.clock)
         self.lines: list[str] = []
         self.responses = ResponseBudget(QUEUED_RESPONSE_BYTES, self.clock, self.lines.append)
         self.admission = SimpleNamespace(is_open=True, sends_answers=True, is_serving=True)

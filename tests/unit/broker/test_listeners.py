@@ -228,6 +228,7 @@ def test_a_connection_has_the_name_of_the_listener_that_accepted_it() -> None:
             broker.submit_appends,
             services.responses,
             Members(lambda _: False, lambda _, __: False, lambda _: False),
+            services.metrics,
         )
         transport: Any = SimpleNamespace(peer="client:1")
         connection: Any = server.accept("EXTERNAL", transport)

@@ -9,7 +9,7 @@ import pytest
 
 from tidelog import broker
 from tidelog.broker.apis.describe_metrics import METRICS
-from tidelog.core.metrics import Metric, MetricKind, Metrics, counter, gauge, histogram
+from tidelog.core.metrics import MetricKind, Metrics, counter, declared, gauge, histogram
 
 SENT = counter("tidelog_sent_total", "commands sent", "broker")
 LATE = gauge("tidelog_late", "commands that are late", "broker")
@@ -62,13 +62,11 @@ def test_every_declared_metric_is_read() -> None:
     modules = [
         import_module(each.name) for each in walk_packages(broker.__path__, "tidelog.broker.")
     ]
-    found = {
-        each for module in modules for each in vars(module).values() if isinstance(each, Metric)
-    }
+    found = {each for module in modules for each in declared(module)}
     assert found == set(METRICS) and len({each.name for each in METRICS}) == len(METRICS) > 20
 
 
 def test_every_metric_is_named_as_dashboards_expect_and_explained() -> None:
     for each in METRICS:
-        assert each.name.startswith(("tidelog_", "kafka_server_", "kafka_log_")) and each.meaning
+        assert each.name.startswith(("tidelog_", "kafka_", "kminion_")) and each.meaning
         assert each.name.endswith("_total") is (each.kind is MetricKind.COUNTER)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tidelog.core.metrics import MetricReading, Metrics, counter, gauge, histogram
+from tidelog.core.metrics import PAUSE, MetricReading, Metrics, counter, gauge, histogram, reading
 from tidelog.runtime.admin.exposition import OPENMETRICS, PROMETHEUS, content_type, metrics_text
 
 SENT = counter("tidelog_sent_total", 'commands "sent"', "broker")
@@ -25,9 +25,7 @@ def filled() -> Metrics:
     metrics.add(SENT, 3, 'a"b\\c\n')
     for taken_ms in (5, 50, 500):
         metrics.observe(TAKEN_MS, taken_ms, "x")
-    metrics.collect(
-        lambda: iter([MetricReading(SIZE, 7, ("t", "0")), MetricReading(SIZE, 0.5, ("t", "1"))])
-    )
+    metrics.collect(lambda: iter([reading(SIZE, 7, "t", 0), PAUSE, reading(SIZE, 8, "t", 1)]))
     return metrics
 
 
@@ -39,7 +37,7 @@ def test_prometheus_format() -> None:
         "# HELP tidelog_size bytes of a log",
         "# TYPE tidelog_size gauge",
         'tidelog_size{topic="t",partition="0"} 7',
-        'tidelog_size{topic="t",partition="1"} 0.5',
+        'tidelog_size{topic="t",partition="1"} 8',
         "# HELP tidelog_taken_ms time that commands took",
         "# TYPE tidelog_taken_ms histogram",
         'tidelog_taken_ms_bucket{name="x",le="10.0"} 1',
@@ -71,7 +69,7 @@ def test_the_loop_turns_between_slices() -> None:
 
     def readings() -> Iterator[MetricReading]:
         for number in range(4_000):
-            yield MetricReading(SIZE, turns, (f"topic-{number}", "0"))
+            yield MetricReading((SIZE,), (turns,), (f"topic-{number}", "0"))
 
     metrics.collect(readings)
 
@@ -89,6 +87,6 @@ def test_the_loop_turns_between_slices() -> None:
 
 def test_an_undeclared_metric_is_a_defect() -> None:
     metrics = Metrics()
-    metrics.collect(lambda: iter([MetricReading(gauge("tidelog_stray", "nothing"), 1)]))
+    metrics.collect(lambda: iter([reading(gauge("tidelog_stray", "nothing"), 1)]))
     with pytest.raises(AssertionError, match="tidelog_stray"):
         text_of(metrics)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.apis.support import errors
 from tidelog.broker.replicas.isr import frozen_watermarks
+from tidelog.broker.replicas.metrics import ACKNOWLEDGED_MS
 from tidelog.broker.server.requests import Card, Pending, Request, RequestConnection
 from tidelog.core.authorization import WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
 from tidelog.core.completion import Completion
@@ -57,6 +58,7 @@ CARD = Card(
     rights=(WRITE_TRANSACTIONAL_ID, WRITE_TOPIC),
 )
 
+_NS_PER_US = 1_000
 _LEADER_HINT_VERSION = 10
 #: Clients with a lower Produce version do not know KAFKA_STORAGE_ERROR (KIP-112).
 _STORAGE_ERROR_VERSION = 4
@@ -71,6 +73,7 @@ class _Produce:
 
     __slots__ = (
         "acks",
+        "begun_ns",
         "connection",
         "context",
         "pending",
@@ -91,6 +94,7 @@ class _Produce:
         connection: RequestConnection | None = None,
     ) -> None:
         self.context = context
+        self.begun_ns = context.services.clock.monotonic_ns()
         self.acks = acks
         self.version = version
         #: The client's connection; brokers in the response get the endpoints of its listener.
@@ -117,6 +121,9 @@ class _Produce:
 
     def answer(self) -> ProduceResponse | None:
         """Return the response in the form of the request's version; None for acks=0."""
+        services = self.context.services
+        time_us = (services.clock.monotonic_ns() - self.begun_ns) // _NS_PER_US
+        services.metrics.observe(ACKNOWLEDGED_MS, time_us, self.acks)
         if self.version < _STORAGE_ERROR_VERSION:
             _hide_storage_errors(self.response)
         if self.version >= _LEADER_HINT_VERSION and self.connection is not None:
@@ -168,6 +175,10 @@ class _PartitionAppend:
         answer.base_offset = info.base_offset
         answer.log_append_time_ms = info.log_append_time_ms
         answer.log_start_offset = partition.log.log_start_offset
+        if not info.duplicate:
+            self.produce.context.replicas.topic_meters.produced(
+                partition.topic_partition.topic, info.size_bytes, info.record_count
+            )
         self.sent = info.sent
         end = info.last_offset + 1
         waits_for_sync = self.produce.acks == 1 and partition.awaits_sync(end)
@@ -212,6 +223,8 @@ class _PartitionAppend:
         answer.error_code = error
         answer.error_message = message
         answer.base_offset = -1
+        topic = self.partition.topic_partition.topic
+        self.produce.context.replicas.topic_meters.produce_failed(topic)
         self._finish()
 
     def _finish(self) -> None:
@@ -320,6 +333,10 @@ def _set_error(
     answer: PartitionProduceResponse,
     error: BaseException,
 ) -> None:
+    produce.context.replicas.topic_meters.produce_failed(
+        topic_partition.topic,
+        is_corrupt=isinstance(error, KafkaError) and error.code is ErrorCode.CORRUPT_MESSAGE,
+    )
     if isinstance(error, KafkaError):
         answer.error_code = error.code
         answer.error_message = error.message or None

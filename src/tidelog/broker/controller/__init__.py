@@ -21,5 +21,6 @@ as progress of the controller (V42).
 timers. `drains` asks for the progress of consumer groups in partitions that wait for their removal
 (V71).
 
-`term_events` records cluster events (V80), and `metrics` has the metrics.
+`term_events` records cluster events (V80). `metrics` has the metrics, and `controller_readings`
+reads those of the cluster.
 """

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tidelog.core.metrics import BOUNDS_MS, counter, gauge, histogram
+from tidelog.core.metrics import BOUNDS_MS, Metric, counter, gauge, histogram
 
 COMMANDS_OVERDUE: Final = gauge(
     "tidelog_controller_commands_overdue",
@@ -45,4 +45,57 @@ FAILOVER_MS: Final = histogram(
     "duration of failovers by this controller, by phase; `detect` has those that were detected",
     "phase",
     bounds=BOUNDS_MS,
+)
+UNCLEAN_ELECTIONS: Final = counter(
+    "kafka_controller_controllerstats_uncleanleaderelections_total",
+    "leaders that this controller elected from outside the ISR",
+)
+
+
+def _of_controller(name: str, meaning: str) -> Metric:
+    return gauge(f"kafka_controller_kafkacontroller_{name}", meaning)
+
+
+#: Kafka's kafka.controller:type=KafkaController. Brokers that are not the controller show 0.
+ACTIVE_CONTROLLERS: Final = _of_controller("activecontrollercount", "1 if this is the controller")
+CONTROLLED: Final = tuple(
+    _of_controller(name, f"{meaning}; 0 unless this is the controller")
+    for name, meaning in (
+        ("offlinepartitionscount", "partitions without a leader"),
+        ("preferredreplicaimbalancecount", "partitions whose first replica does not lead"),
+        ("globaltopiccount", "topics of the cluster"),
+        ("globalpartitioncount", "partitions of the cluster"),
+    )
+)
+#: The names of kafka_exporter and kminion for the cluster, shown by the controller alone.
+BROKERS: Final = gauge("kafka_brokers", "registered brokers; shown by the controller")
+BROKER_INFO: Final = gauge(
+    "kafka_broker_info", "1 for each registered broker; shown by the controller", "id", "address"
+)
+TOPIC_PARTITIONS: Final = gauge(
+    "kafka_topic_partitions", "partitions of a topic; shown by the controller", "topic"
+)
+MINION_CLUSTER: Final = gauge(
+    "kminion_kafka_cluster_info",
+    "1; shown by the controller",
+    "cluster_version",
+    "broker_count",
+    "controller_id",
+    "cluster_id",
+)
+MINION_BROKER: Final = gauge(
+    "kminion_kafka_broker_info",
+    "1 for each registered broker; shown by the controller",
+    "broker_id",
+    "address",
+    "port",
+    "rack_id",
+    "is_controller",
+)
+MINION_TOPIC: Final = gauge(
+    "kminion_kafka_topic_info",
+    "1 for each topic; shown by the controller",
+    "topic_name",
+    "partition_count",
+    "replication_factor",
 )

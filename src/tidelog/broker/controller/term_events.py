@@ -19,9 +19,10 @@ from tidelog.broker.controller.metrics import (
     ISR_SHRINKS,
     LEADERS_AWAITED,
     PARTITIONS_UNLED,
+    UNCLEAN_ELECTIONS,
 )
 from tidelog.controller import cluster_events
-from tidelog.controller.cluster_events import FAILOVER, ClusterEvent, StateChange
+from tidelog.controller.cluster_events import FAILOVER, ClusterEvent, StateChange, is_unclean
 from tidelog.controller.elections.waits import WaitChanged
 from tidelog.controller.failover import Failovers, LostLeaders, TurnTimes
 from tidelog.controller.reassignments.progress import ReassignmentBegun, ReassignmentEnded
@@ -218,6 +219,12 @@ class TermEvents:
 
     def _count_isr_changes(self, changes: Sequence[StateChange]) -> None:
         metrics = self._services.metrics
+        unclean = sum(
+            change.before is not None and is_unclean(change.before, change.after)
+            for change in changes
+        )
+        if unclean:
+            metrics.add(UNCLEAN_ELECTIONS, unclean)
         causes = [cause for change in changes for _, cause in change.shrinks]
         for cause, count in Counter(causes).items():
             metrics.add(ISR_SHRINKS, count, cause.word)

@@ -9,4 +9,7 @@ leader epoch. `led_partition` sets timers, appends records to the log and report
 `group_coordinators` has the only kind of coordinator so far, that of consumer groups
 (`tidelog.group`). `offset_records` encodes and decodes the records of `__consumer_offsets`, and
 `recreated_topics` handles offsets of topics that ended before a load.
+
+`metrics` has the metrics of groups. `group_readings` reads them, and `log_ends` knows the ends of
+logs for the lag.
 """

@@ -18,5 +18,6 @@ down.
 `upkeep` (periodic work) and `replica_set` use all subpackages. `commands` executes LeaderAndIsr and
 StopReplica. `stray_recovery` lists, deletes and restores strays (V35).
 
-`metrics` has the metrics of all subpackages, and `command_requests` requests all commands again.
+`metrics` has the metrics of all subpackages, and `replica_readings` reads those of replicas.
+`command_requests` requests all commands again.
 """

@@ -23,6 +23,7 @@ from tidelog.broker.server.broker_claims import UNNAMED
 from tidelog.broker.server.dispatch import Dispatcher
 from tidelog.broker.server.fence import Fence
 from tidelog.broker.server.idle_connections import IdleConnections
+from tidelog.broker.server.request_meters import RequestMeters
 from tidelog.broker.server.requests import Pending, Request
 from tidelog.broker.server.served import Handler
 from tidelog.core import limits
@@ -55,6 +56,7 @@ from tidelog.wire.registry import (
     UPDATE_METADATA,
 )
 
+_NS_PER_MS = 1_000_000
 #: Stands for a request without a response (Produce with acks=0).
 _NO_ANSWER: list[Buffer] = []
 
@@ -66,10 +68,19 @@ _BULK_APIS = (PRODUCE, FETCH, LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, ALT
 class _Slot:
     """The place of one response among the ordered responses of its connection."""
 
-    __slots__ = ("frame_bytes", "header", "parts", "pending", "size_bytes")
+    __slots__ = (
+        "arrived_ns", "begun_ns", "complete_ns", "frame_bytes", "handled_ns", "header", "parts",
+        "pending", "size_bytes",
+    )  # fmt: skip
 
-    def __init__(self, header: RequestHeader) -> None:
+    def __init__(self, header: RequestHeader, arrived_ns: int, begun_ns: int) -> None:
         self.header = header
+        #: Monotonic times: the request's arrival, the begin and the end of its handler, and the
+        #: completion of its response.
+        self.arrived_ns = arrived_ns
+        self.begun_ns = begun_ns
+        self.handled_ns = begun_ns
+        self.complete_ns = begun_ns
         #: The response's frame; None while the broker works on the request.
         self.parts: list[Buffer] | None = None
         self.size_bytes = 0
@@ -87,6 +98,7 @@ class ConnectionParts:
     fence: Fence
     idle: IdleConnections
     responses: ResponseBudget
+    meters: RequestMeters
     clock: Clock
     tracer: Tracer
     #: Submits the appends that a read event planned; returns False if a log directory has not
@@ -111,6 +123,7 @@ class Connection:
         self._admission = parts.admission
         self._fence = parts.fence
         self._clock = parts.clock
+        self._meters = parts.meters
         self._idle = parts.idle
         #: Number of the timer tick at the connection's last request or response
         #: (`idle_connections`).
@@ -135,6 +148,8 @@ class Connection:
         self.client_id: str | None = None
         #: Requests that have arrived and have not begun.
         self._frames: deque[memoryview] = deque()
+        #: Monotonic time at which the oldest of them arrived.
+        self._arrived_ns = 0
         #: Requests begun in this read event whose bytes count against the receive budget.
         self._large: list[tuple[_Slot, int]] = []
         #: Whether the frames of this read event stay valid after the event.
@@ -157,8 +172,11 @@ class Connection:
     def frames_received(self, frames: list[memoryview]) -> None:
         """Begin every request of a read event, then submit their appends together."""
         self.active_tick = self._idle.tick
+        now_ns = self._clock.monotonic_ns()
+        if not self._frames:
+            self._arrived_ns = now_ns
         self._frames.extend(frames)
-        now_ms = self._clock.monotonic_ms()
+        now_ms = now_ns // _NS_PER_MS
         if now_ms >= self._fence.late_from_ms:
             self._fence.turned()  # the process was stopped within this turn of the loop
         self._advance(now_ms)
@@ -338,7 +356,7 @@ class Connection:
             self.close(f"malformed request: {error}")
             return
         self.client_id = header.client_id
-        slot = _Slot(header)
+        slot = _Slot(header, self._arrived_ns, self._clock.monotonic_ns())
         self._slots.append(slot)
         if len(frame) > SMALL_REQUEST_BYTES:
             self._large.append((slot, len(frame)))
@@ -352,6 +370,7 @@ class Connection:
             if answer is None:
                 self.close(f"internal error in {API[header.api_key].name}, which has no response")
                 return
+        slot.handled_ns = slot.complete_ns = self._clock.monotonic_ns()
         if type(answer) is Pending:
             slot.pending = answer
             answer.deliver_to(lambda message: self._answered(slot, message))
@@ -397,7 +416,9 @@ class Connection:
             self._flush()
             self.close(f"unsupported version: {error}")
             return
-        slot = _Slot(RequestHeader(API_VERSIONS, 0, header.correlation_id, header.client_id))
+        now_ns = self._clock.monotonic_ns()
+        header = RequestHeader(API_VERSIONS, 0, header.correlation_id, header.client_id)
+        slot = _Slot(header, now_ns, now_ns)
         self._slots.append(slot)
         if frame_bytes > SMALL_REQUEST_BYTES:
             self._large.append((slot, frame_bytes))
@@ -413,6 +434,7 @@ class Connection:
         slot.pending = None
         if self._closed:
             return
+        slot.complete_ns = self._clock.monotonic_ns()
         self._fill(slot, message)
         self._is_doubtful = self._is_doubtful or self._fence.is_in_doubt
         if not self._advancing and self._slots and self._slots[0] is slot:
@@ -451,10 +473,23 @@ class Connection:
             return
         slots = self._slots
         while slots and not self._closed:
-            parts = slots[0].parts
+            slot = slots[0]
+            parts = slot.parts
             if parts is None:
                 return
-            self._held_bytes -= slots.popleft().size_bytes
+            slots.popleft()
+            self._held_bytes -= slot.size_bytes
+            sending_ns = self._clock.monotonic_ns()
             if parts:
                 self.active_tick = self._idle.tick
                 self._transport.send(parts)
+            header = slot.header
+            self._meters.sent(
+                (header.api_key, header.api_version, self.is_broker),
+                slot.arrived_ns,
+                slot.begun_ns,
+                slot.handled_ns,
+                slot.complete_ns,
+                sending_ns,
+                self._clock.monotonic_ns() if parts else sending_ns,
+            )

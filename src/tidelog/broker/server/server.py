@@ -7,7 +7,7 @@ reads requests from the connections once the broker is registered.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from tidelog.broker.server.admission import Admission
@@ -17,11 +17,15 @@ from tidelog.broker.server.connections import Connection, ConnectionParts
 from tidelog.broker.server.dispatch import Dispatcher
 from tidelog.broker.server.fence import Fence
 from tidelog.broker.server.idle_connections import IdleConnections
+from tidelog.broker.server.metrics import CONNECTION_RATE, CONNECTIONS, CONNECTIONS_ACCEPTED
+from tidelog.broker.server.request_meters import RequestMeters
 from tidelog.broker.server.timers import TimerWheel
 from tidelog.core.config import BrokerConfig
 from tidelog.core.errors import ConfigError
+from tidelog.core.metrics import MetricReading, Metrics
 from tidelog.core.ports import FrameHandler, Listener, Ports, Transport
 from tidelog.core.receive_budget import ReceiveBudget, budget_bytes
+from tidelog.core.recent_buckets import Rate
 from tidelog.core.response_budget import ResponseBudget
 from tidelog.core.types import Endpoint
 
@@ -41,6 +45,7 @@ class Server:
         submit_appends: Callable[[], bool],
         responses: ResponseBudget,
         members: Members,
+        metrics: Metrics,
     ) -> None:
         self._config = config
         self._ports = ports
@@ -56,6 +61,7 @@ class Server:
             fence,
             self.idle,
             responses,
+            RequestMeters(metrics, ports.clock),
             ports.clock,
             ports.tracer,
             submit_appends,
@@ -70,6 +76,10 @@ class Server:
             has_client_listener=len(config.listeners) > 1,
             members=members,
         )
+        self._metrics = metrics
+        #: By listener: when the connections were counted last but one, and their number then.
+        self._rates: dict[str, Rate] = {}
+        metrics.collect(self._readings)
         self._listeners: list[Listener] = []
         self._ports_listened: dict[str, int] = {}
         self._receive_budget = self._make_receive_budget()
@@ -130,11 +140,22 @@ class Server:
         serves_own = listener == self._config.inter_broker_listener_name
         connection = Connection(self._parts, transport, serves_own, listener)
         self._connections[connection] = None
+        self._metrics.add(CONNECTIONS_ACCEPTED, 1, listener)
         return self._limit.accepted(connection)
 
     def _connection_closed(self, connection: Connection) -> None:
         self._connections.pop(connection, None)
         self._admission.gone(connection.close)
+
+    def _readings(self) -> Iterator[MetricReading]:
+        """Read the numbers of connections, and the rates at which they came."""
+        now_ms = self._ports.clock.monotonic_ms()
+        for name in (endpoint.listener for endpoint in self._config.listeners):
+            count = sum(each.listener == name for each in self._connections)
+            rate = self._rates.setdefault(name, Rate(now_ms))
+            accepted = self._metrics.value(CONNECTIONS_ACCEPTED, name)
+            values = (count, rate.thousandths(accepted, now_ms))
+            yield MetricReading((CONNECTIONS, CONNECTION_RATE), values, (name,))
 
     def connections(self) -> list[Connection]:
         """Return the open connections."""

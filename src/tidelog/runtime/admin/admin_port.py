@@ -15,21 +15,27 @@ from typing import Final
 from tidelog.broker.apis.describe_metrics import METRICS
 from tidelog.broker.broker import Broker
 from tidelog.core.errors import ConfigError
+from tidelog.core.metrics import declared_in
 from tidelog.core.types import Endpoint
 from tidelog.runtime.admin.exposition import content_type, metrics_text
 from tidelog.runtime.admin.http_messages import HttpRequest, HttpResponse
 from tidelog.runtime.admin.http_server import HttpServer
 from tidelog.runtime.admin.probes import Readiness, healthz
+from tidelog.runtime.admin.process_readings import PROCESS_METRICS, ProcessReadings
 from tidelog.runtime.admin.routes import Routes
+from tidelog.runtime.turns import TurnSelector
 
+#: The metrics of `/metrics`, in the order of their names.
+PUBLISHED: Final = tuple(declared_in(METRICS, PROCESS_METRICS))
 _LOG: Final = logging.getLogger("tidelog.admin")
 
 
 class AdminPort:
     """The open admin port of a broker."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, turns: TurnSelector) -> None:
         self._broker = broker
+        self._process = ProcessReadings(broker.services.metrics, turns)
         self.readiness = Readiness(broker)
         #: The tasks that are making texts, by format.
         self._making: dict[str, asyncio.Task[list[bytes]]] = {}
@@ -65,7 +71,7 @@ class AdminPort:
         form = content_type(request.headers)
         making = self._making.get(form)
         if making is None:
-            text = metrics_text(self._broker.services.metrics, METRICS, form)
+            text = metrics_text(self._broker.services.metrics, PUBLISHED, form)
             making = self._making[form] = asyncio.get_running_loop().create_task(text)
             making.add_done_callback(lambda _: self._making.pop(form))
         # A client that disconnects must not cancel the text that other clients await.

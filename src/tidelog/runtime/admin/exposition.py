@@ -20,7 +20,7 @@ OPENMETRICS: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8
 #: Time of the loop that one slice may take.
 _SLICE_NS: Final = 3_000_000
 #: Number of readings or lines between two checks of the time.
-_STEP: Final = 32
+_STEP: Final = 16
 _ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 #: The lines of each metric that has samples.
@@ -52,16 +52,15 @@ def _steps(
 ) -> Iterator[None]:
     """Make the text; yield after each small step."""
     lines: _Lines = {}
-    texts: dict[tuple[str, ...], str] = {}
-    for number, (metric, value, labels) in enumerate(metrics.readings()):
-        found = lines.get(metric)
-        if found is None:
-            found = lines[metric] = []
-        text = texts.get(labels) if labels else ""
-        if text is None:
-            text = texts[labels] = _label_text(metric.labels, labels)
-        found.append(f"{metric.name}{text} {value}\n")
-        if number % _STEP == 0:
+    for number, (group, values, labels) in enumerate(metrics.readings()):
+        text = _label_text(group[0].labels, labels) if labels else ""
+        for metric, value in zip(group, values, strict=True):
+            found = lines.get(metric)
+            if found is None:
+                found = lines[metric] = []
+            shown = value if metric.scale == 1 else value / metric.scale
+            found.append(f"{metric.name}{text} {shown}\n")
+        if number % _STEP == 0 or not group:
             yield
     for metric in declared:
         found = lines.pop(metric, [])
@@ -95,14 +94,15 @@ def _label_text(names: Sequence[str], values: Sequence[str], *more: str) -> str:
 
 def _sample_lines(metric: Metric, sample: Sample) -> Iterator[str]:
     if metric.kind is not MetricKind.HISTOGRAM:
-        yield f"{metric.name}{_label_text(metric.labels, sample.labels)} {sample.value}\n"
+        value = metric.shown(sample.value)
+        yield f"{metric.name}{_label_text(metric.labels, sample.labels)} {value}\n"
         return
     count = 0
     for bound, inside in zip((*metric.bounds, None), sample.buckets, strict=True):
         count += inside
-        text = "+Inf" if bound is None else str(float(bound))
+        text = "+Inf" if bound is None else str(float(metric.shown(bound)))
         labels = _label_text(metric.labels, sample.labels, f'le="{text}"')
         yield f"{metric.name}_bucket{labels} {count}\n"
     labels = _label_text(metric.labels, sample.labels)
-    yield f"{metric.name}_sum{labels} {sample.value}\n"
+    yield f"{metric.name}_sum{labels} {metric.shown(sample.value)}\n"
     yield f"{metric.name}_count{labels} {count}\n"

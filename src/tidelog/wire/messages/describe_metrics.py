@@ -36,8 +36,9 @@ class MetricSample:
 class DescribedMetric:
     """A metric; `kind` is counter, gauge or histogram.
 
-    `bounds` are the upper bounds of a histogram's buckets; the last bucket has no bound. A metric
-    that has counted nothing may have no samples.
+    `bounds` are the upper bounds of a histogram's buckets; the last bucket has no bound. Values and
+    bounds count `scale` parts of the metric's unit. A metric that has counted nothing may have no
+    samples.
     """
 
     name: str = string("0+")
@@ -46,6 +47,7 @@ class DescribedMetric:
     labels: Sequence[str] = array("string", "0+")
     bounds: Sequence[int] = array("int64", "0+")
     samples: list[MetricSample] = array(MetricSample, "0+")
+    scale: int = int32("0+", 1, tag=0)
 
 
 @dataclass(slots=True)

@@ -516,6 +516,13 @@ class DelayedFetch:
                 for item, answer in self._answers.items()
             ),
         )
+        self._replicas.topic_meters.fetched(
+            session.replica_id,
+            (
+                (item.topic_partition, len(answer.records or b""), answer.error_code)
+                for item, answer in self._answers.items()
+            ),
+        )
         topics: dict[object, FetchableTopicResponse] = {}
         hinted: dict[int, None] = {}
         for item, answer in self._answers.items():

@@ -17,6 +17,6 @@ batches for replicas that do not exist yet. `leader_syncs` does group commit for
 `isr_change_queue` queues the ISR changes that leaders propose. `takeovers` watches new leaderships
 until clients have recovered, and `unclean_elections` reports the data at risk.
 
-`log_bytes` measures bytes on one side of an offset, and `reassignment_meters` what reassignments
-copy (R16).
+`log_bytes` measures bytes on one side of an offset, `topic_meters` the traffic of topics, and
+`reassignment_meters` what reassignments copy (R16).
 """

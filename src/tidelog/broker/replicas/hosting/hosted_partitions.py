@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.broker.replicas.hosting.broker_log_dirs import BrokerLogDirs
+from tidelog.broker.replicas.hosting.topic_meters import TopicMeters
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import ZERO_TOPIC_ID, TopicId, TopicPartition, topic_id_to_text
 
@@ -42,6 +43,8 @@ class HostedPartitions:
         self.reassignments = context.reassignments
         #: The log directories, and the replicas that a disk lost or did not create.
         self.log_dirs = BrokerLogDirs(context.services.metrics)
+        #: Traffic by topic.
+        self.topic_meters = TopicMeters(context.services.metrics)
         #: Commands run one at a time, in the order of their arrival.
         self.command_order = asyncio.Lock()
         self._partitions: dict[TopicPartition, Partition] = {}
@@ -120,6 +123,7 @@ class HostedPartitions:
         """Start to host a replica."""
         self._partitions[partition.topic_partition] = partition
         self.log_dirs.hosted(partition.topic_partition)
+        self.topic_meters.hosted(partition.topic_partition.topic)
         self._count_topic(partition, 1)
 
     def forget(self, partition: Partition) -> None:
@@ -134,6 +138,7 @@ class HostedPartitions:
             # The broker does not read the topic's configuration while it hosts no replica of the
             # topic.
             self.throttles.topic_gone(partition.topic_partition.topic)
+            self.topic_meters.gone(partition.topic_partition.topic)
         coordinators = self._context.coordinators.get(partition.topic_partition.topic)
         if coordinators is not None:
             coordinators.replica_gone(partition)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from tidelog.broker.replicas.metrics import LEADER_ISR_EXPANDS, LEADER_ISR_SHRINKS
 from tidelog.core.errors import ErrorCode, InvariantError
 from tidelog.replication import shrinks
 from tidelog.replication.effects import (
@@ -23,8 +24,11 @@ from tidelog.replication.effects import (
 from tidelog.replication.isr import maximal_isr
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tidelog.broker.replicas.hosting.context import PartitionContext
     from tidelog.broker.replicas.hosting.partition import Partition
+    from tidelog.core.metrics import Metrics
     from tidelog.core.ports import Tracer
     from tidelog.replication.isr import IsrChange
     from tidelog.replication.leader import LeaderReplica
@@ -95,6 +99,14 @@ def note_supersession(tracer: Tracer, partition: Partition, core: LeaderReplica)
         f"{list(state.in_flight[-1].isr)}, whose request got no response; until the controller "
         f"settles it, records wait for {list(maximal_isr(state))}",
     )
+
+
+def count_change(metrics: Metrics, before: Sequence[int], after: Sequence[int]) -> None:
+    """Count the change of a confirmed ISR, as the leader learns of it."""
+    if any(member not in after for member in before):
+        metrics.add(LEADER_ISR_SHRINKS)
+    if any(member not in before for member in after):
+        metrics.add(LEADER_ISR_EXPANDS)
 
 
 def log_shrinks(

@@ -16,6 +16,7 @@ from tidelog.broker.replicas.hosting.late_appends import LateAppends
 from tidelog.broker.replicas.hosting.leader_syncs import LeaderSyncs
 from tidelog.broker.replicas.hosting.log_bytes import bytes_from
 from tidelog.broker.replicas.hosting.role import Role, note_refusal
+from tidelog.broker.replicas.metrics import FAILED_ISR_UPDATES
 from tidelog.core.completion import Completion
 from tidelog.core.errors import ErrorCode, KafkaError, StorageError
 from tidelog.core.limits import SKIPPED_BATCHES_AWAITED_MS
@@ -316,6 +317,7 @@ class LeaderRole(Role):
         elif core.isr.in_flight:
             tracer.mark("isr_change_void_by_command")
         idle, self._idle = self._idle, tuple(state.idle)
+        before = core.isr.committed
         replicas = core.replicas
         self.run(
             core.commanded(
@@ -328,6 +330,7 @@ class LeaderRole(Role):
                 bool(state.eligible),
             )
         )
+        leader_effects.count_change(self._services.metrics, before, core.isr.committed)
         if idle != self._idle:
             self.brokers_changed()
         if core.replicas != replicas:
@@ -383,15 +386,18 @@ class LeaderRole(Role):
     ) -> None:
         """Apply the state in the controller's response to an ISR change."""
         now_ms = self._services.clock.monotonic_ms()
+        before = self.core.isr.committed
         effects = self.core.change_accepted(
             change, isr, leader_epoch, partition_epoch, now_ms, has_eligible
         )
+        leader_effects.count_change(self._services.metrics, before, self.core.isr.committed)
         if effects and change.shrinks:
             leader_effects.log_shrinks(self._services.tracer, self._partition, self.core, change)
         self.run(effects)
 
     def change_refused(self, change: IsrChange, error: ErrorCode) -> None:
         """Note that the controller refused an ISR change."""
+        self._services.metrics.add(FAILED_ISR_UPDATES)
         leader_effects.mark_refusal(self._services.tracer, self._partition, change, error)
         self.run(self.core.change_refused(change, error, self._services.clock.monotonic_ms()))
 

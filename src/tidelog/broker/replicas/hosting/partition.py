@@ -227,7 +227,7 @@ class Partition:
             self._pending.append(completion)
 
     def received(self, count_bytes: int) -> None:
-        """Count the bytes that a fetch brought if a reassignment adds this replica (R16)."""
+        """Count the bytes that a fetch brought, also if a reassignment adds this replica (R16)."""
         self._reassignments.received(self.topic_partition, count_bytes)
 
     def relocated(self, directory: LogDirectory, log: PartitionLog) -> None:

@@ -14,6 +14,7 @@ from tidelog.broker.replicas.metrics import (
     REASSIGNING_PARTITIONS,
     REASSIGNMENT_BYTES_IN,
     REASSIGNMENT_BYTES_OUT,
+    REPLICATION_BYTES_IN,
 )
 from tidelog.broker.services import Services
 from tidelog.core.types import TopicPartition
@@ -67,7 +68,8 @@ class ReassignmentMeters:
             self._services.metrics.add(REASSIGNMENT_BYTES_OUT, total)
 
     def received(self, topic_partition: TopicPartition, count_bytes: int) -> None:
-        """Count the bytes that this broker fetched for a replica that a reassignment adds."""
+        """Count the bytes that this broker fetched, and those for an added replica."""
+        self._services.metrics.sample(REPLICATION_BYTES_IN, "").value += count_bytes
         if topic_partition in self._copied:
             self._services.metrics.add(REASSIGNMENT_BYTES_IN, count_bytes)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.broker.replicas.hosting import role_traces
+from tidelog.broker.replicas.hosting.leader_effects import count_change
 from tidelog.broker.replicas.hosting.leader_role import LeaderRole, may_join
 from tidelog.broker.replicas.hosting.role import FollowerRole, NoRole
 from tidelog.core.types import NO_LEADER
@@ -66,6 +67,7 @@ class RoleChanges:
         former = before.former if isinstance(before, NoRole) else before.leadership
         if former is not None:
             core.continues(former, services.clock.monotonic_ms())
+            count_change(services.metrics, former.isr.committed, core.isr.committed)
         late = before.late if isinstance(before, LeaderRole) else None
         role = LeaderRole(partition, self._context, core, late, idle)
         self._take_role(partition, role, state)

@@ -1,0 +1,81 @@
+"""The metrics of the cluster, read from the published state at a scrape.
+
+Only the controller shows them, so that a sum over brokers counts the cluster once. The published
+state is that of its latest UpdateMetadata, which the controller gets like every broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from tidelog.broker.controller import metrics as declared
+from tidelog.core.limits import MAX_METERED_TOPICS
+from tidelog.core.metrics import PAUSE, MetricReading, reading
+
+if TYPE_CHECKING:
+    from tidelog.broker.services import Services
+
+#: The version of Kafka whose requests and versions brokers serve.
+_KAFKA_VERSION: Final = "v3.9"
+
+
+class ControllerReadings:
+    """The readings of the cluster on one broker."""
+
+    def __init__(self, services: Services, is_active: Callable[[], bool]) -> None:
+        self._services = services
+        self._is_active = is_active
+        services.metrics.collect(self.readings)
+
+    def readings(self) -> Iterator[MetricReading]:
+        """Read the published state, topic by topic."""
+        is_active = self._is_active()
+        yield reading(declared.ACTIVE_CONTROLLERS, int(is_active))
+        if not is_active:
+            yield MetricReading(declared.CONTROLLED, (0, 0, 0, 0))
+            return
+        yield from self._brokers()
+        offline = unpreferred = partitions = 0
+        topics = list(self._services.view.topics.values())
+        for number, topic in enumerate(topics):
+            yield PAUSE
+            partitions += len(topic.partitions)
+            factor = 0
+            for each in topic.partitions.values():
+                offline += each.leader < 0
+                unpreferred += each.leader != each.replicas[0]
+                factor = max(factor, len(each.replicas))
+            if number < MAX_METERED_TOPICS:
+                count = len(topic.partitions)
+                yield reading(declared.TOPIC_PARTITIONS, count, topic.name)
+                yield reading(declared.MINION_TOPIC, 1, topic.name, count, factor)
+        values = (offline, unpreferred, len(topics), partitions)
+        yield MetricReading(declared.CONTROLLED, values)
+
+    def _brokers(self) -> Iterator[MetricReading]:
+        services = self._services
+        brokers, own = list(services.view.brokers.values()), services.broker_id
+        yield reading(declared.BROKERS, len(brokers))
+        yield reading(
+            declared.MINION_CLUSTER,
+            1,
+            _KAFKA_VERSION,
+            len(brokers),
+            own,
+            services.identity.cluster_id,
+        )
+        for broker in brokers:
+            endpoint = broker.endpoints[0]
+            yield reading(
+                declared.BROKER_INFO, 1, broker.broker_id, f"{endpoint.host}:{endpoint.port}"
+            )
+            yield reading(
+                declared.MINION_BROKER,
+                1,
+                broker.broker_id,
+                endpoint.host,
+                endpoint.port,
+                broker.rack or "",
+                str(broker.broker_id == own).lower(),
+            )

@@ -1,0 +1,169 @@
+"""The metrics of consumer groups, read at a scrape from the coordinators of this broker.
+
+The lag is clamped to the log start: a group whose committed records were deleted lags by what is
+left. The lag in seconds is right on idle partitions: it is 0 when all is read, else the age of the
+oldest unread record, by the timestamp of its batch. A partition without a committed offset has no
+lag, and is counted apart. Consumers read up to the last stable offset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from tidelog.broker.coordinators import metrics as declared
+from tidelog.broker.coordinators.log_ends import KnownEnds, LogEnds
+from tidelog.core.coordinator_shard import CoordinatorPhase
+from tidelog.core.errors import KafkaError
+from tidelog.core.limits import MAX_METERED_GROUP_OFFSETS
+from tidelog.core.metrics import PAUSE, MetricReading, reading
+from tidelog.core.types import TopicPartition
+from tidelog.group.classic.classic_group import ClassicGroup, GroupState
+from tidelog.records.batch import BatchView, CorruptBatch
+
+if TYPE_CHECKING:
+    from tidelog.broker.coordinators.group_coordinators import GroupCoordinators
+    from tidelog.broker.replicas.hosting.hosted_partitions import HostedPartitions
+    from tidelog.broker.services import Services
+    from tidelog.group.group import Group
+
+_MS_PER_S = 1_000
+
+
+class _TopicSums:
+    """What is summed over the partitions of one topic in one group."""
+
+    __slots__ = ("committed", "lag", "offsets")
+
+    def __init__(self) -> None:
+        self.committed = self.lag = self.offsets = 0
+
+
+class GroupReadings:
+    """The readings of the groups of one broker."""
+
+    def __init__(
+        self, services: Services, groups: GroupCoordinators, replicas: HostedPartitions
+    ) -> None:
+        self._services = services
+        self._groups = groups
+        self._replicas = replicas
+        self._ends = KnownEnds(services, replicas)
+        #: Timestamps of the oldest unread records at the last look, by partition and offset.
+        self._timestamps: dict[tuple[TopicPartition, int], int] = {}
+        services.metrics.collect(self.readings)
+
+    def readings(self) -> Iterator[MetricReading]:
+        """Read group by group; ask for the ends of logs that no replica here has."""
+        known, self._timestamps = self._timestamps, {}
+        shown = left_out = 0
+        for shard in list(self._groups.shards.loaded()):
+            if shard.phase is not CoordinatorPhase.ACTIVE:
+                continue
+            for group in list(shard.groups.values()):
+                yield PAUSE
+                yield from self._of_group(group)
+                room = MAX_METERED_GROUP_OFFSETS - shown
+                yield from self._of_offsets(group, room, known)
+                shown += min(len(group.offsets), max(room, 0))
+                left_out += max(0, len(group.offsets) - max(room, 0))
+        yield reading(declared.GROUPS_LEFT_OUT, left_out)
+        self._ends.refresh()
+
+    def _of_group(self, group: Group) -> Iterator[MetricReading]:
+        name = group.group_id
+        yield reading(declared.MEMBERS, group.size, name)
+        yield reading(declared.MINION_MEMBERS, group.size, name)
+        listed = group.listed()
+        yield reading(
+            declared.MINION_GROUP,
+            int(listed.group_state == GroupState.STABLE.value),
+            name,
+            (group.protocol_name or "") if isinstance(group, ClassicGroup) else "",
+            listed.protocol_type,
+            listed.group_state,
+            self._services.broker_id,
+        )
+
+    def _of_offsets(
+        self, group: Group, room: int, known: dict[tuple[TopicPartition, int], int]
+    ) -> Iterator[MetricReading]:
+        """Read the committed offsets of a group: the first `room` one by one, all in sums."""
+        name, now_ms = group.group_id, self._services.clock.wall_ms()
+        topics: dict[str, _TopicSums] = {}
+        for number, (key, committed) in enumerate(list(group.offsets.items())):
+            topic, index = key
+            sums = topics.setdefault(topic, _TopicSums())
+            sums.offsets += 1
+            sums.committed += committed.offset
+            ends = self._ends.of(key)
+            lag = None if ends is None else _lag(committed.offset, ends)
+            sums.lag += lag or 0
+            if number >= room:
+                continue
+            labels = (name, topic, str(index))
+            if lag is None or ends is None:
+                yield MetricReading((declared.CURRENT_OFFSET,), (committed.offset,), labels)
+                continue
+            yield MetricReading(
+                (declared.CURRENT_OFFSET, declared.LAG), (committed.offset, lag), labels
+            )
+            yield MetricReading((declared.MINION_LAG,), (lag,), labels)
+            since_ms = now_ms
+            if lag:
+                found = self._oldest_ms(key, max(committed.offset, ends.start), ends.end, known)
+                if found is None:
+                    continue
+                since_ms = found
+            age_s = max(0, now_ms - since_ms) // _MS_PER_S
+            yield MetricReading((declared.LAG_SECONDS,), (age_s,), labels)
+        yield from self._of_topics(group, topics)
+
+    def _of_topics(self, group: Group, topics: dict[str, _TopicSums]) -> Iterator[MetricReading]:
+        name = group.group_id
+        subscribed = group.subscribed_topics if isinstance(group, ClassicGroup) else None
+        for topic in sorted(subscribed or ()):
+            topics.setdefault(topic, _TopicSums())
+        for topic, sums in topics.items():
+            if sums.offsets:
+                yield MetricReading(
+                    (declared.CURRENT_OFFSET_SUM, declared.LAG_SUM),
+                    (sums.committed, sums.lag),
+                    (name, topic),
+                )
+                yield reading(declared.MINION_TOPIC_LAG, sums.lag, name, topic)
+            shown = self._services.view.topics.get(topic)
+            if shown is not None:
+                missing = max(0, len(shown.partitions) - sums.offsets)
+                yield reading(declared.WITHOUT_COMMIT, missing, name, topic)
+
+    def _oldest_ms(
+        self,
+        key: TopicPartition,
+        offset: int,
+        end: int,
+        known: dict[tuple[TopicPartition, int], int],
+    ) -> int | None:
+        """Return the timestamp of the batch at an offset; None if no replica here can say it now.
+
+        The broker reads the header of the batch from the page cache, never from the disk.
+        """
+        found = known.get((key, offset))
+        if found is None:
+            partition = self._replicas.get(key)
+            if partition is None:
+                return None
+            try:
+                read = partition.log.read(offset, 1, end, min_one_batch=True, may_wait=False)
+                if not read.done or read.error is not None:
+                    return None
+                found = BatchView(read.result().data).base_timestamp
+            except (KafkaError, CorruptBatch):
+                return None
+        self._timestamps[key, offset] = found
+        return found
+
+
+def _lag(committed: int, ends: LogEnds) -> int:
+    """Return the unread records; the end that a follower knows may be behind the offset."""
+    return max(0, ends.end - max(committed, ends.start))

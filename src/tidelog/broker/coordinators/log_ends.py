@@ -1,0 +1,128 @@
+"""Where logs begin and end, for the lag of groups.
+
+Of a partition with a replica on this broker, the log itself says it; a follower's high watermark is
+a fetch behind its leader's. Of other partitions, their leaders say it: a look at the metrics asks
+them, at most every `_REFRESH_MS`, and the next look has their responses. A scrape never waits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from tidelog.broker.store_access import RETRY_MS
+from tidelog.core import protocol_level
+from tidelog.core.errors import TidelogError
+from tidelog.core.limits import MAX_LISTED_ENTRIES
+from tidelog.core.types import TopicPartition
+from tidelog.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from tidelog.wire.registry import LIST_OFFSETS
+
+if TYPE_CHECKING:
+    from tidelog.broker.replicas.hosting.hosted_partitions import HostedPartitions
+    from tidelog.broker.services import Services
+
+_REFRESH_MS: Final = 5_000
+_EARLIEST: Final = -2
+_LATEST: Final = -1
+_CONSUMER: Final = -1
+_PURPOSE: Final = "group-lag"
+
+
+class LogEnds(NamedTuple):
+    """The first offset of a partition, and the offset up to which consumers read."""
+
+    start: int
+    end: int
+
+
+class KnownEnds:
+    """The ends of the logs that groups of this broker have committed offsets for."""
+
+    def __init__(self, services: Services, replicas: HostedPartitions) -> None:
+        self._services = services
+        self._replicas = replicas
+        self._remote: dict[TopicPartition, LogEnds] = {}
+        self._wanted: dict[TopicPartition, None] = {}
+        self._asked_ms = -_REFRESH_MS
+        self._is_asking = False
+
+    def of(self, topic_partition: TopicPartition) -> LogEnds | None:
+        """Return the ends of a partition, None while they are unknown."""
+        partition = self._replicas.get(topic_partition)
+        if partition is not None and partition.has_role:
+            return LogEnds(partition.log.log_start_offset, partition.last_stable_offset)
+        self._wanted[topic_partition] = None
+        return self._remote.get(topic_partition)
+
+    def refresh(self) -> None:
+        """Ask the leaders of the partitions that were looked for, unless that is under way."""
+        now_ms = self._services.clock.monotonic_ms()
+        if not self._wanted or self._is_asking or now_ms - self._asked_ms < _REFRESH_MS:
+            return
+        self._asked_ms, self._is_asking = now_ms, True
+        wanted, self._wanted = self._wanted, {}
+        self._services.tasks.spawn("ends of logs for lag", self._ask(wanted))
+
+    async def _ask(self, wanted: dict[TopicPartition, None]) -> None:
+        found: dict[TopicPartition, LogEnds] = {}
+        services = self._services
+        try:
+            for leader, partitions in self._by_leader(wanted).items():
+                for begin in range(0, len(partitions), MAX_LISTED_ENTRIES // 4):
+                    part = partitions[begin : begin + MAX_LISTED_ENTRIES // 4]
+                    starts = await self._list(leader, part, _EARLIEST)
+                    ends = await self._list(leader, part, _LATEST)
+                    for each, start in starts.items():
+                        if each in ends:
+                            found[each] = LogEnds(start, ends[each])
+        except AssertionError:
+            raise
+        except Exception as error:  # a defect of metrics must not end the broker
+            services.unexpected("the ends of logs for the lag of groups", error)
+        finally:
+            self._remote, self._is_asking = found, False
+
+    def _by_leader(self, wanted: dict[TopicPartition, None]) -> dict[int, list[TopicPartition]]:
+        led: dict[int, list[TopicPartition]] = {}
+        for each in wanted:
+            shown = self._services.view.partition(each)
+            if shown is not None and shown.leader >= 0 and shown.leader != self._services.broker_id:
+                led.setdefault(shown.leader, []).append(each)
+        return led
+
+    async def _list(
+        self, leader: int, partitions: list[TopicPartition], timestamp: int
+    ) -> dict[TopicPartition, int]:
+        """Return the offsets that a leader lists; empty if it does not respond."""
+        services = self._services
+        by_topic: dict[str, list[ListOffsetsPartition]] = {}
+        for topic, index in partitions:
+            asked = ListOffsetsPartition(partition_index=index, timestamp=timestamp)
+            by_topic.setdefault(topic, []).append(asked)
+        request = ListOffsetsRequest(
+            replica_id=_CONSUMER,
+            isolation_level=1,
+            topics=[ListOffsetsTopic(topic, asked) for topic, asked in by_topic.items()],
+        )
+        level = services.config.inter_broker_protocol_version
+        version = protocol_level.request_versions(level).list_offsets
+        try:
+            connection = services.peers.connection(leader, _PURPOSE)
+            response: ListOffsetsResponse = await connection.call(
+                LIST_OFFSETS, version, request, services.config.request_timeout_ms
+            )
+        except TidelogError as error:
+            services.tracer.event("lag_not_read", leader=leader, error=repr(error))
+            await services.tasks.sleep(RETRY_MS)
+            return {}
+        return {
+            TopicPartition(topic.name, each.partition_index): each.offset
+            for topic in response.topics
+            for each in topic.partitions
+            if not each.error_code and each.offset >= 0
+        }

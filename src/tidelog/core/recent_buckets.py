@@ -1,0 +1,74 @@
+"""Quantiles and rates of the last minutes, from numbers that count since the broker's start.
+
+Prometheus computes them from the counts. Dashboards of Kafka show quantiles and rates that brokers
+compute, over the last minutes. So each look keeps the counts of an earlier look, and takes the
+difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+#: Minimum age in ms of the counts that a later look is compared with.
+_WINDOW_MS: Final = 120_000
+
+
+def quantiles(bounds: Sequence[int], counts: Sequence[int], shares: Sequence[float]) -> list[int]:
+    """Return the estimated quantiles, interpolated in their buckets; 0 without observations.
+
+    A quantile in the last bucket, which has no upper bound, is the greatest bound.
+    """
+    total = sum(counts)
+    found = []
+    for share in shares:
+        wanted, below, value = share * total, 0, 0
+        for number, count in enumerate(counts):
+            if count and below + count >= wanted:
+                low = bounds[number - 1] if number else 0
+                high = bounds[min(number, len(bounds) - 1)]
+                value = low + round((high - low) * (wanted - below) / count)
+                break
+            below += count
+        found.append(value)
+    return found
+
+
+class RecentBuckets:
+    """The recent observations of one histogram."""
+
+    __slots__ = ("_before", "_since", "_since_ms")
+
+    def __init__(self) -> None:
+        self._before: Sequence[int] = ()
+        self._since: Sequence[int] = ()
+        self._since_ms: int | None = None
+
+    def of(self, counts: Sequence[int], now_ms: int) -> list[int]:
+        """Return the observations in each bucket in the last two to four minutes.
+
+        Before the second look after two minutes, these are all observations.
+        """
+        if self._since_ms is None:
+            self._since_ms = now_ms
+        elif now_ms - self._since_ms >= _WINDOW_MS:
+            self._before, self._since, self._since_ms = self._since, list(counts), now_ms
+        before = self._before or [0] * len(counts)
+        return [now - then for now, then in zip(counts, before, strict=True)]
+
+
+class Rate:
+    """The rate at which one counter has grown lately."""
+
+    __slots__ = ("_before", "_since")
+
+    def __init__(self, now_ms: int) -> None:
+        #: Time and count of two earlier looks.
+        self._before = self._since = (now_ms, 0)
+
+    def thousandths(self, count: int, now_ms: int) -> int:
+        """Return the growth of the last minutes, in thousandths a second."""
+        if now_ms - self._since[0] >= _WINDOW_MS:
+            self._before, self._since = self._since, (now_ms, count)
+        time_ms, before = self._before
+        return (count - before) * 1_000_000 // max(now_ms - time_ms, 1_000)
