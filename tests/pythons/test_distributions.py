@@ -23,10 +23,11 @@ NAME = f"tidelog-{tidelog.__version__}"
 INFO = f"{NAME}.dist-info"
 MODULES = [source.relative_to("src").with_suffix("") for source in hatch_build.WITHOUT]
 COMPILED = [f"{module}{hatch_build.SUFFIX}" for module in MODULES]
+#: Code, marks of types, and the files of the console; no sources in C, nothing that is made.
 WRITTEN = sorted(
     path.relative_to(ROOT / "src").as_posix()
     for path in (ROOT / "src").rglob("*")
-    if path.suffix == ".py" or path.name == "py.typed"
+    if path.is_file() and path.suffix not in (".c", ".so", ".pyc", ".tmp")
 )
 METADATA = [
     f"{INFO}/{name}"
