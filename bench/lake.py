@@ -18,7 +18,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -325,7 +325,7 @@ def _follow(spark: SparkSession, cluster: LocalCluster, scratch: Path) -> str:
     ]
     files = len(lake_at(str(place), None).files())
     log = [path.stat().st_size for path in (place / "_delta_log").iterdir()]
-    memory = pss_bytes([pid for pid in _processes_below(os.getpid()) if pid != os.getpid()])
+    memory = _memory_below(os.getpid())
     title = (
         f"Lake: {FOLLOW}, {_BATCHES:,} batches of {_RECORDS_PER_BATCH} records; at the end {files}"
         f" files, a log of {len(log):,} files and {sum(log) / MIB:.1f} MiB, JVM and workers"
@@ -334,13 +334,20 @@ def _follow(spark: SparkSession, cluster: LocalCluster, scratch: Path) -> str:
     return table(title, lines, ("batches", "ms a batch"))
 
 
+def _memory_below(root: int) -> int:
+    """Return the bytes of a process's descendants, of which some may be ending."""
+    found = 0
+    for pid in _processes_below(root)[1:]:
+        with suppress(ProcessLookupError, FileNotFoundError):
+            found += pss_bytes([pid])
+    return found
+
+
 def _processes_below(root: int) -> list[int]:
     """Return a process and its descendants."""
     found = [root]
     for parent in found:
-        for task in Path(f"/proc/{parent}/task").iterdir():
-            try:
-                found += map(int, (task / "children").read_text().split())
-            except FileNotFoundError:
-                continue
+        for children in Path(f"/proc/{parent}/task").glob("*/children"):
+            with suppress(ProcessLookupError, FileNotFoundError):
+                found += map(int, children.read_text().split())
     return found
