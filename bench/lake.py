@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.rig import MIB, pss_bytes, spread, table
-from bench.spark_rig import CORES, HEAP, batch, cpu_of_tree, fill_topic, session, timed
+from bench.spark_rig import CORES, HEAP, KEPT, batch, cpu_of_tree, fill_topic, session, timed
 from tidelog.core.types import TopicPartition
 from tidelog.local.cluster import LocalCluster
 from tidelog.local.ports import free_ports
@@ -291,7 +291,7 @@ def _follow(spark: SparkSession, cluster: LocalCluster, scratch: Path) -> str:
     stop = threading.Event()
     times: list[float] = []
     with BlockingClient(cluster.bootstrap, "bench") as client:
-        client.create_topic(tp.topic, 1, 1)
+        client.create_topic(tp.topic, 1, 1, KEPT)
         client.await_topic(tp.topic)
         generator = np.random.default_rng(0)
 

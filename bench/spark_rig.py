@@ -34,6 +34,9 @@ CORES = 2
 HEAP = "2g"
 _BATCH_BYTES = MIB // 2
 _KEY_BYTES = 16
+#: Configuration of topics, whose records are dated in the past: the broker would delete them after
+#: five minutes.
+KEPT = {"retention.ms": "-1"}
 _FIRST_TIMESTAMP_MS = 1_700_000_000_000
 _NO_PRODUCER = (-1, -1, -1)
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -47,7 +50,7 @@ def fill_topic(
         raise SystemExit("bench: src/tidelog/spark/_rows.c is not compiled: python hatch_build.py")
     generator = np.random.default_rng(value_bytes)
     per_batch = max(1, _BATCH_BYTES // (value_bytes + _KEY_BYTES + 10))
-    client.create_topic(topic, partitions, 1)
+    client.create_topic(topic, partitions, 1, KEPT)
     client.await_topic(topic)
     for number, start in enumerate(range(0, rows, per_batch)):
         count = min(per_batch, rows - start)
