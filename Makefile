@@ -21,7 +21,7 @@ TEST_READY := $(VENV)/.ready-test-$(TEST_SUM)
 SITE_READY := $(VENV)-site/.ready-$(shell cksum < website/requirements.lock | cut -d' ' -f1)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test docs site bench matrix soak mutants fuzz lock clean
+.PHONY: help demo check test docs screenshots site bench matrix soak mutants fuzz lock clean
 
 help:  ## show this list
 	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+): .*## /\1\t/' | expand -t 8
@@ -50,6 +50,9 @@ docs: $(TEST_READY)  ## write every generated page again, from declarations and 
 site: $(SITE_READY)  ## the documentation with search, for a browser, into build/site
 	NO_MKDOCS_2_WARNING=1 $(VENV)-site/bin/mkdocs build -q -f website/mkdocs.yml
 	@echo build/site/index.html
+
+screenshots: $(TEST_READY)  ## the console's pages in a real Chromium, as PNG files in demo-output/console
+	TIDELOG_SCREENSHOTS=demo-output/console $(BIN)/python tests/run.py console
 
 bench: $(RUN_READY)  ## speed of produce, consume, groups and compaction, failover, start and memory as tables
 	$(BIN)/python -m bench

@@ -3,7 +3,8 @@
 The console reads a cluster with Kafka's protocol, and with tidelog's own APIs where brokers serve
 them. `readings` is what is known at one time, `samples` numbers over time. `reader` reads the parts
 of a reading, and `poller` reads all of them for all viewers. `views` are pure functions from a
-reading to a page's document.
+reading to a page's document. `lookups` reads records and configurations on request, and
+`record_forms` shows records as text, JSON or hex.
 
 `security` checks requests, `assets` has the files of the front end, `hub` serves live
 pages, `app` has the routes, and `server` runs them.

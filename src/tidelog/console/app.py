@@ -6,11 +6,13 @@ JSON; the pages themselves are the same file for every address, and their script
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Final
 
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -20,15 +22,21 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 import tidelog
 from tidelog.console.assets import Asset, load_assets
 from tidelog.console.hub import MAX_VIEWERS, Hub
+from tidelog.console.lookups import LOOKUPS
 from tidelog.console.poller import Poller
 from tidelog.console.security import HEADERS, RequestAccess
 from tidelog.console.views.catalogue import PAGES
-from tidelog.console.views.tables import BadQuery
+from tidelog.console.views.tables import BadQuery, Document
 from tidelog.core.dataclass import dataclass
+from tidelog.core.errors import TidelogError
+from tidelog.runtime.blocking import BlockingClient
 
 #: Addresses of pages; the server responds to each with the same file.
-ADDRESSES: Final = tuple(PAGES)
+ADDRESSES: Final = (*PAGES, *LOOKUPS)
 _SHELL: Final = "index.html"
+#: Most lookups and changes at a time, and the time in ms that each may wait for a broker.
+MAX_ASKS: Final = 4
+ASK_MS: Final = 10_000
 
 #: Returns a poller that publishes to the given function.
 MakePoller = Callable[[Callable[..., None]], Poller]
@@ -49,6 +57,7 @@ class ConsoleApp:
         self._settings = settings
         self._make_poller = make_poller
         self._assets = load_assets()
+        self._asks = asyncio.Semaphore(MAX_ASKS)
         self.hub = Hub()
 
     def asgi(self) -> ASGIApp:
@@ -60,11 +69,12 @@ class ConsoleApp:
             Route("/api/session", self._session),
             Route("/api/view/{page}", self._view),
             Route("/api/live/{page}", self._live),
+            Route("/api/lookup/{name}", self._lookup),
         ]
         app = Starlette(
             routes=routes,
             lifespan=self._lifespan,
-            exception_handlers={404: _not_found, BadQuery: _bad_query},
+            exception_handlers={404: _not_found, BadQuery: _bad_query, TidelogError: _failed},
         )
         return Guard(app, self._settings.access)
 
@@ -101,6 +111,23 @@ class ConsoleApp:
     async def _view(self, request: Request) -> Response:
         page, params = _page(request)
         return JSONResponse(await self.hub.first_document(page, params))
+
+    async def _lookup(self, request: Request) -> Response:
+        lookup = LOOKUPS.get(request.path_params["name"])
+        if lookup is None:
+            return _error(404, f"the console looks up {', '.join(LOOKUPS)} only")
+        params = request.query_params
+        return JSONResponse(await self._asked(lambda client: lookup(client, params)))
+
+    async def _asked(self, ask: Callable[[BlockingClient], Document]) -> Document:
+        """Return what a function reads with a client of its own, in a thread."""
+
+        def run() -> Document:
+            with BlockingClient(self._settings.bootstrap, "tidelog-console", ASK_MS) as client:
+                return ask(client)
+
+        async with self._asks:
+            return await run_in_threadpool(run)
 
     async def _live(self, request: Request) -> Response:
         page, params = _page(request)
@@ -163,6 +190,10 @@ def _error(status: int, reason: str) -> JSONResponse:
 
 async def _bad_query(_request: Request, error: Exception) -> Response:
     return _error(400, str(error))
+
+
+async def _failed(_request: Request, error: Exception) -> Response:
+    return _error(502, str(error))
 
 
 async def _not_found(request: Request, _error_: Exception) -> Response:

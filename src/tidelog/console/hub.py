@@ -56,9 +56,10 @@ class Hub:
         self._changed = asyncio.Event()
 
     def end(self) -> None:
-        """End all live pages, as the server stops."""
+        """End all live pages, as the server stops; also for a signal's handler."""
         self._ending = True
-        self._changed.set()
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._changed.set)
 
     def document(self, page: str, params: Mapping[str, str]) -> Document:
         """Return a page made from the latest reading. Raises BadQuery."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
+from types import FrameType
 
 import uvicorn
 
@@ -53,9 +54,21 @@ def serve(
         lifespan="on",
         ws="none",
     )
-    server = uvicorn.Server(config)
     report(address_of(listener))
-    server.run(sockets=[listener])
+    _ConsoleServer(config, console.hub.end).run(sockets=[listener])
+
+
+class _ConsoleServer(uvicorn.Server):
+    """A server that ends live pages as soon as it is asked to stop, and not only at its end."""
+
+    def __init__(self, config: uvicorn.Config, end_pages: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._end_pages = end_pages
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """End the live pages, then the server."""
+        self._end_pages()
+        super().handle_exit(sig, frame)
 
 
 def address_of(listener: socket.socket) -> str:

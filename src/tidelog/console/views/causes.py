@@ -27,6 +27,9 @@ _OF_PARTITION: Final = (
     kinds.REASSIGNMENT_BEGUN, kinds.REASSIGNMENT_ENDED,
 )  # fmt: skip
 
+_DEATH: Final = (
+    "The broker's process ended or stood still, or its network failed: its log says which."
+)
 #: By its word, the meaning of a cause that has no event.
 _ENDS: Final = {
     "created": "The topic or the partition was created.",
@@ -36,8 +39,10 @@ _ENDS: Final = {
     "leader_read": "The leader's disk did not finish the read for the follower's fetch.",
     "epoch": "The follower fetched with another leader epoch or broker epoch.",
     "caught_up": "The follower has the leader's whole log again.",
-    kinds.SESSION_LOSS: "The broker's process ended or stood still, or its network failed: its log"
-    " says which.",
+    "death": _DEATH,
+    "session": _DEATH,
+    "leader_gone": _DEATH,
+    kinds.SESSION_LOSS: _DEATH,
     kinds.SHUTDOWN: "An operator or the system stopped the broker.",
     kinds.LOG_DIR_FAILED: "The disk returned an error.",
     kinds.LOG_DIR_SLOW: "The disk took too long for too many operations.",
@@ -150,7 +155,7 @@ def _of_leader_change(log: EventLog, position: int) -> Iterator[int | None]:
     former, leader = event.get("previous_leader"), event.get("leader")
     match event.get("cause"):
         case "leader_gone":
-            yield log.of_broker(position, kinds.SESSION_LOSS, former)
+            yield _end_of_session(log, position, former)
         case "leader_leaving":
             yield log.of_broker(position, kinds.SHUTDOWN, former)
         case "leader_restarted":
@@ -188,7 +193,7 @@ def _of_members(log: EventLog, position: int) -> Iterator[int | None]:
     for broker, cause in _left(log[position]):
         match cause:
             case "session":
-                yield log.of_broker(position, kinds.SESSION_LOSS, broker)
+                yield _end_of_session(log, position, broker)
             case "shutdown":
                 yield log.of_broker(position, kinds.SHUTDOWN, broker)
             case "bounce":
@@ -204,6 +209,20 @@ def _of_members(log: EventLog, position: int) -> Iterator[int | None]:
                 yield log.of_broker(position, kinds.LOG_DIR_SLOW, leader)
             case "no_fetch":
                 yield log.of_broker(position, kinds.SESSION_LOSS, broker)
+
+
+def _end_of_session(log: EventLog, position: int, broker: object) -> int | None:
+    """Return the loss of a broker's session, or the failover after the death of a controller.
+
+    Only a controller reports lost sessions, and a controller that dies cannot report its own.
+    """
+    lost = log.of_broker(position, kinds.SESSION_LOSS, broker)
+    if lost is not None:
+        return lost
+    return log.near(
+        position,
+        lambda each: each["kind"] == kinds.FAILOVER and broker in (each.get("brokers") or ()),
+    )
 
 
 def _move_adding(log: EventLog, position: int, broker: object) -> int | None:

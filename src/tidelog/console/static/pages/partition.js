@@ -26,6 +26,7 @@ export function render(doc) {
     ]),
     doc.conditions.length > 0 && h("ul", { class: "conditions", "aria-label": "What holds now" }, doc.conditions.map((each) =>
       h("li", { class: each.level }, state(each.level, each.text)))),
+    h("p", { class: "choices" }, h("a", { href: href("records", { topic: doc.topic, partition: doc.partition }) }, "Read records")),
     panel("Replicas", lanes(doc), replicas(doc)),
     h("div", { class: "columns" },
       panel("Offsets over time", chart({ label: "log ends and high watermark", series: doc.history, format: count })),

@@ -12,6 +12,8 @@ export const title = (params) => `Topic ${params.get("name")}`;
 export function render(doc) {
   if (doc.missing) return missing("Topic", doc.missing);
   return page(doc.topic, h("span", null, crumbs(h("a", { href: href("topics") }, "Topics"), doc.topic)),
+    h("p", { class: "choices" }, h("a", { href: href("records", { topic: doc.topic }) }, "Read records"),
+      h("a", { href: href("configuration", { of: "topic", name: doc.topic }) }, "Configuration")),
     figures([
       ["Records in", rate(doc.rate)],
       ["Size of leaders", bytes(doc.size)],

@@ -1,0 +1,74 @@
+"""The form in which a record is shown: text, JSON, or hex with a reason.
+
+A record may contain anything: HTML, control characters, bytes that are not UTF-8. A value is shown
+as text only if every character is printable or white space, else as hex. Long values are cut for
+the page, with their whole length beside them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Final
+
+from tidelog.console.views.tables import Document
+from tidelog.records.reader import Record
+
+#: Most bytes of a key, value or header value that a page shows.
+SHOWN_BYTES: Final = 4_096
+_SPACES: Final = "\n\r\t"
+
+
+def shown_bytes(data: bytes | memoryview | None) -> Document:
+    """Return bytes for a page: `form` is null, empty, json, text or hex."""
+    if data is None:
+        return {"form": "null", "text": "", "bytes": 0, "is_cut": False}
+    whole = bytes(data)
+    if not whole:
+        return {"form": "empty", "text": "", "bytes": 0, "is_cut": False}
+    form, text = _form(whole)
+    return {"form": form, "text": text, "bytes": len(whole), "is_cut": len(whole) > SHOWN_BYTES}
+
+
+def _form(whole: bytes) -> tuple[str, str]:
+    cut = whole[:SHOWN_BYTES]
+    try:
+        # A cut may end within a character: only the whole value shows whether it is UTF-8.
+        text = whole.decode()
+    except UnicodeDecodeError:
+        return "hex", cut.hex(" ")
+    if not all(char.isprintable() or char in _SPACES for char in text):
+        return "hex", cut.hex(" ")
+    shown = cut.decode(errors="ignore")
+    if text[0] in "{[" and len(whole) <= SHOWN_BYTES:
+        try:
+            return "json", json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+        except (ValueError, RecursionError):
+            return "text", shown
+    return "text", shown
+
+
+def shown_record(record: Record) -> Document:
+    """Return a record for a page."""
+    return {
+        "offset": record.offset,
+        "time_ms": record.timestamp_ms if record.timestamp_ms >= 0 else None,
+        "key": shown_bytes(record.key),
+        "value": shown_bytes(record.value),
+        "headers": [
+            {"key": _header_key(key), "value": shown_bytes(value)} for key, value in record.headers
+        ],
+    }
+
+
+def _header_key(key: str) -> str:
+    """Return a header's key; bytes that are not UTF-8 become escapes."""
+    return key.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def matches(record: Record, key: bytes | None, words: Iterable[bytes]) -> bool:
+    """Return whether a record has this key, if one is given, and contains all words."""
+    if key is not None and record.key != key:
+        return False
+    content = b"\n".join(bytes(part) for part in (record.key, record.value) if part is not None)
+    return all(word in content for word in words)

@@ -1,0 +1,60 @@
+"""The timeline of cluster events, the latest first, with a filter by kind.
+
+The words of the table's filter also match brokers and partitions, because sentences name them. An
+event of a partition leads to the partition's page, which has its causes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from tidelog.client.event_sentences import event_sentence
+from tidelog.console.readings import ClusterReading, Event, Samples
+from tidelog.console.views.tables import BadQuery, Document, TableQuery, window
+from tidelog.controller.cluster_events import KINDS
+
+#: How serious events of a kind are; other kinds are notes.
+_LEVELS = {
+    "session_loss": "bad",
+    "unclean_election": "bad",
+    "log_dir_failed": "bad",
+    "store_went_back": "bad",
+    "leader_awaited": "warn",
+    "log_dir_slow": "warn",
+    "commands_behind": "warn",
+    "events_dropped": "warn",
+    "isr_change": "note",
+    "takeover": "good",
+    "registration": "good",
+    "log_dir_fast_again": "good",
+    "reassignment_ended": "good",
+}
+
+
+def events_view(reading: ClusterReading, samples: Samples, params: Mapping[str, str]) -> Document:
+    """Return the page of the timeline. Raises BadQuery for an unknown kind."""
+    kind = params.get("kind", "")
+    if kind and kind not in KINDS:
+        raise BadQuery(f"kind={kind!r}: one of {', '.join(KINDS)} expected")
+    counts = Counter(str(event["kind"]) for event in reading.events)
+    rows = [_row(event) for event in reversed(reading.events) if not kind or event["kind"] == kind]
+    return {
+        "kinds": [{"kind": each, "count": counts[each]} for each in KINDS if counts[each]],
+        "table": window(rows, TableQuery.from_params(params, "")),
+    }
+
+
+def _row(event: Event) -> Document:
+    time_ms = event.get("time_ms")
+    partition = event.get("partition")
+    has_place = isinstance(event.get("topic"), str) and isinstance(partition, int)
+    return {
+        "time_ms": time_ms if isinstance(time_ms, int) else None,
+        "kind": event["kind"],
+        "level": _LEVELS.get(event["kind"], "note"),
+        "reporter": event.get("told_by") if isinstance(event.get("told_by"), int) else None,
+        "text": event_sentence(event),
+        "topic": event["topic"] if has_place else None,
+        "partition": partition if has_place else None,
+    }
