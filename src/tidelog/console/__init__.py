@@ -6,6 +6,7 @@ of a reading, and `poller` reads all of them for all viewers. `views` are pure f
 reading to a page's document. `lookups` reads records and configurations on request, and
 `record_forms` shows records as text, JSON or hex.
 
-`security` checks requests, `assets` has the files of the front end, `hub` serves live
-pages, `app` has the routes, and `server` runs them.
+`actions` are the changes that a viewer with the token may make. `security` checks requests,
+`assets` has the files of the front end, `hub` serves live pages, `app` has the routes, and `server`
+runs them.
 """

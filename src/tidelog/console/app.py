@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Final
 
@@ -20,6 +21,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import tidelog
+from tidelog.console.actions import ACTIONS
 from tidelog.console.assets import Asset, load_assets
 from tidelog.console.hub import MAX_VIEWERS, Hub
 from tidelog.console.lookups import LOOKUPS
@@ -37,6 +39,8 @@ _SHELL: Final = "index.html"
 #: Most lookups and changes at a time, and the time in ms that each may wait for a broker.
 MAX_ASKS: Final = 4
 ASK_MS: Final = 10_000
+#: Largest body of a change.
+MAX_BODY_BYTES: Final = 1 << 20
 
 #: Returns a poller that publishes to the given function.
 MakePoller = Callable[[Callable[..., None]], Poller]
@@ -70,6 +74,7 @@ class ConsoleApp:
             Route("/api/view/{page}", self._view),
             Route("/api/live/{page}", self._live),
             Route("/api/lookup/{name}", self._lookup),
+            Route("/api/actions/{name}", self._act, methods=["POST"]),
         ]
         app = Starlette(
             routes=routes,
@@ -118,6 +123,23 @@ class ConsoleApp:
             return _error(404, f"the console looks up {', '.join(LOOKUPS)} only")
         params = request.query_params
         return JSONResponse(await self._asked(lambda client: lookup(client, params)))
+
+    async def _act(self, request: Request) -> Response:
+        action = ACTIONS.get(request.path_params["name"])
+        if action is None:
+            return _error(404, f"the console can {', '.join(ACTIONS)} only")
+        content = b""
+        async for chunk in request.stream():
+            content += chunk
+            if len(content) > MAX_BODY_BYTES:
+                return _error(413, f"a change has at most {MAX_BODY_BYTES} bytes")
+        try:
+            body = json.loads(content)
+        except ValueError:
+            body = None
+        if not isinstance(body, dict):
+            raise BadQuery("a change must be a JSON object")
+        return JSONResponse(await self._asked(lambda client: action(client, body)))
 
     async def _asked(self, ask: Callable[[BlockingClient], Document]) -> Document:
         """Return what a function reads with a client of its own, in a thread."""

@@ -73,14 +73,22 @@ def _start(
         return high - limit
     if where.lstrip("-").isdigit():
         return int(where)
+    return client.positions({tp: moment_ms("from", where)})[tp]
+
+
+def moment_ms(name: str, where: str) -> int:
+    """Return a time in ISO 8601 as ms since 1970, in UTC unless it names a zone.
+
+    Raises BadQuery, which names the parameter.
+    """
     try:
         at = datetime.fromisoformat(where)
     except ValueError:
         raise BadQuery(
-            f"from={where!r}: an offset, earliest, latest, or a time as 2026-01-31T12:00 expected"
+            f"{name}={where!r}: an offset, earliest, latest, or a time as 2026-01-31T12:00 expected"
         ) from None
     at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
-    return client.positions({tp: max(0, int(at.timestamp() * 1000))})[tp]
+    return max(0, int(at.timestamp() * 1000))
 
 
 def _search(

@@ -1,6 +1,7 @@
 // The configuration of a broker or a topic: value, source, default, meaning, and what a change does.
 
 import { setParams } from "../address.js";
+import { changeButton } from "../change.js";
 import { h } from "../dom.js";
 import { get } from "../live.js";
 import { page, state } from "../parts.js";
@@ -28,7 +29,12 @@ export function render(doc, params) {
     h("div", { class: "choices", role: "group", "aria-label": "Whose configuration" },
       doc.brokers.map((broker) => h("button", { type: "button", class: "quiet", key: `b${broker}`, "aria-pressed": String(doc.of === "broker" && doc.name === String(broker)),
         on: { click: () => setParams({ of: "broker", name: String(broker) }) } }, `broker ${broker}`)),
-      h("button", { type: "button", class: "quiet", key: "changed", "aria-pressed": String(onlyChanged), on: { click: () => setParams({ changed: onlyChanged ? "" : "1" }) } }, "Only what differs from the default")),
+      h("button", { type: "button", class: "quiet", key: "changed", "aria-pressed": String(onlyChanged), on: { click: () => setParams({ changed: onlyChanged ? "" : "1" }) } }, "Only what differs from the default"),
+      changeButton({
+        label: "Change a key", action: "configure", title: "Change a key", text: "Without a value, the setting is removed. The brokers check the change first.",
+        fields: [{ name: "key", label: "Key", required: true }, { name: "value", label: "Value" }],
+        body: ({ key, value }) => ({ of: doc.of, name: doc.name, key, value: value === "" ? null : value }),
+      })),
     table({
       caption: "Keys", data: doc.table, key: (row) => row.name,
       columns: [

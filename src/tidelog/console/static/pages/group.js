@@ -1,6 +1,7 @@
 // One group: members, what each partition lags by, and which one holds the group back.
 
 import { href } from "../address.js";
+import { changeButton } from "../change.js";
 import { chart } from "../chart.js";
 import { h } from "../dom.js";
 import { count } from "../format.js";
@@ -21,6 +22,13 @@ export function render(doc) {
       ["Assignor", doc.assignor || "–"],
       ["Coordinator", `broker ${doc.coordinator}`],
     ]),
+    h("p", { class: "choices" }, changeButton({
+      label: "Reset offsets", action: "reset", title: `Reset offsets of ${doc.group}`,
+      text: "The group must have no members. Offsets stay within the log.",
+      fields: [{ name: "to", label: "To: earliest, latest, an offset, or a time such as 2026-01-31T12:00", required: true, value: "earliest" },
+        { name: "topic", label: "Topic (all, if empty)" }],
+      body: ({ to, topic }) => ({ group: doc.group, to, topic }),
+    })),
     doc.held_back && h("ul", { class: "conditions" }, h("li", { class: "warn" }, state("warn", `Held back: ${doc.held_back}.`))),
     h("div", { class: "columns" },
       panel("Lag over time", chart({ label: "unread records", series: [{ name: "lag", points: doc.history }], fromZero: true })),

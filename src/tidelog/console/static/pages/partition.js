@@ -1,6 +1,7 @@
 // One partition: replicas that move along the log, and why the partition is as it is.
 
 import { href } from "../address.js";
+import { changeButton } from "../change.js";
 import { chart } from "../chart.js";
 import { h } from "../dom.js";
 import { bytes, count, duration, words } from "../format.js";
@@ -26,7 +27,7 @@ export function render(doc) {
     ]),
     doc.conditions.length > 0 && h("ul", { class: "conditions", "aria-label": "What holds now" }, doc.conditions.map((each) =>
       h("li", { class: each.level }, state(each.level, each.text)))),
-    h("p", { class: "choices" }, h("a", { href: href("records", { topic: doc.topic, partition: doc.partition }) }, "Read records")),
+    h("p", { class: "choices" }, h("a", { href: href("records", { topic: doc.topic, partition: doc.partition }) }, "Read records"), changes(doc)),
     panel("Replicas", lanes(doc), replicas(doc)),
     h("div", { class: "columns" },
       panel("Offsets over time", chart({ label: "log ends and high watermark", series: doc.history, format: count })),
@@ -34,6 +35,25 @@ export function render(doc) {
     panel("Why", doc.why.length
       ? h("ol", { class: "why" }, doc.why.map((each) => why(each, doc.time_ms)))
       : h("p", { class: "nothing" }, "The events in memory tell nothing of this partition.")));
+}
+
+function changes(doc) {
+  const place = { topic: doc.topic, partition: doc.partition };
+  const name = `${doc.topic}-${doc.partition}`;
+  return [
+    !doc.is_preferred && changeButton({ label: "Elect the preferred leader", action: "elect", title: `Leader of ${name}`, body: () => place }),
+    changeButton({
+      label: "Move", action: "move", title: `Move ${name}`, text: "The first broker becomes the preferred leader.",
+      fields: [{ name: "brokers", label: "Brokers, such as 1, 2, 3", required: true, value: doc.replicas.map((each) => each.broker).join(", ") }],
+      body: ({ brokers }) => ({ ...place, brokers: brokers.split(/[\s,]+/).filter(Boolean).map(Number) }),
+    }),
+    changeButton({ label: "Cancel the move", action: "move", title: `Cancel the move of ${name}`, body: () => ({ ...place, brokers: null }) }),
+    changeButton({
+      label: "Write a record", action: "produce", title: `Write a record to ${name}`,
+      fields: [{ name: "key", label: "Key (none, if empty)" }, { name: "value", label: "Value", rows: 5 }],
+      body: ({ key, value }) => ({ ...place, key, value }),
+    }),
+  ];
 }
 
 // Each replica's log end on one scale with the high watermark: what is behind is seen at once.
