@@ -170,7 +170,7 @@ class HeldAnswers:
             self._arm(held, min(ends_ms, held.deadline_ms), now_ms)
 
     def _look_again(self) -> None:
-        """Release the responses whose leaders have changed."""
+        """Send the held responses that name partitions whose leaders have changed."""
         self._waiting_topics = None
         if not self._held:
             return
@@ -196,7 +196,7 @@ class HeldAnswers:
     # leaders
 
     def _expected_until_ms(self, question: Question, now_ms: int) -> int | None:
-        """Return the end of the response's wait for a new leader; None if no wait is needed."""
+        """Return until when the response waits for a new leader; None if it need not wait."""
         return max(
             self._ended_until_ms(question, now_ms),
             self._commanded_until_ms(question, now_ms),

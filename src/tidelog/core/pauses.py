@@ -11,7 +11,7 @@ from tidelog.core.ports import Clock
 
 
 class LoopPauses:
-    """The pauses of one loop."""
+    """The waits of one background loop between its rounds."""
 
     __slots__ = ("_clock", "_is_woken", "_waiting")
 

@@ -34,8 +34,8 @@ T = TypeVar("T")
 SLOW_CALL_NS = 20_000_000
 #: Time without a slow operation after which the loop runs FAST operations again.
 CLEAN_NS = 10_000_000_000
-#: Duration of a thread's operation after which the loop itself runs no file operations. The device
-#: may hang, and a hanging operation would block the loop for good.
+#: Once an operation of a thread has taken this long, the loop leaves all file operations to
+#: threads. The device may hang, and a hanging operation would block the loop for good.
 STALL_NS = 250_000_000
 #: Number of concurrent SYNC operations; a device merges concurrent syncs.
 SYNC_THREADS = 8

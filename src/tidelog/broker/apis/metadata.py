@@ -1,13 +1,14 @@
 """Metadata (key 3), versions 0 to 13: brokers, controller and topics.
 
-Each topic has its id, leaders, ISRs and offline replicas; all of these are published state (V82).
-The response has each broker's endpoint on the client's listener, as in Kafka. A broker without an
-endpoint on the client's listener is omitted, and its partitions get LISTENER_NOT_FOUND (below
-version 6: LEADER_NOT_AVAILABLE). Unknown topics are created if `auto.create.topics.enable` and the
-request allow it. The broker asks the controller to create an unknown topic and responds
-LEADER_NOT_AVAILABLE, so the client retries. A request may ask for authorized operations: of the
-cluster in versions 8 to 10, of topics from version 8 on (KIP-430). The response has no error of its
-own, because no broker has a reason to send a client back to its bootstrap servers (KIP-1102).
+Each topic has its id, leaders, ISRs and offline replicas, as the controller last sent them to this
+broker (V82). The response has each broker's endpoint on the client's listener, as in Kafka. A
+broker without an endpoint on the client's listener is omitted, and its partitions get
+LISTENER_NOT_FOUND (below version 6: LEADER_NOT_AVAILABLE). Unknown topics are created if
+`auto.create.topics.enable` and the request allow it. The broker asks the controller to create an
+unknown topic and responds LEADER_NOT_AVAILABLE, so the client retries. A request may ask for
+authorized operations: of the cluster in versions 8 to 10, of topics from version 8 on (KIP-430).
+The response has no error of its own, because no broker has a reason to send a client back to its
+bootstrap servers (KIP-1102).
 
 A response that would name a leader that has just ended waits briefly for the next leader (V83). The
 response to a request that names topics also lists brokers that ended seconds ago. A request for all

@@ -23,7 +23,7 @@ _DRAIN_LOOK_MS = 500
 
 
 class Draining:
-    """The waits for consumer groups during one controller term."""
+    """The waits of one controller term until consumer groups have read drained partitions."""
 
     def __init__(
         self,

@@ -347,8 +347,8 @@ class _LeaderAndIsr:
         for topic_partition, (_, topic_id, state) in self.commands.items():
             partition = self.replicas.get(topic_partition)
             if partition is None or state.leader_epoch < 0:
-                # a controller that cannot read the partition's state lists the partition, so that
-                # brokers keep the replica
+                # a controller that cannot read a partition's state still names the partition in its
+                # command, so that brokers keep the replica
                 continue
             if state.is_new and not partition.has_topic_id(topic_id):
                 # The controller creates a replica of a new topic with this name, so the topic of

@@ -319,9 +319,9 @@ def _kept_epochs(
 ) -> tuple[int, ...]:
     """Return the epochs to record for the members that stay in a partition without a leader.
 
-    Without a recorded epoch, the node's last modification shows which members bounced (V10). The
-    write of the state without a leader changes the node's last modification, so the state records
-    the epochs that are known so far.
+    If the state has no recorded epochs, members that registered after its node's last modification
+    have bounced (V10). The write of the state without a leader is such a modification, so the state
+    records the epochs that are known so far.
     """
     recorded = eligible_replicas.members(state)
     bounced = incarnations.bounced_members(state, brokers)

@@ -76,11 +76,12 @@ def plan(state: PartitionState, around: Circumstances) -> RecoveryPlan:
 
 
 def _quorum(state: PartitionState, members: int, minimum: int) -> int:
-    """Return how many members must be registered: normally k, the effective `minimum`.
+    """Return how many members must be registered before an election.
 
-    In an unproven state all replicas are members, and each record was committed on at least k of
-    them (k: the effective minimum). If fewer members than the effective minimum are not registered,
-    each committed record is therefore on a registered member (E8).
+    Normally that is `minimum`, the effective min.insync.replicas. In an unproven state all replicas
+    are members, and each record was committed on at least k of them (k: the effective minimum). If
+    fewer members than the effective minimum are not registered, each committed record is therefore
+    on a registered member (E8).
     """
     if state.is_unproven:
         return max(1, members - minimum + 1)

@@ -3,8 +3,8 @@
 An edit of a topic's node counts as a request to add partitions, or to remove the highest
 partitions, with the checks of such a request. If an edit changes anything but the number of
 partitions, the controller keeps the topic as it knew it, and the topic's next requested change
-overwrites the edit. A controller that does not know the topic yet treats a node that contradicts
-its partitions' states as unreadable. This module writes nothing.
+overwrites the edit. If the controller has not loaded a topic yet, and the topic's node contradicts
+the states of its partitions, the node counts as unreadable. This module writes nothing.
 """
 
 from __future__ import annotations

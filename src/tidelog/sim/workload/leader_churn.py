@@ -26,7 +26,7 @@ from tidelog.sim.observed.replica_logs import LogKey
 from tidelog.sim.workload.churning import ChurnKind, churn, churn_of_profiles
 from tidelog.sim.workload.work import Workload
 
-#: Causes of a replica's absence from the ISR that presuppose an ended registration of its broker.
+#: Causes for which a replica leaves the ISR only after its broker's registration has ended.
 _ENDED = (ShrinkCause.SESSION, ShrinkCause.BOUNCE)
 
 

@@ -508,7 +508,10 @@ def _app_id(origin: Origin, partition: int) -> str:
 
 
 def _file_of(row: Mapping[str, Any], bounded: tuple[str, str]) -> LakeFile:
-    """Return a file of the table's log; bounds of a foreign file may be unknown (-1)."""
+    """Return a data file that the table's log lists.
+
+    If another tool added the file, its range of offsets may be unknown (-1).
+    """
     lowest, highest, partition = (
         row.get(name) if isinstance(row.get(name), int) else None
         for name in (f"min.{bounded[1]}", f"max.{bounded[1]}", f"min.{bounded[0]}")

@@ -153,7 +153,7 @@ def abandoned(
 ) -> list[StagedFile]:
     """Return the staged files that may be deleted once `fence` is part of the table.
 
-    `staged` is a listing from before the fence's commit. `referenced` has the files of all versions
-    that readers may still use, and of the fence's version.
+    `staged` lists the staged files as they were before `fence` was committed. `referenced` has the
+    files of all versions that readers may still use, and of the fence's version.
     """
     return [each for each in staged if each.began < fence and each.path not in referenced]

@@ -124,7 +124,7 @@ def commit_run(
             return RunOutcome(state)
         if isinstance(step, StartOver):
             has_landed = not table.referenced().isdisjoint(file.path for file in change.added)
-            # The commit exists, but the table's log has lost its offset note.
+            # The commit exists, but the table's log no longer has the offsets noted in it.
             return RunOutcome(state, None if has_landed else step.obstacle)
     raise TableError(
         f"{table.location} refused {MOST_COMMITS} commits, or did not answer them. Run it again: it"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tidelog.broker.services import Services
     from tidelog.replication.isr import IsrChange
 
-#: ISR changes by partition, each with the leader's replica that proposed the change.
+#: ISR changes by partition, each with the replica of this broker that leads the partition.
 IsrChanges = dict[TopicPartition, tuple["Partition", "IsrChange"]]
 
 

@@ -124,8 +124,8 @@ def _move(load: PartitionLoad, after: tuple[int, ...], reasons: _Reasons) -> Par
     )
 
 
-#: A resource: its name, the brokers' shares, and a function that returns the amount of this
-#: resource in a load.
+#: A resource: its name, the part of it that each broker should carry, and a function that returns
+#: how much of it a load uses.
 _Resource = tuple[str, Mapping[int, float], Callable[[BrokerLoad], float]]
 
 
