@@ -1,12 +1,12 @@
 """`python -m bench [part ...] [--beside VERSION] [--store STORE]`: docs/measurements.md's tables.
 
 Parts: throughput produce walk failover clients scale controller shutdown isr flush groups offsets
-compaction starts first_use memory unread reassign jbod simulation spark lake. With `--beside`
-Apache Kafka of that version runs next to us and is measured in turns, where Java, Maven and a
-registry are; where they are not, one line says so and the parts go on without. The parts scale,
-controller and isr measure both stores, or with `--store` one of them. With `--against` each part
-runs in turns with another checkout, so that a change is measured where it is made; produce runs
-both clusters at the same time. The parts spark and lake take Spark's official connector beside
+metrics compaction starts first_use memory unread reassign jbod simulation spark lake. With
+`--beside` Apache Kafka of that version runs next to us and is measured in turns, where Java, Maven
+and a registry are; where they are not, one line says so and the parts go on without. The parts
+scale, controller and isr measure both stores, or with `--store` one of them. With `--against` each
+part runs in turns with another checkout, so that a change is measured where it is made; produce
+runs both clusters at the same time. The parts spark and lake take Spark's official connector beside
 ours, and the cases named with `--cases` alone.
 """
 
@@ -31,6 +31,7 @@ from bench import (
     joining,
     log,
     memory,
+    metrics,
     offsets,
     produce,
     reassign,
@@ -59,6 +60,7 @@ PARTS = (
     "flush",
     "groups",
     "offsets",
+    "metrics",
     "compaction",
     "starts",
     "first_use",
@@ -164,6 +166,8 @@ def _tables(
             return groups.run(systems, rounds)
         case "offsets":
             return offsets.run(systems, rounds)
+        case "metrics":
+            return metrics.run(rounds, run_bytes)
         case "compaction":
             return log.compactions(rounds)
         case "starts":

@@ -23,6 +23,8 @@ from tidelog.records.builder import NewRecord, build_batch
 from tidelog.runtime.blocking import BlockingClient
 
 TOPIC = "flights"
+#: A topic whose partitions have one replica each, on one broker after the other.
+ALONE = "alone"
 GROUP = "lake"
 
 BY_PARTITION = "topic,partition"
@@ -153,9 +155,9 @@ def cluster(make_cluster: MakeCluster) -> LocalCluster:
     return make_cluster(3)
 
 
-def produce(client: BlockingClient, partition: int, count: int, timestamp_ms: int) -> None:
-    records = [NewRecord(None, b"x" * 100, timestamp_ms) for _ in range(count)]
-    client.produce(TopicPartition(TOPIC, partition), build_batch(records))
+def produce(client: BlockingClient, topic: str, partition: int, timestamp_ms: int) -> None:
+    records = [NewRecord(None, b"x" * 100, timestamp_ms) for _ in range(10)]
+    client.produce(TopicPartition(topic, partition), build_batch(records))
 
 
 def test_every_queried_metric_has_data(cluster: LocalCluster) -> None:
@@ -163,8 +165,13 @@ def test_every_queried_metric_has_data(cluster: LocalCluster) -> None:
     with BlockingClient(cluster.bootstrap) as client:
         client.create_topic(TOPIC, 3, 3, {"min.insync.replicas": "2"})
         client.await_topic(TOPIC, 3)
-        produce(client, 0, 10, hour_ago_ms)
-        produce(client, 1, 10, hour_ago_ms)
+        produce(client, TOPIC, 0, hour_ago_ms)
+        produce(client, TOPIC, 1, hour_ago_ms)
+        client.create_topic(ALONE, assignment={0: [1], 1: [2], 2: [3]})
+        client.await_topic(ALONE, 1)
+        for partition in range(3):
+            produce(client, ALONE, partition, hour_ago_ms)
+        client.commit(GROUP, {TopicPartition(ALONE, each): FetchedOffset(7) for each in range(3)})
         client.commit(
             GROUP,
             {
@@ -189,6 +196,14 @@ def test_every_queried_metric_has_data(cluster: LocalCluster) -> None:
     }
     assert wrong == {}
     _has_the_right_numbers(samples)
+    eventually(
+        lambda: knows_lags_elsewhere(cluster), "the lag where the coordinator has no replica"
+    )
+
+
+def knows_lags_elsewhere(cluster: LocalCluster) -> bool:
+    lags = scraped(cluster)["kafka_consumergroup_lag"]
+    return [value for labels, value in lags if labels["topic"] == ALONE] == [3, 3, 3]
 
 
 def shrunk(client: BlockingClient) -> bool:
@@ -215,15 +230,15 @@ def _knows_lags(samples: Samples) -> None:
     lags = {
         labels["partition"]: value
         for labels, value in samples["kafka_consumergroup_lag"]
-        if labels["consumergroup"] == GROUP
+        if labels["consumergroup"] == GROUP and labels["topic"] == TOPIC
     }
     assert lags == {"0": 4, "1": 0}, "partition 2 has no commit, and thus no lag"
-    assert total(samples, "kafka_consumergroup_lag_sum", consumergroup=GROUP) == 4
+    assert total(samples, "kafka_consumergroup_lag_sum", topic=TOPIC) == 4
     without = "tidelog_consumergroup_partitions_without_commit"
     assert total(samples, without, consumergroup=GROUP, topic=TOPIC) == 1
     ages = {
         labels["partition"]: value
         for labels, value in samples["tidelog_consumergroup_lag_seconds"]
-        if labels["consumergroup"] == GROUP
+        if labels["consumergroup"] == GROUP and labels["topic"] == TOPIC
     }
     assert ages["1"] == 0 and 3_600 <= ages["0"] < 4_200

@@ -488,6 +488,11 @@ class BrokerKeys:
         ours=True,
         pattern=is_admin_listener,
     )
+    metrics_newer_names_enable: bool = boolean(
+        False,
+        "Give Kafka's metrics the names of Strimzi's own reporter, too, which end in persec_total.",
+        ours=True,
+    )
     tidelog_test_interception_directory: str = text(
         "",
         "For tests only: a directory whose rules lose, hold, cut off or refuse requests.",

@@ -8,7 +8,13 @@ from collections.abc import Iterator
 import pytest
 
 from tidelog.core.metrics import PAUSE, MetricReading, Metrics, counter, gauge, histogram, reading
-from tidelog.runtime.admin.exposition import OPENMETRICS, PROMETHEUS, content_type, metrics_text
+from tidelog.runtime.admin.exposition import (
+    OPENMETRICS,
+    PROMETHEUS,
+    content_type,
+    metrics_text,
+    newer_name,
+)
 
 SENT = counter("tidelog_sent_total", 'commands "sent"', "broker")
 SIZE = gauge("tidelog_size", "bytes of a log", "topic", "partition")
@@ -55,6 +61,21 @@ def test_openmetrics_names_counters_without_their_ending() -> None:
         "# TYPE tidelog_sent counter",
     ]
     assert lines[2].startswith("tidelog_sent_total{") and lines[-1] == "# EOF"
+
+
+def test_newer_names_are_beside_the_older_ones_if_they_are_wanted() -> None:
+    metrics = Metrics()
+    bytes_in = counter("kafka_server_brokertopicmetrics_bytesin_total", "bytes", "topic")
+    metrics.add(bytes_in, 5, "t")
+    for wanted in (False, True):
+        pieces = asyncio.run(metrics_text(metrics, [bytes_in], has_newer_names=wanted))
+        text = b"".join(pieces).decode()
+        assert 'bytesin_total{topic="t"} 5\n' in text
+        newer = "kafka_server_brokertopicmetrics_bytesinpersec_total"
+        assert (f'# TYPE {newer} counter\n{newer}{{topic="t"}} 5\n' in text) is wanted
+    idle = "kafka_network_socketserver_networkprocessoravgidle_percent"
+    assert newer_name(idle) == "kafka_network_socketserver_networkprocessoravgidlepercent"
+    assert newer_name("kafka_log_log_size") is newer_name("tidelog_sent_total") is None
 
 
 def test_the_client_chooses_the_format() -> None:

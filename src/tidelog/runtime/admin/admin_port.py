@@ -71,7 +71,13 @@ class AdminPort:
         form = content_type(request.headers)
         making = self._making.get(form)
         if making is None:
-            text = metrics_text(self._broker.services.metrics, PUBLISHED, form)
+            services = self._broker.services
+            text = metrics_text(
+                services.metrics,
+                PUBLISHED,
+                form,
+                has_newer_names=services.config.metrics_newer_names_enable,
+            )
             making = self._making[form] = asyncio.get_running_loop().create_task(text)
             making.add_done_callback(lambda _: self._making.pop(form))
         # A client that disconnects must not cancel the text that other clients await.

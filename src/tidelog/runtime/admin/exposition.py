@@ -9,8 +9,10 @@ times as long (docs/adr/0074).
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Final
 
 from tidelog.core.metrics import Metric, MetricKind, Metrics, Sample
@@ -34,13 +36,44 @@ def content_type(headers: Mapping[str, str]) -> str:
     )
 
 
+#: Names of Strimzi's own reporter that differ by more than `persec`.
+_NEWER_ENDINGS: Final = (
+    ("networkprocessoravgidle_percent", "networkprocessoravgidlepercent"),
+    ("requesthandleravgidle_percent", "requesthandleravgidlepercent_total"),
+)
+#: Families whose counters end in `persec_total` in Strimzi's own reporter.
+_RATES: Final = (
+    "kafka_server_brokertopicmetrics_",
+    "kafka_network_requestmetrics_",
+    "kafka_server_replicamanager_",
+    "kafka_controller_controllerstats_",
+)
+
+
+def newer_name(name: str) -> str | None:
+    """Return the name that Strimzi's own reporter gives to a metric of Kafka, if it differs."""
+    for older, newer in _NEWER_ENDINGS:
+        if name.endswith(older):
+            return name.removesuffix(older) + newer
+    if name.startswith(_RATES) and name.endswith("_total"):
+        return f"{name.removesuffix('_total')}persec_total"
+    return None
+
+
 async def metrics_text(
-    metrics: Metrics, declared: Sequence[Metric], form: str = PROMETHEUS
+    metrics: Metrics,
+    declared: Sequence[Metric],
+    form: str = PROMETHEUS,
+    *,
+    has_newer_names: bool = False,
 ) -> list[bytes]:
-    """Return the text in pieces; between the slices the loop does other work."""
+    """Return the text in pieces; between the slices the loop does other work.
+
+    With `has_newer_names`, metrics also appear under the names of Strimzi's own reporter.
+    """
     pieces: list[bytes] = []
     begin_ns = time.monotonic_ns()
-    for _ in _steps(metrics, declared, form, pieces):
+    for _ in _steps(metrics, declared, form, pieces, has_newer_names):
         if time.monotonic_ns() - begin_ns >= _SLICE_NS:
             await asyncio.sleep(0)
             begin_ns = time.monotonic_ns()
@@ -48,7 +81,11 @@ async def metrics_text(
 
 
 def _steps(
-    metrics: Metrics, declared: Sequence[Metric], form: str, pieces: list[bytes]
+    metrics: Metrics,
+    declared: Sequence[Metric],
+    form: str,
+    pieces: list[bytes],
+    has_newer_names: bool = False,
 ) -> Iterator[None]:
     """Make the text; yield after each small step."""
     lines: _Lines = {}
@@ -73,6 +110,12 @@ def _steps(
         for begin in range(0, len(found), 1000):
             pieces.append("".join(found[begin : begin + 1000]).encode("utf-8", "replace"))
             yield
+        newer = newer_name(metric.name) if has_newer_names and found else None
+        if newer is not None:
+            renamed = (newer + line.removeprefix(metric.name) for line in found)
+            head = _head(dataclasses.replace(metric, name=newer), form)
+            pieces.append((head + "".join(renamed)).encode("utf-8", "replace"))
+            yield
     assert not lines, f"undeclared metrics were read: {[each.name for each in lines]}"
     if form == OPENMETRICS:
         pieces.append(b"# EOF\n")
@@ -85,11 +128,18 @@ def _head(metric: Metric, form: str) -> str:
     return f"# HELP {name} {meaning}\n# TYPE {name} {metric.kind.value}\n"
 
 
-def _label_text(names: Sequence[str], values: Sequence[str], *more: str) -> str:
+def _label_text(names: Sequence[str], values: Sequence[str]) -> str:
     pairs = [
         f'{name}="{value.translate(_ESCAPES)}"' for name, value in zip(names, values, strict=True)
     ]
-    return "{" + ",".join([*pairs, *more]) + "}" if pairs or more else ""
+    return "{" + ",".join(pairs) + "}" if pairs else ""
+
+
+@cache
+def _bucket_endings(metric: Metric) -> list[str]:
+    """Return what follows the labels in the line of each bucket, up to the count."""
+    bounds = [*(str(float(metric.shown(bound))) for bound in metric.bounds), "+Inf"]
+    return [f'le="{bound}"}} ' for bound in bounds]
 
 
 def _sample_lines(metric: Metric, sample: Sample) -> Iterator[str]:
@@ -98,11 +148,10 @@ def _sample_lines(metric: Metric, sample: Sample) -> Iterator[str]:
         yield f"{metric.name}{_label_text(metric.labels, sample.labels)} {value}\n"
         return
     count = 0
-    for bound, inside in zip((*metric.bounds, None), sample.buckets, strict=True):
-        count += inside
-        text = "+Inf" if bound is None else str(float(metric.shown(bound)))
-        labels = _label_text(metric.labels, sample.labels, f'le="{text}"')
-        yield f"{metric.name}_bucket{labels} {count}\n"
     labels = _label_text(metric.labels, sample.labels)
+    beginning = f"{metric.name}_bucket{labels[:-1]}{',' if labels else '{'}"
+    for ending, inside in zip(_bucket_endings(metric), sample.buckets, strict=True):
+        count += inside
+        yield f"{beginning}{ending}{count}\n"
     yield f"{metric.name}_sum{labels} {metric.shown(sample.value)}\n"
     yield f"{metric.name}_count{labels} {count}\n"
