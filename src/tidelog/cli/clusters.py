@@ -48,6 +48,7 @@ from tidelog.core.columns import Column
 from tidelog.core.names import is_internal_topic
 from tidelog.core.types import NO_LEADER
 from tidelog.local import BrokerStatus, ClusterStatus, LocalCluster, PartitionStatus
+from tidelog.local.console_process import start_console, stop_console
 from tidelog.local.layout import BrokerPlace
 from tidelog.local.status import remote_status
 from tidelog.runtime.config_files import load_config
@@ -94,6 +95,9 @@ def up(
             help="Port of broker 1 of a new cluster; the next brokers count on [free ports].",
         ),
     ] = None,
+    console: Annotated[
+        bool, typer.Option("--console", help="Start the web console, too; `down` ends it.")
+    ] = False,
     output: OutputOption = OutputFormat.TABLE,
     timeout: TimeoutOption = 60.0,
 ) -> None:
@@ -113,6 +117,8 @@ def up(
     cluster.up(timeout)
     for warning in cluster.config_warnings():
         say(f"tidelog: {warning}")
+    if console:
+        say(f"console: {start_console(cluster.directory, timeout)}")
     if output is OutputFormat.JSON:
         print_document(_started(cluster))
         return
@@ -159,6 +165,7 @@ def _broker_started(cluster: LocalCluster, place: BrokerPlace) -> BrokerStarted:
 def down(directory: DirectoryOption = DEFAULT_DIRECTORY, timeout: TimeoutOption = 15.0) -> None:
     """Stop all brokers of a local cluster; its data stays."""
     cluster = local_cluster(directory)
+    stop_console(cluster.directory, timeout)
     cluster.down(timeout)
     say(f"all brokers are stopped; the data stays in {cluster.directory}")
 

@@ -9,8 +9,8 @@ with LocalCluster("/tmp/cluster", brokers=3) as cluster:
 errors. `starting` starts a broker, and `forking` has `fork_server` fork the brokers of tests.
 `processes` identifies the brokers to signal, `zookeeper` runs a ZooKeeper server, for which `java`
 finds a Java. `ports` and `listeners` choose addresses. `readiness` proves that the cluster accepts
-a write. `status`, `health` and `lost_replicas` show the cluster from outside; `doctor` finds causes
-of faults.
+a write. `console_process` runs the web console. `status`, `health` and `lost_replicas` show the
+cluster from outside; `doctor` finds causes of faults.
 """
 
 from __future__ import annotations
