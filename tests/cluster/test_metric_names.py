@@ -81,6 +81,8 @@ QUERIED = dict(
         family("kafka_server_delayedoperationpurgatory", "purgatorysize", "delayedoperation"),
         family("kafka_server_replicafetchermanager", "maxlag"),
         family("kafka_server_fetcherlagmetrics", "consumerlag", f"clientid,{BY_PARTITION}"),
+        family("kafka_server_sessionexpirelistener", "zookeeperdisconnects_total"),
+        family("kafka_server_zookeeperclientmetrics", "zookeeperrequestlatencyms", "quantile"),
         family("kafka", "brokers"),
         family("kafka", "broker_info", "id,address"),
         family("kafka", "topic_partitions", "topic"),

@@ -14,6 +14,7 @@ from tidelog.broker.apis.support.context import ApiContext
 from tidelog.broker.controller import metrics as of_controllers
 from tidelog.broker.coordinators import metrics as of_coordinators
 from tidelog.broker.events import metrics as of_events
+from tidelog.broker.membership import metrics as of_membership
 from tidelog.broker.replicas import metrics as of_replicas
 from tidelog.broker.server import metrics as of_server
 from tidelog.broker.server.requests import Card, Pending, Request
@@ -30,7 +31,7 @@ CARD = Card(api_key=20_008, min_version=0, max_version=0, rights=(DESCRIBE_CLUST
 
 #: All metrics of a broker, in the order of their names.
 METRICS: Final[tuple[Metric, ...]] = tuple(
-    declared(of_controllers, of_coordinators, of_events, of_replicas, of_server)
+    declared(of_controllers, of_coordinators, of_events, of_membership, of_replicas, of_server)
 )
 
 

@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.controller import metrics as declared
 from tidelog.core.limits import MAX_METERED_TOPICS
-from tidelog.core.metrics import PAUSE, MetricReading, reading
+from tidelog.core.metrics import LATENCY_BOUNDS_US, PAUSE, MetricReading, reading
+from tidelog.core.recent_buckets import RecentBuckets, quantiles
 
 if TYPE_CHECKING:
     from tidelog.broker.services import Services
 
 #: The version of Kafka whose requests and versions brokers serve.
 _KAFKA_VERSION: Final = "v3.9"
+_SHARES: Final = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
 
 
 class ControllerReadings:
@@ -26,7 +28,9 @@ class ControllerReadings:
     def __init__(self, services: Services, is_active: Callable[[], bool]) -> None:
         self._services = services
         self._is_active = is_active
+        self._recent = RecentBuckets()
         services.metrics.collect(self.readings)
+        services.metrics.collect(self.store_times)
 
     def readings(self) -> Iterator[MetricReading]:
         """Read the published state, topic by topic."""
@@ -52,6 +56,17 @@ class ControllerReadings:
                 yield reading(declared.MINION_TOPIC, 1, topic.name, count, factor)
         values = (offline, unpreferred, len(topics), partitions)
         yield MetricReading(declared.CONTROLLED, values)
+
+    def store_times(self) -> Iterator[MetricReading]:
+        """Read the times of the store's calls, over all operations."""
+        samples = self._services.metrics.samples(declared.STORE_MS)
+        if not samples:
+            return
+        counts = list(map(sum, zip(*(each.buckets for each in samples), strict=True)))
+        recent = self._recent.of(counts, self._services.clock.monotonic_ms())
+        values = quantiles(LATENCY_BOUNDS_US, recent, _SHARES)
+        for share, value in zip(_SHARES, values, strict=True):
+            yield reading(declared.STORE_QUANTILES, value, share)
 
     def _brokers(self) -> Iterator[MetricReading]:
         services = self._services

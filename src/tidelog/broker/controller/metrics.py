@@ -7,7 +7,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from tidelog.core.metrics import BOUNDS_MS, Metric, counter, gauge, histogram
+from tidelog.core.metrics import (
+    BOUNDS_MS,
+    LATENCY_BOUNDS_US,
+    US_PER_MS,
+    Metric,
+    counter,
+    gauge,
+    histogram,
+)
 
 COMMANDS_OVERDUE: Final = gauge(
     "tidelog_controller_commands_overdue",
@@ -45,6 +53,20 @@ FAILOVER_MS: Final = histogram(
     "duration of failovers by this controller, by phase; `detect` has those that were detected",
     "phase",
     bounds=BOUNDS_MS,
+)
+STORE_MS: Final = histogram(
+    "tidelog_controller_store_ms",
+    "time of the metadata store's calls for this controller, by operation",
+    "operation",
+    bounds=LATENCY_BOUNDS_US,
+    scale=US_PER_MS,
+)
+#: Kafka's ZooKeeperRequestLatencyMs of kafka.server:type=ZooKeeperClientMetrics.
+STORE_QUANTILES: Final = gauge(
+    "kafka_server_zookeeperclientmetrics_zookeeperrequestlatencyms",
+    "time of the metadata store's calls for this controller: quantiles of the last minutes",
+    "quantile",
+    scale=US_PER_MS,
 )
 UNCLEAN_ELECTIONS: Final = counter(
     "kafka_controller_controllerstats_uncleanleaderelections_total",

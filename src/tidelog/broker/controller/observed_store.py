@@ -1,13 +1,16 @@
 """The metadata store as the controller uses it: each outcome of a call counts as progress (V42).
 
-The class passes on every call and returns the store's own result. `controller.activity` measures
-how long the outcome of a store operation is overdue.
+The class passes on every call, measures its time, and returns the store's own result.
+`controller.activity` measures how long the outcome of a store operation is overdue.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from tidelog.broker.controller.metrics import STORE_MS
+from tidelog.core.clock import Clock
+from tidelog.core.metrics import Metrics
 from tidelog.metadata.store import (
     MetadataStore,
     Node,
@@ -17,13 +20,25 @@ from tidelog.metadata.store import (
     WatchCallback,
 )
 
+_NS_PER_US = 1_000
+
 
 class ObservedStore:
     """A `MetadataStore` that calls `moved` at each outcome, success or failure."""
 
-    def __init__(self, store: MetadataStore, moved: Callable[[], None]) -> None:
+    def __init__(
+        self, store: MetadataStore, moved: Callable[[], None], clock: Clock, metrics: Metrics
+    ) -> None:
         self._store = store
         self._moved = moved
+        self._clock = clock
+        self._metrics = metrics
+
+    def _ended(self, operation: str, begun_ns: int) -> None:
+        """Report the outcome of a call, and count its time."""
+        self._moved()
+        time_us = (self._clock.monotonic_ns() - begun_ns) // _NS_PER_US
+        self._metrics.observe(STORE_MS, time_us, operation)
 
     @property
     def session_id(self) -> int | None:
@@ -53,28 +68,32 @@ class ObservedStore:
 
     async def get(self, path: str, watch: WatchCallback | None = None) -> Node | None:
         """Return a node, None if absent."""
+        begun_ns = self._clock.monotonic_ns()
         try:
             return await self._store.get(path, watch)
         finally:
-            self._moved()
+            self._ended("get", begun_ns)
 
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
         """Return the nodes at these paths, None for an absent node."""
+        begun_ns = self._clock.monotonic_ns()
         try:
             return await self._store.get_many(paths)
         finally:
-            self._moved()
+            self._ended("get_many", begun_ns)
 
     async def children(self, path: str, watch: WatchCallback | None = None) -> list[str] | None:
         """Return the names of a node's children, None if the node is absent."""
+        begun_ns = self._clock.monotonic_ns()
         try:
             return await self._store.children(path, watch)
         finally:
-            self._moved()
+            self._ended("children", begun_ns)
 
     async def transact(self, ops: Sequence[Op]) -> list[OpResult]:
         """Apply operations in one transaction."""
+        begun_ns = self._clock.monotonic_ns()
         try:
             return await self._store.transact(ops)
         finally:
-            self._moved()
+            self._ended("transact", begun_ns)

@@ -110,7 +110,9 @@ class ControllerRuntime:
         self._cluster_events = cluster_events
         self._progress = progress
         self._activity = Activity()
-        self.store = self._store = ObservedStore(services.store, self._activity.moved)
+        self.store = self._store = ObservedStore(
+            services.store, self._activity.moved, services.clock, services.metrics
+        )
         self._wake = Signal(services.ports.loop)
         self._flow: asyncio.Task[None] | None = None
         self._term: Term | None = None

@@ -6,6 +6,8 @@ process, until the store confirms the session (V47). `store_history` detects a s
 than the logs (E8). `store_trouble` responds to administrators while the store cannot be reached.
 `controlled_shutdown` moves the leaderships away before a stop (V43).
 
+`metrics` counts the events of the session.
+
 `producer_ids` requests blocks of producer ids from the controller (G3), and `auto_creation`
 requests topics on first use.
 """

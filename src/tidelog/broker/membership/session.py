@@ -23,6 +23,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tidelog.broker.membership.metrics import SESSION_EVENTS
 from tidelog.broker.membership.registration_watch import RegistrationWatch
 from tidelog.broker.membership.store_history import OlderStoreError
 from tidelog.broker.store_access import RETRY_MS, UNANSWERED, UNREACHED, patiently
@@ -148,6 +149,7 @@ class Session:
     def _session_event(self, event: SessionEvent) -> None:
         services = self._services
         services.tracer.event("store_session", session=event.name)
+        services.metrics.add(SESSION_EVENTS[event])
         if event is not SessionEvent.EXPIRED or self._closing:
             return
         self._expiries += 1

@@ -1,0 +1,24 @@
+"""The metrics of a broker's session with the metadata store, under Kafka's names for ZooKeeper's.
+
+Every broker counts them, whatever its metadata store is.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tidelog.core.metrics import counter
+from tidelog.metadata.store import SessionEvent
+
+#: Kafka's meters of kafka.server:type=SessionExpireListener, by event.
+SESSION_EVENTS: Final = {
+    event: counter(
+        f"kafka_server_sessionexpirelistener_zookeeper{name}_total",
+        f"times that the session with the metadata store {meaning}",
+    )
+    for event, name, meaning in (
+        (SessionEvent.CONNECTED, "syncconnects", "was connected"),
+        (SessionEvent.SUSPENDED, "disconnects", "lost its connection"),
+        (SessionEvent.EXPIRED, "expires", "expired"),
+    )
+}
