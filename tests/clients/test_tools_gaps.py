@@ -70,6 +70,8 @@ def test_a_tool_names_what_is_not_served(tools: Tools, server: tuple[str, str]) 
 
 def test_levels_of_loggers_are_shown_and_set(tools: Tools, server: tuple[str, str]) -> None:
     loggers = ("--entity-type", "broker-loggers", "--entity-name", "1")
-    words = ("--alter", "--add-config", "tidelog.request=WARN")
+    words = ("--alter", "--add-config", "kafka.request.logger=WARN")
     tools.run("kafka-configs", *server, *words, *loggers)
-    assert "tidelog.request=WARN" in tools.run("kafka-configs", *server, "--describe", *loggers)
+    assert "kafka.request.logger=WARN" in tools.run(
+        "kafka-configs", *server, "--describe", *loggers
+    )

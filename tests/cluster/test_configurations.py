@@ -266,7 +266,7 @@ def test_brokers_refuse_with_kafkas_code(cluster: LocalCluster, key: str, value:
 
 
 def test_levels_of_loggers_change_while_the_broker_runs(cluster: LocalCluster) -> None:
-    logger, broker_logger = "tidelog.request", LOGGER
+    logger, broker_logger = "kafka.request.logger", LOGGER
     for level in ("DEBUG", "INFO"):
         changes = [AlterableConfig(logger, 0, level)]
         message = IncrementalAlterConfigsRequest(
@@ -278,4 +278,6 @@ def test_levels_of_loggers_change_while_the_broker_runs(cluster: LocalCluster) -
         [entry] = result.configs
         assert (entry.name, entry.value, entry.config_source) == (logger, level, 6)
     [result] = describe(cluster, (broker_logger, "1", []))
-    assert {"root", "tidelog.server"} <= {entry.name for entry in result.configs}
+    assert {"root", "kafka.server", "state.change.logger"} <= {
+        entry.name for entry in result.configs
+    }

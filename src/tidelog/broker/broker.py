@@ -57,6 +57,7 @@ from tidelog.broker.server.broker_claims import Members
 from tidelog.broker.server.dispatch import Dispatcher
 from tidelog.broker.server.fence import Fence
 from tidelog.broker.server.interception import Intercepted
+from tidelog.broker.server.request_log import RequestLog
 from tidelog.broker.server.server import Server
 from tidelog.broker.server.steps import Step, proving_broker
 from tidelog.broker.server.timers import TimerWheel
@@ -102,6 +103,8 @@ class Broker:
         )
         self._make_membership()
         self.dispatcher.serve(apis.handlers(self._api_context()), steps=(proving_broker,))
+        if services.ports.loggers is not None:
+            RequestLog(self.dispatcher, services.ports.loggers, services.tracer, services.clock)
 
     def _make_server(self) -> None:
         services = self.services

@@ -493,6 +493,34 @@ class BrokerKeys:
         "Give Kafka's metrics the names of Strimzi's own reporter, too, which end in persec_total.",
         ours=True,
     )
+    tidelog_logging_format: str = choice(
+        "text",
+        "Form of the broker's log lines: text in Kafka's pattern, or one JSON object in each line.",
+        "text",
+        "json",
+        ours=True,
+    )
+    tidelog_logging_max_bytes: int = integer(
+        0,
+        "Size at which a broker rotates its log, if standard error is a file; 0: no size.",
+        at_least=0,
+        ours=True,
+    )
+    tidelog_logging_max_hours: int = integer(
+        0,
+        "Hours of one log file, if standard error is a file: 24 is a file for each day of UTC; 0: "
+        "no limit.",
+        at_least=0,
+        at_most=8_760,
+        ours=True,
+    )
+    tidelog_logging_files: int = integer(
+        8,
+        "Number of rotated files of the broker's log that stay, the last one as broker.log.1.",
+        at_least=1,
+        at_most=1_000,
+        ours=True,
+    )
     tidelog_test_interception_directory: str = text(
         "",
         "For tests only: a directory whose rules lose, hold, cut off or refuse requests.",

@@ -372,6 +372,9 @@ class Loggers(Protocol):
     def set_level(self, name: str, level: int | None) -> None:
         """Set a logger's level; None takes the parent's level."""
 
+    def watch(self, changed: Callable[[], None], /) -> None:
+        """Call `changed` after each change of a level."""
+
 
 @dataclass(slots=True)
 class Ports:

@@ -74,6 +74,6 @@ class DirectoryDisk:
     def _unusable(self, why: str) -> StorageError:
         return StorageError(self.path, "use", self.path, errno.EIO, self.clock.wall_ms(), why)
 
-    def log_note(self, level: int, text: str) -> None:
-        """Log a line about this directory."""
-        self.tracer.log(_LOGGER, level, text)
+    def log_note(self, level: int, text: str, logger: str = _LOGGER) -> None:
+        """Log a line about this directory, or about what `logger` does in it."""
+        self.tracer.log(logger, level, text)

@@ -50,6 +50,8 @@ from tidelog.records.batch import (
     size_of_batch,
 )
 
+#: The stream of log lines of compaction.
+_LOGGER = "cleaner"
 #: A function called after each slice (one part of a run) with the bytes that the slice read and
 #: wrote.
 Pace = Callable[[int], Awaitable[None]]
@@ -550,6 +552,7 @@ class Cleaner:
                 logging.INFO,
                 f"{name} is compacted from its start {plan.first_dirty_offset}: "
                 f"{CLEANER_OFFSETS} says {directory.cleaner_offset(log.topic_partition)}",
+                _LOGGER,
             )
         offset_map = OffsetMap(settings.dedupe_buffer_bytes, settings.load_factor)
         now_ms = self._clock.wall_ms()
@@ -558,12 +561,12 @@ class Cleaner:
             stats = await cleaning.run()
         except Interrupted as interrupted:
             directory.tracer.event("log_cleaning_interrupted", partition=name)
-            directory.log_note(logging.INFO, f"compaction: {interrupted}")
+            directory.log_note(logging.INFO, f"compaction: {interrupted}", _LOGGER)
             return None
         except CorruptBatch as error:
             self._uncleanable[log] = log.truncations
             directory.log_note(
-                logging.ERROR, f"{name} is not compacted before it is truncated: {error}"
+                logging.ERROR, f"{name} is not compacted before it is truncated: {error}", _LOGGER
             )
             if not await find_damage(log) and log.truncations == self._uncleanable[log]:
                 # No checksum is wrong, so the illegible batch was written as it is.
@@ -576,6 +579,12 @@ class Cleaner:
             "log_cleaned", partition=name, end_offset=stats.end_offset, keys=stats.keys,
             bytes_read=stats.bytes_read, bytes_written=stats.bytes_written,
         )  # fmt: skip
+        directory.log_note(
+            logging.INFO,
+            f"{name}: compacted up to offset {stats.end_offset}: {stats.keys:,} keys,"
+            f" {stats.bytes_read:,} bytes read, {stats.bytes_written:,} written",
+            _LOGGER,
+        )
         return stats
 
     async def _pace(self, done_bytes: int) -> None:

@@ -1,9 +1,9 @@
 """The real environment of a broker: its process, sockets, threads, files, clocks and stores.
 
 The process: `main` runs a broker. `config_files` reads its configuration. `signals`,
-`standard_streams`, `logging` with `log_floods`, `memory` and `watchdog` belong to the process.
-`parent` lets the kernel end a process when its parent process ends. `supervisor` reports to
-systemd.
+`standard_streams`, `memory` and `watchdog` belong to the process. `logging` writes the log, with
+`log_floods`, `log_formats` and `log_files`; `banner` has its first lines. `parent` lets the kernel
+end a process when its parent process ends. `supervisor` reports to systemd.
 
 The ports of `core.ports`: `clock`, `files` with `disk_faults`, `lanes`, `network` with `turns`.
 `interception` reads rules of tests from a directory. `stores` holds the metadata stores. `admin` is

@@ -1,7 +1,9 @@
 """Logging of a real broker in Kafka's streams, through a queue and a thread.
 
-A blocked log disk must not block the loop, so a thread writes queued lines. Loggers have the names
-that Kafka's operators expect (`tidelog.server`, `.controller`, `.state_change`, `.request`).
+A blocked log disk must not block the loop, so a thread writes queued lines. Loggers have Kafka's
+names (`kafka.controller`, `state.change.logger`, `kafka.request.logger`), so that its operators'
+levels and filters fit. A stream that Kafka does not have begins with `tidelog`. As in Kafka's
+log4j.properties, the request log is at WARN, so that it logs requests on demand only.
 Control characters are escaped, because names in lines may come from peers. A flood of similar
 warnings is counted instead of written (log_floods.py). Log lines go to standard error. If standard
 error is a file, the thread reopens it by name on request, because another program may have rotated
@@ -14,23 +16,34 @@ import atexit
 import contextlib
 import logging
 import logging.handlers
-import os
 import queue
-import stat
 import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from tidelog.core.dataclass import dataclass
+from tidelog.broker.server.request_log import REQUEST_LOGGER
+from tidelog.runtime.log_files import NEVER, LogFile, Rotation
 from tidelog.runtime.log_floods import Floods
+from tidelog.runtime.log_formats import FORMATS
 
-_FORMAT = "[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
-#: Name of the parent of all brokers' loggers.
-_ROOT = "tidelog"
-#: Kafka's log streams, which clients can list before the first line of a stream is logged.
-_STREAMS = ("controller", "request", "server", "state_change", "store")
+#: Streams of lines -> the logger of each, by Kafka's name where Kafka has the stream.
+STREAMS = {
+    "server": "kafka.server",
+    "controller": "kafka.controller",
+    "request": "kafka.network.SocketServer",
+    "request_log": REQUEST_LOGGER,
+    "state_change": "state.change.logger",
+    "log": "kafka.log",
+    "cleaner": "kafka.log.LogCleaner",
+    "store": "tidelog.store",
+}
+#: The loggers at the top, all below ROOT.
+_TOPS = ("kafka", "state", "tidelog")
+#: The parent of a broker's loggers, which Kafka's tools call root. Loggers of other libraries in
+#: this process are not below it.
+ROOT = logging.Logger("root", logging.INFO)
 #: Number of lines that may wait for a blocked disk; later lines are dropped and counted.
 _QUEUE_LINES = 100_000
 #: Time without a written line after which an ending process does not wait for the log thread,
@@ -52,56 +65,21 @@ class _DroppingQueueHandler(logging.handlers.QueueHandler):
             self.dropped += 1
 
 
-@dataclass(frozen=True, slots=True)
-class LogFile:
-    """The log file of this process: its path at the start, and its open descriptors."""
-
-    path: str
-    descriptors: tuple[int, ...]
-
-    @classmethod
-    def of(cls, *descriptors: int) -> LogFile | None:
-        """Return the file of `descriptors[0]`, or None for a terminal, pipe or removed file.
-
-        The LogFile keeps all `descriptors` that refer to the file of `descriptors[0]`.
-        """
-        link = f"/proc/self/fd/{descriptors[0]}"
-        try:
-            found, path = os.fstat(descriptors[0]), os.readlink(link)
-            if not (stat.S_ISREG(found.st_mode) and os.path.samestat(found, os.stat(path))):
-                return None
-        except OSError:
-            return None
-        return cls(path, tuple(each for each in descriptors if _leads_to(each, found)))
-
-    def reopen(self) -> None:
-        """Reopen the log file by name for all descriptors; an OSError leaves them unchanged."""
-        mode = stat.S_IMODE(os.fstat(self.descriptors[0]).st_mode)
-        opened = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, mode)
-        try:
-            for each in self.descriptors:
-                os.dup2(opened, each)
-        finally:
-            os.close(opened)
-
-
-def _leads_to(descriptor: int, file: os.stat_result) -> bool:
-    try:
-        return os.path.samestat(os.fstat(descriptor), file)
-    except OSError:
-        return False
-
-
 class LogThread(logging.handlers.QueueListener):
     """The thread that writes log lines and, periodically, summaries of floods."""
 
     def __init__(
-        self, lines: queue.Queue[Any], output: logging.Handler, file: LogFile | None
+        self,
+        lines: queue.Queue[Any],
+        output: logging.Handler,
+        file: LogFile | None,
+        rotation: Rotation = NEVER,
     ) -> None:
         super().__init__(lines, output)
         self._lines = lines
         self._floods = Floods(time.monotonic)
         self._file = file
+        self._rotation = rotation
         self._reopening = threading.Event()
         #: Whether standard error is blocked, so that waiting lines are lost.
         self.is_blocked = False
@@ -128,6 +106,8 @@ class LogThread(logging.handlers.QueueListener):
 
     def handle(self, record: logging.LogRecord) -> None:
         if self._floods.admits(record):
+            if self._rotation.is_wanted and self._file is not None:
+                self._rotate(self._file, record.created)
             super().handle(record)
 
     def stop(self) -> None:
@@ -161,42 +141,75 @@ class LogThread(logging.handlers.QueueListener):
         else:
             self._write(logging.INFO, f"log reopened: {self._file.path}")
 
+    def _rotate(self, file: LogFile, now_s: float) -> None:
+        """Rotate the log if the next line belongs to a new file; an error is logged once."""
+        try:
+            if not self._rotation.is_due(*file.state(), now_s):
+                return
+            file.rotate(self._rotation.files)
+        except OSError as error:
+            self._rotation = NEVER
+            self._write(
+                logging.ERROR, f"cannot rotate the log {file.path}, not tried again: {error}"
+            )
+        else:
+            self._write(logging.INFO, f"log rotated: earlier lines are in {file.path}.1")
+
     def _write(self, level: int, message: str) -> None:
-        line = logging.LogRecord("tidelog.server", level, __file__, 0, escape(message), None, None)
+        line = logging.LogRecord(STREAMS["server"], level, __file__, 0, escape(message), None, None)
         super().handle(line)
 
 
-def start_logging(level: int = logging.INFO) -> LogThread:
-    """Send the `tidelog` loggers to standard error through a thread; stop it with `.stop()`."""
+def start_logging(
+    form: str = "text", rotation: Rotation = NEVER, broker_id: int | None = None
+) -> LogThread:
+    """Send a broker's loggers to standard error through a thread; stop it with `.stop()`.
+
+    `form` is a key of FORMATS. The log is rotated only if standard error is a file.
+    """
     lines: queue.Queue[Any] = queue.Queue(_QUEUE_LINES)
     output = logging.StreamHandler(sys.stderr)
-    output.setFormatter(logging.Formatter(_FORMAT))
-    root = logging.getLogger(_ROOT)
-    for stream in _STREAMS:
-        logging.getLogger(f"{_ROOT}.{stream}")
-    root.setLevel(level)
-    root.propagate = False
-    root.handlers = [_DroppingQueueHandler(lines)]
-    listener = LogThread(lines, output, LogFile.of(2, 1))
+    output.setFormatter(FORMATS[form](broker_id))
+    for name in _TOPS:
+        logging.getLogger(name).parent = ROOT
+    for name in STREAMS.values():
+        logging.getLogger(name)
+    logging.getLogger(REQUEST_LOGGER).setLevel(logging.WARNING)
+    ROOT.handlers = [_DroppingQueueHandler(lines)]
+    listener = LogThread(lines, output, LogFile.of(2, 1), rotation)
     listener.start()
     atexit.register(listener.stop)
     return listener
 
 
 class LogLevels:
-    """Levels of this process's `tidelog` loggers; `root` is their parent."""
+    """Levels of this process's loggers of a broker; `root` is their parent."""
+
+    def __init__(self) -> None:
+        self._watchers: list[Callable[[], None]] = []
 
     def levels(self) -> dict[str, int]:
         """Return the effective level of each logger."""
-        below = f"{_ROOT}."
-        names = [each for each in logging.root.manager.loggerDict if each.startswith(below)]
+        names = [
+            name
+            for name, each in logging.root.manager.loggerDict.items()
+            if name.partition(".")[0] in _TOPS
+            and isinstance(each, logging.Logger)
+            and each.propagate
+        ]
         found = {name: logging.getLogger(name).getEffectiveLevel() for name in names}
-        return {"root": logging.getLogger(_ROOT).level, **found}
+        return {"root": ROOT.level, **found}
 
     def set_level(self, name: str, level: int | None) -> None:
         """Set a logger's level; None takes the parent's level."""
-        logger = logging.getLogger(_ROOT if name == "root" else name)
+        logger = ROOT if name == "root" else logging.getLogger(name)
         logger.setLevel(logging.NOTSET if level is None else level)
+        for changed in self._watchers:
+            changed()
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Call `changed` after each change of a level."""
+        self._watchers.append(changed)
 
 
 class LogTracer:
@@ -204,7 +217,7 @@ class LogTracer:
 
     def __init__(self, broker_id: int) -> None:
         self._prefix = f"[broker {broker_id}] "
-        self._state_change = logging.getLogger("tidelog.state_change")
+        self._state_change = logging.getLogger(STREAMS["state_change"])
         self._loggers: dict[str, logging.Logger] = {}
         self.marks: dict[str, int] = {}
 
@@ -222,7 +235,7 @@ class LogTracer:
         """Log a line for operators."""
         target = self._loggers.get(logger)
         if target is None:
-            target = self._loggers[logger] = logging.getLogger(f"tidelog.{logger}")
+            target = self._loggers[logger] = logging.getLogger(STREAMS[logger])
         if target.isEnabledFor(level):
             target.log(level, "%s%s", self._prefix, escape(message))
 

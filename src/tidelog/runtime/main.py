@@ -29,9 +29,11 @@ from tidelog.core.log_dirs import check_apart
 from tidelog.core.ports import Files, Lane, Ports
 from tidelog.records.walk import is_compiled
 from tidelog.runtime import extensions
+from tidelog.runtime.banner import addresses, log_after_start, log_before_start
 from tidelog.runtime.clock import SystemClock, system_random
 from tidelog.runtime.config_files import load_config
 from tidelog.runtime.lanes import open_lane
+from tidelog.runtime.log_files import Rotation
 from tidelog.runtime.logging import LogLevels, LogThread, LogTracer, start_logging
 from tidelog.runtime.memory import MemoryAtRest, limit_arenas
 from tidelog.runtime.network import SocketNetwork
@@ -85,7 +87,13 @@ def run_broker(start: Start) -> int:
         return EXIT_FAILED
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     limit_arenas()
-    listener = start_logging()
+    config = start.config
+    rotation = Rotation(
+        config.tidelog_logging_max_bytes,
+        config.tidelog_logging_max_hours,
+        config.tidelog_logging_files,
+    )
+    listener = start_logging(config.tidelog_logging_format, rotation, config.broker_id)
     try:
         code = _run_logged(start, listener)
     finally:
@@ -118,7 +126,7 @@ async def _serve(start: Start, turns: TurnSelector, log_thread: LogThread) -> in
     config, signals = start.config, start.signals
     supervisor = ProcessSupervisor(os.environ)
     loop = asyncio.get_running_loop()
-    log = logging.getLogger("tidelog.server")
+    log = logging.getLogger("kafka.server")
     _log_start(log, config)
     tracer = LogTracer(config.broker_id)
 
@@ -172,8 +180,8 @@ async def _serve(start: Start, turns: TurnSelector, log_thread: LogThread) -> in
     generate(_IN_A_FAILOVER)
     _collect_rarely()
     memory.start()
-    log.info("broker %d started on %s", config.broker_id, _addresses(broker))
-    supervisor.started(f"broker {config.broker_id} on {_addresses(broker)}")
+    log_after_start(log, broker)
+    supervisor.started(f"broker {config.broker_id} on {addresses(broker.advertised_endpoints())}")
     if admin is not None:
         admin.started()
     signals.started()
@@ -253,27 +261,19 @@ class _Reloading:
                 offered = await asyncio.to_thread(self._start.read_again)
                 self._broker.live_configs.reload(offered)
             except ConfigError as error:
-                logging.getLogger("tidelog.server").error(
+                logging.getLogger("kafka.server").error(
                     "configuration not reloaded, the earlier one stays in force: %s", error
                 )
 
 
 def _log_start(log: logging.Logger, config: BrokerConfig) -> None:
     """Log the first facts about this process for the operator."""
+    log_before_start(log, config)
     for warning in config.warnings:
         log.warning("%s", warning)
     log.info("descriptor limit %d", _raise_descriptor_limit())
     if not is_compiled():
         log.warning("%s", extensions.missing_text([extensions.WALK]))
-
-
-def _addresses(broker: Broker) -> str:
-    """Return the broker's advertised addresses as text for a log line."""
-    endpoints = broker.advertised_endpoints()
-    return ", ".join(
-        (f"{each.listener}://" if len(endpoints) > 1 else "") + f"{each.host}:{each.port}"
-        for each in endpoints
-    )
 
 
 async def open_admin_port(broker: Broker, turns: TurnSelector) -> AdminPort | None:

@@ -75,7 +75,7 @@ class BrokerSignals:
         self.phase = Phase.CONNECTING
         #: The first signal that stops the broker sets this event on the loop.
         self.stopping = asyncio.Event()
-        self._log = logging.getLogger("tidelog.server")
+        self._log = logging.getLogger("kafka.server")
         self._early: list[int] = []
         self._give_up_start: Callable[[], object] = _nothing
         self._hurry: Callable[[], None] = _nothing

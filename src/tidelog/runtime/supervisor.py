@@ -42,6 +42,6 @@ class ProcessSupervisor:
                 reports.setblocking(False)
                 reports.sendto("\n".join(lines).encode(), address)
         except OSError as error:
-            logging.getLogger("tidelog.server").warning(
+            logging.getLogger("kafka.server").warning(
                 "%s=%s takes no report: %s", _VARIABLE, self._address, error
             )

@@ -13,7 +13,7 @@ from tidelog.broker.configs import logger_levels
 from tidelog.broker.configs.config_requests import LOGGER_RESOURCE, Resource, alter
 from tidelog.core.dynamic_config import Alteration, ConfigOperation
 from tidelog.core.errors import ErrorCode, KafkaError
-from tidelog.runtime.logging import LogLevels
+from tidelog.runtime.logging import ROOT, LogLevels
 
 SET, DELETE, APPEND = ConfigOperation.SET, ConfigOperation.DELETE, ConfigOperation.APPEND
 
@@ -29,6 +29,9 @@ class FakeLoggers:
 
     def set_level(self, name: str, level: int | None) -> None:
         self.own[name] = level
+
+    def watch(self, changed: Any) -> None:
+        raise AssertionError("the levels of these loggers are not watched")
 
 
 def shown(loggers: FakeLoggers) -> dict[str, str | None]:
@@ -90,16 +93,18 @@ def test_a_broker_without_loggers_says_so() -> None:
 
 
 def test_the_loggers_of_a_process() -> None:
-    name, levels = "tidelog.test_logger_levels", LogLevels()
+    name, levels = "kafka.test_logger_levels", LogLevels()
     logger = logging.getLogger(name)
-    assert levels.levels()[name] == logging.getLogger("tidelog").getEffectiveLevel()
+    changes: list[str] = []
+    levels.watch(lambda: changes.append("changed"))
     levels.set_level(name, logging.ERROR)
     assert (levels.levels()[name], logger.level) == (logging.ERROR, logging.ERROR)
     levels.set_level(name, None)
-    assert logger.level == logging.NOTSET
-    before = logging.getLogger("tidelog").level
+    assert (logger.level, changes) == (logging.NOTSET, ["changed", "changed"])
+    before = ROOT.level
     try:
         levels.set_level("root", logging.DEBUG)
-        assert levels.levels()["root"] == levels.levels()[name] == logging.DEBUG
+        assert levels.levels()["root"] == logging.DEBUG
     finally:
         levels.set_level("root", before)
+    assert not {"asyncio", "pytest"} & levels.levels().keys(), "libraries are not the broker's"

@@ -389,7 +389,7 @@ def test_the_log_says_how_the_directory_was_left(harness: LogHarness) -> None:
     assert said() == f"{harness.path}: 1 partitions loaded in 0 ms after a clean shutdown"
     (harness.path / "meta.properties").unlink()
     assert "an unclean shutdown" in said(), "partitions without an owner are not new"
-    assert set(harness.tracer.loggers) == {"log"}, "the tracer puts tidelog before it"
+    assert set(harness.tracer.loggers) == {"log"}, "the tracer gives it Kafka's name"
 
 
 def test_a_close_waits_for_the_disk_once_and_then_tells_of_it(

@@ -22,7 +22,7 @@ class Clock:
 
 
 def warning(text: str, level: int = logging.WARNING) -> logging.LogRecord:
-    return logging.LogRecord("tidelog.request", level, __file__, 1, text, None, None)
+    return logging.LogRecord("kafka.network.SocketServer", level, __file__, 1, text, None, None)
 
 
 def refused(port: int) -> logging.LogRecord:
@@ -40,7 +40,7 @@ def test_of_one_kind_so_many_a_window_are_written_and_the_others_counted() -> No
     [summary] = floods.ended()
     assert "and 30 more" in summary.getMessage()
     assert summary.getMessage().startswith("closing 127.0.0.1:0: versions")
-    assert (summary.name, summary.levelno) == ("tidelog.request", logging.WARNING)
+    assert (summary.name, summary.levelno) == ("kafka.network.SocketServer", logging.WARNING)
     assert floods.admits(refused(1)), "a new window has begun"
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.runtime.logging import LogFile
+from tidelog.runtime.log_files import LogFile
 from tidelog.runtime.signals import BrokerSignals, Phase, handled, name_of
 
 
@@ -63,7 +63,7 @@ def test_the_second_signal_hurries_and_the_third_ends(
     acts.attach(loop)
     signals.directories_open()
     signals.started()
-    with caplog.at_level(logging.INFO, "tidelog.server"):
+    with caplog.at_level(logging.INFO, "kafka.server"):
         signals.came(signal.SIGTERM)
         assert signals.stopping.is_set()
         assert acts.done == []
@@ -85,7 +85,7 @@ def test_a_start_is_completed_once_the_directories_are_open(
     acts = Acts(signals)
     acts.attach(loop)
     signals.directories_open()
-    with caplog.at_level(logging.INFO, "tidelog.server"):
+    with caplog.at_level(logging.INFO, "kafka.server"):
         signals.came(signal.SIGTERM)
     assert acts.done == []
     assert caplog.messages == [

@@ -12,6 +12,6 @@ decides which requests must wait before they begin. `dispatch` calls a request's
 `steps` run around every handler. `timers` ends waits by timeout, and `fence` states whether the
 broker may serve (V47).
 
-`request_meters` measures requests, and `metrics` has the metrics. `interception` loses, holds and
-refuses requests for tests.
+`request_meters` measures requests, and `metrics` has the metrics. `request_log` logs completed
+requests on demand. `interception` loses, holds and refuses requests for tests.
 """

@@ -32,27 +32,39 @@ class Dispatcher:
         self.error_response = error_response
         self.unexpected = unexpected
         self._served: dict[int, Served] = {}
+        #: The served APIs with the observing step around their handlers, if there is one.
+        self._entries: dict[int, Served] = {}
         #: Whether the broker is stopping and removing the parts that its handlers use.
         self.is_stopping = False
 
     def serve(self, served: dict[int, Served], steps: Iterable[Step] = ()) -> None:
         """Set the APIs and the steps around their handlers; call this before the first request."""
-        self._served = dict(served)
+        self._served = self._entries = dict(served)
         for step in steps:
             self.put_around(step)
 
     def put_around(self, step: Step) -> None:
         """Put a step around every handler and its earlier steps; call this before any request."""
         self._served = {key: step(entry) for key, entry in self._served.items()}
+        self._entries = self._served
+
+    def observe(self, step: Step | None) -> None:
+        """Put a step around every handler until the next call, or remove it with None.
+
+        A request that has begun keeps the steps with which it began.
+        """
+        served = self._served
+        self._entries = served if step is None else {key: step(it) for key, it in served.items()}
 
     def withhold(self, api_keys: Iterable[int]) -> None:
         """Stop serving these APIs, for a broker that must act like Kafka's."""
         for api_key in api_keys:
             del self._served[api_key]
+        self._entries = self._served
 
     def handler(self, api_key: int, version: int) -> Handler | None:
         """Return the handler of an API, None if the version is not served."""
-        entry = self._served.get(api_key)
+        entry = self._entries.get(api_key)
         if entry is None or not entry.card.min_version <= version <= entry.card.max_version:
             return None
         return entry.handle

@@ -1,0 +1,66 @@
+"""The first lines of a broker's log: what runs here, where, on what, and what was recovered.
+
+The lines before the start name the version, ids, listeners, store and directories, so that the log
+of a broker that does not come up has them, too. The line after the start says what was found. Each
+log directory has a line of its own with the partitions that it loaded, and how it was closed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import platform
+
+import tidelog
+from tidelog.broker.broker import Broker
+from tidelog.core.config import BrokerConfig
+from tidelog.core.types import Endpoint
+from tidelog.core.wording import counted
+
+
+def log_before_start(log: logging.Logger, config: BrokerConfig) -> None:
+    """Log the facts that the configuration and the machine give."""
+    log.info(
+        "tidelog %s on Python %s, %s %s, %d processors; process %d, broker %d",
+        tidelog.__version__,
+        platform.python_version(),
+        platform.system(),
+        platform.release(),
+        os.cpu_count() or 1,
+        os.getpid(),
+        config.broker_id,
+    )
+    log.info(
+        "listeners %s; advertised %s; between brokers %s at level %s",
+        addresses(config.listeners),
+        addresses(config.advertised_listeners),
+        config.inter_broker_listener_name,
+        config.inter_broker_protocol_version or "of this version",
+    )
+    log.info(
+        "metadata store %s; log directories %s",
+        config.metadata_store or "not set",
+        ", ".join(config.log_dirs),
+    )
+
+
+def log_after_start(log: logging.Logger, broker: Broker) -> None:
+    """Log that the broker has started, and what it found."""
+    identity, directories = broker.services.identity, broker.replicas.log_dirs.good
+    log.info(
+        "broker %d started on %s; cluster %s, epoch %d; %s in %s",
+        broker.broker_id,
+        addresses(broker.advertised_endpoints()),
+        identity.cluster_id,
+        identity.broker_epoch,
+        counted(len(list(broker.replicas.all())), "replica"),
+        ", ".join(each.path for each in directories),
+    )
+
+
+def addresses(endpoints: tuple[Endpoint, ...]) -> str:
+    """Return endpoints as text; the names of listeners are left out if there is only one."""
+    return ", ".join(
+        (f"{each.listener}://" if len(endpoints) > 1 else "") + f"{each.host}:{each.port}"
+        for each in endpoints
+    )
