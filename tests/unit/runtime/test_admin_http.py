@@ -130,6 +130,14 @@ def test_a_bad_request_gets_a_reason(data: bytes, status: int, reason: str) -> N
     served(act)
 
 
+def test_a_long_bad_header_is_refused_in_linear_time() -> None:
+    # With a pattern that tries each end of the white space, this line would take minutes.
+    line = b"a:" + b" " * 300_000 + b"\x00"
+    with pytest.raises(BadRequest, match="line 2 is no header"):
+        read_head(b"GET /echo HTTP/1.1\r\n" + line + b"\r\n\r\n")
+    assert read_head(b"GET / HTTP/1.1\r\na: \t b c \t\r\n\r\n").headers == {"a": "b c"}
+
+
 def test_a_client_that_stops_sending_loses_its_connection() -> None:
     async def act(server: HttpServer) -> None:
         found = await sent(server, b"GET /echo HT")
