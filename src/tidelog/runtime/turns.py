@@ -31,11 +31,12 @@ class TurnSelector(selectors.DefaultSelector):
         #: Time in ns that the loop spent waiting for events.
         self.waited_ns = 0
         #: When the last wait ended, and the histogram of the turns' times, if there is one.
-        self._turned_ns = time.monotonic_ns()
+        self._turned_ns = 0
         self._times: Sample | None = None
 
     def measure(self, times: Sample) -> None:
         """Count the time of every turn from now on, in the bounds `LATENCY_BOUNDS_US`."""
+        self._turned_ns = time.monotonic_ns()
         self._times = times
 
     def on_turn(self, callback: Callable[[], None]) -> None:
@@ -44,22 +45,17 @@ class TurnSelector(selectors.DefaultSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """Wait like the system's selector, then run the registered callbacks."""
-        if self._times is None:
+        times = self._times
+        if times is None:
             ready = self._wait(timeout)
         else:
-            ready = self._measured_wait(timeout, self._times)
+            begin_ns = time.monotonic_ns()
+            turn_us = (begin_ns - self._turned_ns) // _NS_PER_US
+            times.value += turn_us
+            times.buckets[bisect_left(LATENCY_BOUNDS_US, turn_us)] += 1
+            ready = self._wait(timeout)
+            self._turned_ns = end_ns = time.monotonic_ns()
+            self.waited_ns += end_ns - begin_ns
         for callback in self._callbacks:
             callback()
-        return ready
-
-    def _measured_wait(
-        self, timeout: float | None, times: Sample
-    ) -> list[tuple[selectors.SelectorKey, int]]:
-        begin_ns = time.monotonic_ns()
-        turn_us = (begin_ns - self._turned_ns) // _NS_PER_US
-        times.value += turn_us
-        times.buckets[bisect_left(LATENCY_BOUNDS_US, turn_us)] += 1
-        ready = self._wait(timeout)
-        self._turned_ns = end_ns = time.monotonic_ns()
-        self.waited_ns += end_ns - begin_ns
         return ready

@@ -25,22 +25,34 @@ def test_each_topic_counts_for_itself_and_for_all() -> None:
     meters.produced("a", 100, 2)
     meters.produce_failed("a", is_corrupt=True)
     meters.produce_failed("unknown")
-    meters.fetched(-1, [(TopicPartition("a", 0), 60, 0), (TopicPartition("a", 1), 0, 6)])
-    meters.fetched(2, [(TopicPartition("a", 0), 60, 0), (None, 1, 0)])
+    meters.fetched(TopicPartition("a", 0), 60, 0)
+    meters.fetched(TopicPartition("a", 1), 0, 6)
+    meters.fetched(None, 0, 3)
     for metric, of_topic, of_all in (
         (declared.BYTES_IN, 100, 100),
         (declared.MESSAGES_IN, 2, 2),
         (declared.PRODUCES, 2, 3),
         (declared.FAILED_PRODUCES, 1, 2),
         (declared.BYTES_OUT, 60, 60),
-        (declared.FETCHES, 2, 2),
-        (declared.FAILED_FETCHES, 1, 1),
-        (declared.REPLICATION_BYTES_OUT, 0, 61),
+        (declared.FETCHES, 2, 3),
+        (declared.FAILED_FETCHES, 1, 2),
         (declared.INVALID_CRCS, 0, 1),
     ):
         assert metrics.value(metric, "a") == of_topic, metric.name
         assert metrics.value(metric, "") == of_all, metric.name
     assert metrics.value(declared.PRODUCES, "unknown") == 0
+
+
+def test_values_of_acks_that_the_broker_refuses_become_no_labels() -> None:
+    metrics = Metrics()
+    meters = TopicMeters(metrics)
+    for acks in (-1, 1, 1, 0, 2, 32_767, -32_768):
+        meters.acknowledged(acks, 70_000)
+    found = metrics.samples(declared.ACKNOWLEDGED_MS)
+    assert {each.labels: (each.count, each.value) for each in found} == {
+        ("-1",): (1, 70),
+        ("1",): (2, 140),
+    }
 
 
 def test_topics_beyond_the_limit_share_their_series(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.apis.support import errors
 from tidelog.broker.replicas.isr import frozen_watermarks
-from tidelog.broker.replicas.metrics import ACKNOWLEDGED_MS
 from tidelog.broker.server.requests import Card, Pending, Request, RequestConnection
 from tidelog.core.authorization import WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
 from tidelog.core.completion import Completion
@@ -58,7 +57,6 @@ CARD = Card(
     rights=(WRITE_TRANSACTIONAL_ID, WRITE_TOPIC),
 )
 
-_NS_PER_US = 1_000
 _LEADER_HINT_VERSION = 10
 #: Clients with a lower Produce version do not know KAFKA_STORAGE_ERROR (KIP-112).
 _STORAGE_ERROR_VERSION = 4
@@ -121,9 +119,8 @@ class _Produce:
 
     def answer(self) -> ProduceResponse | None:
         """Return the response in the form of the request's version; None for acks=0."""
-        services = self.context.services
-        time_us = (services.clock.monotonic_ns() - self.begun_ns) // _NS_PER_US
-        services.metrics.observe(ACKNOWLEDGED_MS, time_us, self.acks)
+        time_ns = self.context.services.clock.monotonic_ns() - self.begun_ns
+        self.context.replicas.topic_meters.acknowledged(self.acks, time_ns)
         if self.version < _STORAGE_ERROR_VERSION:
             _hide_storage_errors(self.response)
         if self.version >= _LEADER_HINT_VERSION and self.connection is not None:

@@ -179,7 +179,7 @@ class Connection:
         now_ms = now_ns // _NS_PER_MS
         if now_ms >= self._fence.late_from_ms:
             self._fence.turned()  # the process was stopped within this turn of the loop
-        self._advance(now_ms)
+        self._advance(now_ns)
 
     def connection_lost(self, reason: str) -> None:
         """Drop all waiting requests, because no client will read the responses."""
@@ -285,19 +285,19 @@ class Connection:
         admission.waits(self.close)
         return True
 
-    def _advance(self, now_ms: int | None = None) -> None:
+    def _advance(self, now_ns: int | None = None) -> None:
         """Begin requests as far as the limits allow; resume reading only when all have begun.
 
-        `now_ms` is the monotonic time, if the caller knows it.
+        `now_ns` is the monotonic time, if the caller knows it.
         """
         if self._advancing:
             return
         self._advancing = True
         try:
             while self._frames and self._may_begin():
-                self._begin_some(self._clock.monotonic_ms() if now_ms is None else now_ms)
+                self._begin_some(self._clock.monotonic_ns() if now_ns is None else now_ns)
                 self._flush()
-                now_ms = None
+                now_ns = None
         finally:
             self._advancing = False
         if self._closed:
@@ -312,13 +312,14 @@ class Connection:
             self._paused = False
             self._transport.resume_reading()
 
-    def _begin_some(self, now_ms: int) -> None:
+    def _begin_some(self, now_ns: int) -> None:
         """Begin the first frame, and the following frames that may begin."""
         frames = self._frames
         self._kept = False
-        self._begin(frames.popleft(), now_ms)
+        now_ms = now_ns // _NS_PER_MS
+        now_ns = self._begin(frames.popleft(), now_ms, now_ns)
         while frames and self._may_begin():
-            self._begin(frames.popleft(), now_ms)
+            now_ns = self._begin(frames.popleft(), now_ms, now_ns)
         if not self._parts.submit_appends() or frames:
             self.keep_frames()
         if self._large:
@@ -337,7 +338,11 @@ class Connection:
             else:
                 self._transport.handled(size_bytes, slot.header.api_key)
 
-    def _begin(self, frame: memoryview, now_ms: int) -> None:
+    def _begin(self, frame: memoryview, now_ms: int, begun_ns: int) -> int:
+        """Begin a request, and return the time in ns at which its handler ended.
+
+        `now_ms` is the time of the read event, `begun_ns` that of the last look at the clock.
+        """
         try:
             header, body_offset = decode_header(frame)
             handler = self._dispatcher.handler(header.api_key, header.api_version)
@@ -348,15 +353,15 @@ class Connection:
             else:
                 message = decode_body(header, frame, body_offset)
         except UnsupportedVersion as error:
-            self._refuse_version(error, len(frame))
-            return
+            self._refuse_version(error, len(frame), begun_ns)
+            return begun_ns
         except ProtocolError as error:
             self._parts.tracer.log("request", logging.WARNING, f"closing {self.peer}: {error}")
             self._flush()
             self.close(f"malformed request: {error}")
-            return
+            return begun_ns
         self.client_id = header.client_id
-        slot = _Slot(header, self._arrived_ns, self._clock.monotonic_ns())
+        slot = _Slot(header, self._arrived_ns, begun_ns)
         self._slots.append(slot)
         if len(frame) > SMALL_REQUEST_BYTES:
             self._large.append((slot, len(frame)))
@@ -369,13 +374,14 @@ class Connection:
             answer = self._dispatcher.request_failed(request, error)
             if answer is None:
                 self.close(f"internal error in {API[header.api_key].name}, which has no response")
-                return
-        slot.handled_ns = slot.complete_ns = self._clock.monotonic_ns()
+                return begun_ns
+        slot.handled_ns = slot.complete_ns = handled_ns = self._clock.monotonic_ns()
         if type(answer) is Pending:
             slot.pending = answer
             answer.deliver_to(lambda message: self._answered(slot, message))
         else:
             self._fill(slot, answer)
+        return handled_ns
 
     def _read_listing(
         self, header: RequestHeader, frame: memoryview, body_offset: int, handler: Handler
@@ -403,7 +409,7 @@ class Connection:
         """Return the response to a request with too many entries."""
         return self._dispatcher.error_response(request, ErrorCode.INVALID_REQUEST)
 
-    def _refuse_version(self, error: UnsupportedVersion, frame_bytes: int) -> None:
+    def _refuse_version(self, error: UnsupportedVersion, frame_bytes: int, begun_ns: int) -> None:
         """Refuse a version that this broker does not serve.
 
         An ApiVersions request gets the response that KIP-511 defines for an unserved version. An
@@ -416,9 +422,8 @@ class Connection:
             self._flush()
             self.close(f"unsupported version: {error}")
             return
-        now_ns = self._clock.monotonic_ns()
         header = RequestHeader(API_VERSIONS, 0, header.correlation_id, header.client_id)
-        slot = _Slot(header, now_ns, now_ns)
+        slot = _Slot(header, self._arrived_ns, begun_ns)
         self._slots.append(slot)
         if frame_bytes > SMALL_REQUEST_BYTES:
             self._large.append((slot, frame_bytes))
@@ -472,6 +477,7 @@ class Connection:
         if not admission.is_open and not admission.sends_answers:
             return
         slots = self._slots
+        now_ns = 0
         while slots and not self._closed:
             slot = slots[0]
             parts = slot.parts
@@ -479,10 +485,11 @@ class Connection:
                 return
             slots.popleft()
             self._held_bytes -= slot.size_bytes
-            sending_ns = self._clock.monotonic_ns()
+            sending_ns = now_ns = now_ns or self._clock.monotonic_ns()
             if parts:
                 self.active_tick = self._idle.tick
                 self._transport.send(parts)
+                now_ns = self._clock.monotonic_ns()
             header = slot.header
             self._meters.sent(
                 (header.api_key, header.api_version, self.is_broker),
@@ -491,5 +498,5 @@ class Connection:
                 slot.handled_ns,
                 slot.complete_ns,
                 sending_ns,
-                self._clock.monotonic_ns() if parts else sending_ns,
+                now_ns,
             )

@@ -18,9 +18,10 @@ REQUESTS: Final = counter(
 )
 REQUEST_MS: Final = histogram(
     "tidelog_request_ms",
-    "time of requests by phase: `queue` until the handler begins, `local` in the handler, `remote`"
-    " until the response is complete (the write of the log, and what it waits for), `response`"
-    " until earlier responses are sent, `send` into the socket; `total` is all of them",
+    "time of requests by phase: `queue` until earlier requests have begun, `local` until the"
+    " handler ends, `remote` until the response is complete (the write of the log, and what it"
+    " waits for), `response` until earlier responses are sent, `send` into the socket; `total` is"
+    " all of them",
     "request",
     "phase",
     bounds=LATENCY_BOUNDS_US,

@@ -516,13 +516,7 @@ class DelayedFetch:
                 for item, answer in self._answers.items()
             ),
         )
-        self._replicas.topic_meters.fetched(
-            session.replica_id,
-            (
-                (item.topic_partition, len(answer.records or b""), answer.error_code)
-                for item, answer in self._answers.items()
-            ),
-        )
+        self._count_traffic()
         topics: dict[object, FetchableTopicResponse] = {}
         hinted: dict[int, None] = {}
         for item, answer in self._answers.items():
@@ -554,6 +548,17 @@ class DelayedFetch:
         if not session.session_id:
             self._close()
         return response
+
+    def _count_traffic(self) -> None:
+        meters, answers = self._replicas.topic_meters, self._answers
+        if self._session.replica_id < 0:
+            for item, answer in answers.items():
+                size = len(answer.records) if answer.records else 0
+                meters.fetched(item.topic_partition, size, answer.error_code)
+            return
+        for answer in answers.values():
+            if answer.records:
+                meters.replication_bytes_out.value += len(answer.records)
 
 
 def _answer(item: SessionPartition, partition: Partition | None) -> PartitionData:

@@ -30,6 +30,8 @@ class ReassignmentMeters:
         self._led: dict[TopicPartition, tuple[int, ...]] = {}
         #: Partitions whose replica on this broker is being added by a reassignment.
         self._copied: dict[TopicPartition, None] = {}
+        #: All bytes that this broker fetched, found once, because every fetched partition counts.
+        self._bytes_in = services.metrics.sample(REPLICATION_BYTES_IN, "")
 
     def role_taken(
         self, topic_partition: TopicPartition, state: LeaderAndIsrPartitionState
@@ -69,7 +71,7 @@ class ReassignmentMeters:
 
     def received(self, topic_partition: TopicPartition, count_bytes: int) -> None:
         """Count the bytes that this broker fetched, and those for an added replica."""
-        self._services.metrics.sample(REPLICATION_BYTES_IN, "").value += count_bytes
+        self._bytes_in.value += count_bytes
         if topic_partition in self._copied:
             self._services.metrics.add(REASSIGNMENT_BYTES_IN, count_bytes)
 

@@ -7,20 +7,21 @@ a metric says how many they are. A topic without a replica here has no series.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Iterator
 from typing import Final
 
 from tidelog.broker.replicas import metrics as declared
 from tidelog.core.limits import MAX_METERED_TOPICS
-from tidelog.core.metrics import Metric, MetricReading, Metrics, reading
+from tidelog.core.metrics import LATENCY_BOUNDS_US, MetricReading, Metrics, reading
 from tidelog.core.types import TopicPartition
 
 #: The label of the topics that share their series; no topic can have this name.
 OTHERS: Final = "(other topics)"
 _ALL: Final = ""
-
-#: A partition of a response to a fetch, None if unknown, with its bytes and its error code.
-Answered = tuple[TopicPartition | None, int, int]
+_NS_PER_US: Final = 1_000
+#: The values of `acks` that the broker serves; a client's other values must not become labels.
+_ACKS: Final = (-1, 1)
 
 
 class TopicMeter:
@@ -50,16 +51,13 @@ _OF_TOPICS: Final = (
     declared.FAILED_PRODUCES,
     declared.FAILED_FETCHES,
 )
-#: Kafka counts these for all topics together only.
-_OF_ALL: Final = (
-    declared.REPLICATION_BYTES_IN,
-    declared.REPLICATION_BYTES_OUT,
-    declared.INVALID_CRCS,
-)
 
 
 class TopicMeters:
-    """The traffic of all topics of one broker."""
+    """The traffic of all topics of one broker.
+
+    Each request pays one call for each of its partitions, so these methods call no functions.
+    """
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
@@ -68,8 +66,12 @@ class TopicMeters:
         self._meters: dict[str, TopicMeter] = {}
         #: Topics beyond the limit.
         self._summed: dict[str, None] = {}
-        for metric in _OF_ALL:
-            metrics.sample(metric, _ALL)
+        #: Kafka counts these for all topics together only.
+        self.replication_bytes_out = metrics.sample(declared.REPLICATION_BYTES_OUT, _ALL)
+        self._invalid_crcs = metrics.sample(declared.INVALID_CRCS, _ALL)
+        self._acknowledged = {
+            acks: metrics.sample(declared.ACKNOWLEDGED_MS, acks) for acks in _ACKS
+        }
         metrics.collect(self._readings)
 
     def hosted(self, topic: str) -> None:
@@ -95,40 +97,42 @@ class TopicMeters:
 
     def produced(self, topic: str, size_bytes: int, records: int) -> None:
         """Count an append of a client to one partition."""
-        for meter in self._of(topic):
-            meter.produces.value += 1
-            meter.bytes_in.value += size_bytes
-            meter.messages_in.value += records
+        meter = self._all
+        meter.produces.value += 1
+        meter.bytes_in.value += size_bytes
+        meter.messages_in.value += records
+        of_topic = self._meters.get(topic)
+        if of_topic is not None:
+            of_topic.produces.value += 1
+            of_topic.bytes_in.value += size_bytes
+            of_topic.messages_in.value += records
 
     def produce_failed(self, topic: str, *, is_corrupt: bool = False) -> None:
         """Count an append that a client's request lost."""
-        for meter in self._of(topic):
-            meter.produces.value += 1
-            meter.failed_produces.value += 1
+        for meter in (self._all, self._meters.get(topic)):
+            if meter is not None:
+                meter.produces.value += 1
+                meter.failed_produces.value += 1
         if is_corrupt:
-            self._count(declared.INVALID_CRCS, 1)
+            self._invalid_crcs.value += 1
 
-    def fetched(self, follower: int, answers: Iterable[Answered]) -> None:
-        """Count a response to a fetch: partition, bytes and error code of each of its partitions.
+    def acknowledged(self, acks: int, time_ns: int) -> None:
+        """Count the time from a Produce request's handler to its response."""
+        sample = self._acknowledged.get(acks)
+        if sample is not None:
+            time_us = time_ns // _NS_PER_US
+            sample.value += time_us
+            sample.buckets[bisect_left(LATENCY_BOUNDS_US, time_us)] += 1
 
-        `follower` is negative for a consumer.
-        """
-        if follower >= 0:
-            self._count(declared.REPLICATION_BYTES_OUT, sum(size for _, size, _ in answers))
-            return
-        for partition, size_bytes, error_code in answers:
-            for meter in self._of(_ALL if partition is None else partition.topic):
+    def fetched(self, partition: TopicPartition | None, size_bytes: int, error_code: int) -> None:
+        """Count one partition of a response to a consumer's fetch; None is an unknown partition."""
+        of_topic = None if partition is None else self._meters.get(partition.topic)
+        for meter in (self._all, of_topic):
+            if meter is not None:
                 meter.fetches.value += 1
                 meter.bytes_out.value += size_bytes
                 if error_code:
                     meter.failed_fetches.value += 1
-
-    def _of(self, topic: str) -> tuple[TopicMeter, ...]:
-        found = self._meters.get(topic)
-        return (self._all,) if found is None else (self._all, found)
-
-    def _count(self, metric: Metric, count: int) -> None:
-        self._metrics.sample(metric, _ALL).value += count
 
     def _readings(self) -> Iterator[MetricReading]:
         yield reading(declared.TOPICS_SUMMED, len(self._summed))
