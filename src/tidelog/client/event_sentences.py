@@ -18,7 +18,7 @@ def read_event(value: bytes | memoryview | None) -> dict[str, Any]:
     """Return the document of a record; other content becomes an event of kind `unreadable`."""
     try:
         event = json.loads(bytes(value or b""))
-    except ValueError:
+    except (ValueError, RecursionError):
         event = None
     if isinstance(event, dict) and isinstance(event.get("kind"), str):
         return event

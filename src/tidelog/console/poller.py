@@ -8,6 +8,7 @@ charts.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import Counter
@@ -49,6 +50,7 @@ _NOT_SERVED_MS: Final = 15_000
 _VIEWED: Final = 2_000
 
 Publish = Callable[[ClusterReading], None]
+_LOG: Final = logging.getLogger("tidelog.console")
 
 
 class Poller:
@@ -146,6 +148,10 @@ class Poller:
             problems[part] = _sentence(part, error)
             if isinstance(error, KafkaError) and error.code is ErrorCode.UNSUPPORTED_VERSION:
                 interval_ms = _NOT_SERVED_MS
+        except Exception as error:
+            # Without its thread, the console would show this reading as live for ever.
+            _LOG.exception("reading %s failed", part)
+            problems[part] = f"Reading {part} failed by a defect of the console: {error!r}"
         else:
             problems.pop(part, None)
             fields["read_ms"] = {**now.read_ms, part: now_ms}

@@ -16,6 +16,8 @@ from tidelog.records.reader import Record
 
 #: Most bytes of a key, value or header value that a page shows.
 SHOWN_BYTES: Final = 4_096
+#: Most characters of indented JSON: deep lists of 4 KiB would take megabytes of indentation.
+_INDENTED: Final = 8 * SHOWN_BYTES
 _SPACES: Final = "\n\r\t"
 
 
@@ -41,11 +43,25 @@ def _form(whole: bytes) -> tuple[str, str]:
         return "hex", cut.hex(" ")
     shown = cut.decode(errors="ignore")
     if text[0] in "{[" and len(whole) <= SHOWN_BYTES:
-        try:
-            return "json", json.dumps(json.loads(text), indent=2, ensure_ascii=False)
-        except (ValueError, RecursionError):
-            return "text", shown
+        indented = _indented(text)
+        if indented is not None:
+            return "json", indented
     return "text", shown
+
+
+def _indented(text: str) -> str | None:
+    """Return JSON with indentation; None for other texts, and for JSON that is too deep."""
+    encoder = json.JSONEncoder(indent=2, ensure_ascii=False)
+    parts, characters = [], 0
+    try:
+        for part in encoder.iterencode(json.loads(text)):
+            parts.append(part)
+            characters += len(part)
+            if characters > _INDENTED:
+                return None
+    except (ValueError, RecursionError):
+        return None
+    return "".join(parts)
 
 
 def shown_record(record: Record) -> Document:

@@ -136,6 +136,7 @@ def test_brokers_and_controllers(event: ClusterEvent, text: str) -> None:
 
 def test_what_is_no_event_or_one_of_a_later_version_is_shown_and_ends_nothing() -> None:
     assert event_line(read_event(b"\xff{")) == "- - unreadable value=\ufffd{"
+    assert read_event(b"[" * 100_000)["kind"] == "unreadable"
     assert event_line(read_event(None)) == "- - unreadable value="
     later = json.dumps({"kind": "leader_change", "time_ms": TIME_MS, "told_by": 1, "who": 2})
     assert event_line(read_event(later.encode())).endswith("Z 1 leader_change who=2")

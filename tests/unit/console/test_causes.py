@@ -152,3 +152,25 @@ def test_a_controller_that_dies_is_found_by_the_failover_of_the_next_one() -> No
     assert kinds(found) == ["leader_change", ["failover"]]
     assert "its log says which" in found["because"][0]["end"]
     assert "its log says which" in explained([gone])["end"]
+
+
+def test_causes_of_thousands_of_events_are_found_without_a_scan_for_each() -> None:
+    reads = 0
+
+    class CountedEvent(dict[str, Any]):
+        def get(self, *args: Any) -> Any:
+            nonlocal reads
+            reads += 1
+            return super().get(*args)
+
+    left = [{"broker": 1, "cause": "slow"}, {"broker": 3, "cause": "no_fetch"}]
+    events: list[dict[str, Any]] = [
+        CountedEvent(
+            event("isr_change", number / 50, topic="t", partition=number % 100, leader=2, left=left)
+        )
+        for number in range(5_000)
+    ]
+    log = EventLog(events)
+    chains = [chain(log, position) for position in log.of_partition(TP)[:25]]
+    assert len(chains) == 25 and not any(each["because"] for each in chains)
+    assert reads < 10 * len(events)

@@ -81,6 +81,10 @@ def test_the_timeline_has_the_latest_event_first_and_filters() -> None:
     assert document["kinds"][0] == {"kind": "session_loss", "count": 1}
     chosen = page("events", known, kind="registration")["table"]
     assert (chosen["total"], chosen["rows"][0]["reporter"]) == (1, 2)
+    first = page("events", known, limit="1")["table"]
+    assert (len(first["rows"]), first["matching"], first["total"]) == (1, 3, 3)
+    found = page("events", known, q="epoch 9")["table"]
+    assert (found["matching"], found["total"]) == (1, 3)
     with pytest.raises(BadQuery, match="leader_change"):
         page("events", known, kind="no-such")
 
@@ -136,6 +140,14 @@ def test_long_values_are_cut_between_characters() -> None:
     assert shown["text"] == "x" + "ä" * ((SHOWN_BYTES - 1) // 2)
     long_json = json.dumps({"a": "b" * SHOWN_BYTES}).encode()
     assert (shown_bytes(long_json)["form"], shown_bytes(long_json)["is_cut"]) == ("text", True)
+
+
+def test_deep_json_is_shown_without_megabytes_of_indentation() -> None:
+    deep = b"[" * 900 + b",".join([b"1"] * 1_100) + b"]" * 900
+    shown = shown_bytes(deep)
+    assert (shown["form"], shown["text"]) == ("text", deep.decode())
+    assert shown_bytes(b"[" * 4_000)["form"] == "text"
+    assert shown_bytes(b"[[1]]")["text"] == "[\n  [\n    1\n  ]\n]"
 
 
 def test_a_record_with_an_odd_header_and_without_time() -> None:

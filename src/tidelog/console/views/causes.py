@@ -8,6 +8,7 @@ its effect. A chain ends with an event whose cause lies outside of the cluster's
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
@@ -50,12 +51,26 @@ _ENDS: Final = {
     kinds.REGISTRATION: "The broker started.",
 }
 
+#: A kind, with the broker or the partition of an event; None stands for all events of the kind.
+_Key = tuple[str, TopicPartition | int | None]
+
 
 class EventLog:
-    """The events in memory, with the last positions of each kind and broker."""
+    """The events in memory, with an index by kind, broker and partition.
+
+    Without the index, the causes of one page could scan the events some hundred times.
+    """
 
     def __init__(self, events: Sequence[Event]) -> None:
         self._events = events
+        self._index: dict[_Key, list[int]] = {}
+        for position, event in enumerate(events):
+            kind, broker, tp = event["kind"], event.get("broker"), _place(event)
+            self._index.setdefault((kind, None), []).append(position)
+            if isinstance(broker, int):
+                self._index.setdefault((kind, broker), []).append(position)
+            if tp is not None:
+                self._index.setdefault((kind, tp), []).append(position)
 
     def __getitem__(self, position: int) -> Event:
         return self._events[position]
@@ -65,47 +80,54 @@ class EventLog:
 
     def of_partition(self, tp: TopicPartition) -> list[int]:
         """Return the positions of a partition's events, the latest first."""
-        return [
-            position
-            for position in range(len(self._events) - 1, -1, -1)
-            if self._events[position].get("topic") == tp.topic
-            and self._events[position].get("partition") == tp.partition
-            and self._events[position]["kind"] in _OF_PARTITION
-        ]
+        found = [position for kind in _OF_PARTITION for position in self._index.get((kind, tp), ())]
+        return sorted(found, reverse=True)
 
-    def near(self, position: int, matches: Callable[[Event], bool]) -> int | None:
-        """Return the position of the latest matching event before an event, or soon after it."""
+    def near(
+        self,
+        position: int,
+        kind: str,
+        subject: TopicPartition | int | None = None,
+        matches: Callable[[Event], bool] = lambda event: True,
+    ) -> int | None:
+        """Return the position of the latest matching event before an event, or soon after it.
+
+        `subject` is the broker or the partition of the wanted event, or None for any.
+        """
         at_ms = _time(self._events[position])
-        for before in range(position - 1, -1, -1):
+        candidates = self._index.get((kind, subject), [])
+        first_after = bisect_left(candidates, position)
+        for before in reversed(candidates[:first_after]):
             event = self._events[before]
             if _time(event) < at_ms - _BEFORE_MS:
                 break
             if matches(event):
                 return before
-        for after in range(position + 1, len(self._events)):
+        for after in candidates[first_after:]:
             event = self._events[after]
             if _time(event) > at_ms + _AFTER_MS:
                 break
-            if matches(event):
+            if after != position and matches(event):
                 return after
         return None
 
     def of_broker(self, position: int, kind: str, broker: object) -> int | None:
         """Return the nearest event of a kind and a broker."""
-        return self.near(
-            position, lambda each: each["kind"] == kind and each.get("broker") == broker
-        )
+        return self.near(position, kind, broker) if isinstance(broker, int) else None
 
-    def of_same(self, position: int, kind: str) -> int | None:
-        """Return the nearest event of a kind about the same partition."""
-        event = self._events[position]
-        place = (event.get("topic"), event.get("partition"))
-        return self.near(
-            position,
-            lambda each: (
-                each["kind"] == kind and (each.get("topic"), each.get("partition")) == place
-            ),
-        )
+    def of_same(
+        self, position: int, kind: str, matches: Callable[[Event], bool] = lambda event: True
+    ) -> int | None:
+        """Return the nearest matching event of a kind about the same partition."""
+        tp = _place(self._events[position])
+        return None if tp is None else self.near(position, kind, tp, matches)
+
+
+def _place(event: Event) -> TopicPartition | None:
+    topic, partition = event.get("topic"), event.get("partition")
+    if isinstance(topic, str) and isinstance(partition, int):
+        return TopicPartition(topic, partition)
+    return None
 
 
 def chain(log: EventLog, position: int, depth: int = _DEPTH) -> Document:
@@ -220,8 +242,7 @@ def _end_of_session(log: EventLog, position: int, broker: object) -> int | None:
     if lost is not None:
         return lost
     return log.near(
-        position,
-        lambda each: each["kind"] == kinds.FAILOVER and broker in (each.get("brokers") or ()),
+        position, kinds.FAILOVER, None, lambda each: broker in (each.get("brokers") or ())
     )
 
 
@@ -242,32 +263,21 @@ def _of_registration(log: EventLog, position: int) -> Iterator[int | None]:
 
 
 def _of_wait(log: EventLog, position: int) -> Iterator[int | None]:
-    event = log[position]
-    place = (event.get("topic"), event.get("partition"), event.get("leader_epoch"))
-    yield log.near(
+    epoch = log[position].get("leader_epoch")
+    yield log.of_same(
         position,
-        lambda each: (
-            each["kind"] == kinds.LEADER_CHANGE
-            and each.get("leader") == NO_LEADER
-            and (each.get("topic"), each.get("partition"), each.get("leader_epoch")) == place
-        ),
+        kinds.LEADER_CHANGE,
+        lambda each: each.get("leader") == NO_LEADER and each.get("leader_epoch") == epoch,
     )
 
 
 def _of_unclean(log: EventLog, position: int) -> Iterator[int | None]:
-    event = log[position]
-    place = (event.get("topic"), event.get("partition"), event.get("leader_epoch"))
-    yield log.near(
-        position,
-        lambda each: (
-            each["kind"] == kinds.LEADER_CHANGE
-            and (each.get("topic"), each.get("partition"), each.get("leader_epoch")) == place
-        ),
-    )
+    epoch = log[position].get("leader_epoch")
+    yield log.of_same(position, kinds.LEADER_CHANGE, lambda each: each.get("leader_epoch") == epoch)
 
 
 def _of_controller(log: EventLog, position: int) -> Iterator[int | None]:
-    former = log.near(position, lambda each: each["kind"] == kinds.CONTROLLER_ELECTION)
+    former = log.near(position, kinds.CONTROLLER_ELECTION)
     if former is not None and former < position:
         yield log.of_broker(position, kinds.SESSION_LOSS, log[former].get("controller"))
         yield log.of_broker(position, kinds.SHUTDOWN, log[former].get("controller"))

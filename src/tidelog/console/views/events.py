@@ -38,10 +38,16 @@ def events_view(reading: ClusterReading, samples: Samples, params: Mapping[str, 
     if kind and kind not in KINDS:
         raise BadQuery(f"kind={kind!r}: one of {', '.join(KINDS)} expected")
     counts = Counter(str(event["kind"]) for event in reading.events)
-    rows = [_row(event) for event in reversed(reading.events) if not kind or event["kind"] == kind]
+    events = [event for event in reversed(reading.events) if not kind or event["kind"] == kind]
+    query = TableQuery.from_params(params, "")
+    if query.words or query.sort:
+        table = window([_row(event) for event in events], query)
+    else:  # only the shown rows get a sentence, because those of 20,000 events take long
+        rows = [_row(event) for event in events[: query.limit]]
+        table = {"rows": rows, "matching": len(events), "total": len(events)}
     return {
         "kinds": [{"kind": each, "count": counts[each]} for each in KINDS if counts[each]],
-        "table": window(rows, TableQuery.from_params(params, "")),
+        "table": table,
     }
 
 
