@@ -49,9 +49,11 @@ GUIDES_TYPED: Final = {
     "older-store",
     "reassignment",
     "simulation",
+    "testing",
 }
 NOT_TYPED_GUIDES: Final = {
     "lake": "its commands are those of tests/spark",
+    "operating": "needs Kafka's tools; tests/clients/test_tools_gaps.py sets levels of loggers",
     "spark": "its commands are those of tests/spark",
     "zookeeper": "needs ZooKeeper; tests/cluster/test_zookeeper.py does what the guide does",
 }

@@ -111,7 +111,10 @@ class LogThread(logging.handlers.QueueListener):
             super().handle(record)
 
     def stop(self) -> None:
-        """Write the waiting lines while standard error accepts them, and end the thread."""
+        """Write the waiting lines while standard error accepts them, and end the thread.
+
+        The loggers then log as those of any other program in this process.
+        """
         thread = self._thread
         if thread is None or self.is_blocked:
             return
@@ -125,6 +128,8 @@ class LogThread(logging.handlers.QueueListener):
                 return
         self._thread = None
         self._write_summaries(self._floods.ended(everything=True))
+        ROOT.handlers = []
+        _set_parent(logging.root)
 
     def _write_summaries(self, summaries: Iterable[logging.LogRecord]) -> None:
         for summary in summaries:
@@ -170,8 +175,7 @@ def start_logging(
     lines: queue.Queue[Any] = queue.Queue(_QUEUE_LINES)
     output = logging.StreamHandler(sys.stderr)
     output.setFormatter(FORMATS[form](broker_id))
-    for name in _TOPS:
-        logging.getLogger(name).parent = ROOT
+    _set_parent(ROOT)
     for name in STREAMS.values():
         logging.getLogger(name)
     logging.getLogger(REQUEST_LOGGER).setLevel(logging.WARNING)
@@ -180,6 +184,12 @@ def start_logging(
     listener.start()
     atexit.register(listener.stop)
     return listener
+
+
+def _set_parent(parent: logging.Logger) -> None:
+    """Let the loggers at the top of a broker's hand their lines to `parent`."""
+    for name in _TOPS:
+        logging.getLogger(name).parent = parent
 
 
 class LogLevels:

@@ -75,7 +75,7 @@ class TestExitCodes:
             ["produce", "t", "v", "--acks", "1", "--idempotent"],
             ["produce", "t", "v", "-H", "=v"],
             ["produce", "t", "v", "-K", ""],
-            ["produce", "t", "v", "-p", "-1"],
+            ["produce", "t", "v", "-p", "-2"],
             ["consume"],
             ["consume", "t", "-f", "%q"],
             ["consume", "t", "-f", "%s%"],
