@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from functools import partial
 from http.client import HTTPConnection
@@ -29,6 +30,14 @@ def is_ready(place: BrokerPlace) -> bool:
     return fetched(place, "/readyz") == (200, "ready\n")
 
 
+def has_history(place: BrokerPlace) -> bool:
+    status, text = fetched(place, "/history?series=memory_bytes,replicas")
+    document = json.loads(text)
+    memory, replicas = document["series"].values()
+    known = [each for each in memory if each is not None]
+    return status == 200 and bool(known) and min(known) > 1e6 and replicas[-1] is not None
+
+
 def test_each_broker_has_metrics_and_probes(make_cluster: MakeCluster) -> None:
     cluster = make_cluster(2)
     for place in cluster.places().values():
@@ -37,6 +46,7 @@ def test_each_broker_has_metrics_and_probes(make_cluster: MakeCluster) -> None:
         status, text = fetched(place, "/metrics")
         assert status == 200 and "\ntidelog_controller_isr_expands_total 0\n" in text
         assert place.admin is not None and place.admin.startswith("127.0.0.1:")
+        eventually(partial(has_history, place), "a first look at the metrics")
     _is_unready_while_behind(cluster)
     _lives_on(cluster)
     _needs_a_free_port(cluster)

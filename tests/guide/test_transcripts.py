@@ -53,6 +53,7 @@ GUIDES_TYPED: Final = {
 }
 NOT_TYPED_GUIDES: Final = {
     "lake": "its commands are those of tests/spark",
+    "observing": "tests/cluster/test_admin_port.py asks what the guide asks",
     "operating": "needs Kafka's tools; tests/clients/test_tools_gaps.py sets levels of loggers",
     "spark": "its commands are those of tests/spark",
     "zookeeper": "needs ZooKeeper; tests/cluster/test_zookeeper.py does what the guide does",

@@ -488,6 +488,12 @@ class BrokerKeys:
         ours=True,
         pattern=is_admin_listener,
     )
+    admin_history_path: str = text(
+        "",
+        "File with the last 24 hours of the broker's main metrics, which the admin port has on "
+        "/history; of less than 1 MiB. Empty: the history is in memory only.",
+        ours=True,
+    )
     metrics_newer_names_enable: bool = boolean(
         False,
         "Give Kafka's metrics the names of Strimzi's own reporter, too, which end in persec_total.",

@@ -423,6 +423,14 @@ def _names_in(directory: str) -> list[str]:
         raise _unusable(directory, error) from error
 
 
+def _admin_keys(place: BrokerPlace, address: str) -> dict[str, str]:
+    """Return the keys of an admin port with a history."""
+    return {
+        "admin.listener": address,
+        "admin.history.path": f"{place.directory}/metrics.history",
+    }
+
+
 def properties_text(
     store: str, place: BrokerPlace, brokers: int, config: Mapping[str, str], log_dirs: int
 ) -> str:
@@ -431,7 +439,7 @@ def properties_text(
     keys = {
         "broker.id": str(place.broker_id),
         "listeners": f"PLAINTEXT://{place.address}",
-        **({} if place.admin is None else {"admin.listener": place.admin}),
+        **({} if place.admin is None else _admin_keys(place, place.admin)),
         "log.dirs": ",".join(data),
         "metadata.store": store,
         "metadata.session.timeout.ms": str(_SESSION_TIMEOUT_MS),

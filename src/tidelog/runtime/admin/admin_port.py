@@ -1,4 +1,4 @@
-"""The admin port of one broker: `/metrics`, `/healthz`, `/readyz`, and routes of other parts.
+"""The admin port of one broker: `/metrics`, `/history`, `/healthz`, `/readyz`, and further routes.
 
 The port opens before the broker recovers its logs, so that an operator can distinguish a long
 recovery from a dead process. Concurrent scrapes share one text, because each text costs time of the
@@ -18,6 +18,7 @@ from tidelog.core.errors import ConfigError
 from tidelog.core.metrics import declared_in
 from tidelog.core.types import Endpoint
 from tidelog.runtime.admin.exposition import content_type, metrics_text
+from tidelog.runtime.admin.history import History
 from tidelog.runtime.admin.http_messages import HttpRequest, HttpResponse
 from tidelog.runtime.admin.http_server import HttpServer
 from tidelog.runtime.admin.probes import Readiness, healthz
@@ -43,6 +44,9 @@ class AdminPort:
         self.routes.add("GET", "/metrics", self._metrics)
         self.routes.add("GET", "/healthz", healthz)
         self.routes.add("GET", "/readyz", self.readiness.readyz)
+        services = broker.services
+        self.history = History(services.metrics, PUBLISHED, services.config.admin_history_path)
+        self.routes.add("GET", "/history", self.history.respond)
         self.server = HttpServer(self.routes, _LOG)
 
     async def open(self, endpoint: Endpoint) -> None:
@@ -54,6 +58,7 @@ class AdminPort:
                 f"admin.listener: cannot listen on {endpoint.host}:{endpoint.port}:"
                 f" {error.strerror}; an address of this machine with a free port expected"
             ) from error
+        self.history.start()
         _LOG.info("admin port on http://%s:%d", endpoint.host, self.server.port)
 
     def started(self) -> None:
@@ -63,6 +68,7 @@ class AdminPort:
     async def close(self) -> None:
         """Close the port, and end the requests in progress."""
         await self.server.close()
+        await self.history.close()
         for task in list(self._making.values()):
             task.cancel()
         await asyncio.gather(*self._making.values(), return_exceptions=True)

@@ -1,0 +1,152 @@
+"""The history of a broker's main series: read every ten seconds, kept in memory and in a file.
+
+`/history` on the admin port returns it as JSON. The file, `admin.history.path`, is replaced once a
+minute and at the end of the broker, by a thread of its own: a disk that hangs stops the writing and
+nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import math
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from http import HTTPStatus
+from typing import Final
+
+from tidelog.core.metrics import Metric, Metrics
+from tidelog.runtime.admin.history_ring import FINE_S, HistoryError, HistoryRing
+from tidelog.runtime.admin.history_series import SERIES, Readings, read, values_of
+from tidelog.runtime.admin.http_messages import BadRequest, HttpRequest, HttpResponse
+
+_LOG: Final = logging.getLogger("tidelog.admin")
+_JSON: Final = "application/json"
+_WRITES_S: Final = 60
+#: How far back a request without `since` reaches.
+_DEFAULT_S: Final = 3_600
+#: How long the end of the broker waits for the last write.
+_LAST_WRITE_S: Final = 2.0
+
+
+class History:
+    """The history of one broker's process."""
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        declared: Sequence[Metric],
+        path: str,
+        now_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
+        """Keep the history in the file at `path`; an empty path keeps it in memory only."""
+        self._metrics = metrics
+        self._declared = list(declared)
+        self._path = path
+        self._now_ns = now_ns
+        self.ring = HistoryRing([each.name for each in SERIES])
+        self._before: Readings | None = None
+        self._writing: threading.Thread | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Take over the file of an earlier process, and begin to read."""
+        if self._path:
+            self._load()
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def close(self) -> None:
+        """Stop to read, and write what there is."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        self.write()
+        if self._writing is not None:
+            await asyncio.to_thread(self._writing.join, _LAST_WRITE_S)
+
+    async def _run(self) -> None:
+        written_s = self._now_ns() // 1_000_000_000
+        while True:
+            await self.look()
+            now_s = self._now_ns() / 1e9
+            if now_s - written_s >= _WRITES_S:
+                written_s = int(now_s)
+                self.write()
+            await asyncio.sleep(FINE_S - now_s % FINE_S)
+
+    async def look(self) -> None:
+        """Read the metrics once, and put their values into the ring."""
+        now = await read(self._metrics, self._declared, self._now_ns)
+        self.ring.put(now.time_ns // 1_000_000_000, values_of(self._before, now))
+        self._before = now
+
+    def _load(self) -> None:
+        try:
+            with open(self._path, "rb") as file:
+                self.ring.take(file.read())
+        except FileNotFoundError:
+            return
+        except (OSError, HistoryError) as error:
+            _LOG.warning("%s: no history of metrics is taken over: %s", self._path, error)
+
+    def write(self) -> None:
+        """Replace the file in a thread, unless an earlier write has not ended yet."""
+        if not self._path or (self._writing is not None and self._writing.is_alive()):
+            return
+        data = self.ring.to_bytes()
+        # A daemon: a write that hangs must not keep the process from its end.
+        self._writing = threading.Thread(target=self._replace, args=(data,), daemon=True)
+        self._writing.start()
+
+    def _replace(self, data: bytes) -> None:
+        beside = f"{self._path}.new"
+        try:
+            with open(beside, "wb") as file:
+                file.write(data)
+            os.replace(beside, self._path)
+        except OSError as error:
+            _LOG.warning("%s: the history of metrics is not written: %s", self._path, error)
+
+    async def respond(self, request: HttpRequest) -> HttpResponse:
+        """Respond to `/history?series=NAME,NAME&since=SECONDS&until=SECONDS`."""
+        now_s = self._now_ns() // 1_000_000_000
+        until_s = _seconds(request, "until", now_s)
+        since_s = _seconds(request, "since", until_s - _DEFAULT_S)
+        names = self.ring.names
+        asked = request.query.get("series", "")
+        wanted = asked.split(",") if asked else list(names)
+        unknown = [each for each in wanted if each not in names]
+        if unknown:
+            raise BadRequest(
+                HTTPStatus.BAD_REQUEST, f"series {unknown[0]!r}: of {', '.join(names)} expected"
+            )
+        step_s, rows = self.ring.rows(since_s, until_s)
+        columns = [names.index(each) for each in wanted]
+        document = {
+            "step_s": step_s,
+            "times": [time_s for time_s, _ in rows],
+            "series": {
+                name: [_shown(row[column]) for _, row in rows]
+                for name, column in zip(wanted, columns, strict=True)
+            },
+        }
+        return HttpResponse(HTTPStatus.OK, (json.dumps(document).encode(),), _JSON)
+
+
+def _seconds(request: HttpRequest, name: str, default: int) -> int:
+    text = request.query.get(name)
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdigit()) or len(text) > 12:
+        raise BadRequest(
+            HTTPStatus.BAD_REQUEST, f"{name}={text[:40]!r}: seconds since 1970 expected"
+        )
+    return int(text)
+
+
+def _shown(value: float) -> float | None:
+    """Return a value for JSON, which has no NaN."""
+    return None if math.isnan(value) else float(f"{value:.6g}")
