@@ -25,7 +25,7 @@ Key = tuple[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class KeptSeries:
     """A series: its name, how it is made of a metric, and the metric's name and labels."""
 
     name: str
@@ -40,16 +40,16 @@ class Series:
         return self.metric, self.labels
 
 
-def _rate(name: str, metric: str, *labels: str) -> Series:
-    return Series(name, "rate", metric, labels)
+def _rate(name: str, metric: str, *labels: str) -> KeptSeries:
+    return KeptSeries(name, "rate", metric, labels)
 
 
-def _gauge(name: str, metric: str, *labels: str) -> Series:
-    return Series(name, "gauge", metric, labels)
+def _gauge(name: str, metric: str, *labels: str) -> KeptSeries:
+    return KeptSeries(name, "gauge", metric, labels)
 
 
-def _quantile(name: str, quantile: float, metric: str, *labels: str) -> Series:
-    return Series(name, "quantile", metric, labels, quantile)
+def _quantile(name: str, quantile: float, metric: str, *labels: str) -> KeptSeries:
+    return KeptSeries(name, "quantile", metric, labels, quantile)
 
 
 #: The main series of a broker. Series are added at the end.
@@ -120,7 +120,7 @@ def values_of(before: Readings | None, now: Readings) -> list[float]:
     return [_value(each, before, now) for each in SERIES]
 
 
-def _value(series: Series, before: Readings | None, now: Readings) -> float:
+def _value(series: KeptSeries, before: Readings | None, now: Readings) -> float:
     if series.kind == "gauge":
         return now.values.get(series.key, math.nan)
     if before is None or now.time_ns <= before.time_ns:
