@@ -165,8 +165,10 @@ def _broker_started(cluster: LocalCluster, place: BrokerPlace) -> BrokerStarted:
 def down(directory: DirectoryOption = DEFAULT_DIRECTORY, timeout: TimeoutOption = 15.0) -> None:
     """Stop all brokers of a local cluster; its data stays."""
     cluster = local_cluster(directory)
-    stop_console(cluster.directory, timeout)
-    cluster.down(timeout)
+    try:
+        stop_console(cluster.directory, timeout)
+    finally:  # a damaged pid file of the console must not keep the brokers running
+        cluster.down(timeout)
     say(f"all brokers are stopped; the data stays in {cluster.directory}")
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import secrets
 from typing import Annotated
+from urllib.parse import quote
 
 import typer
 
@@ -67,14 +68,24 @@ def console(
         )
     token = _token() if allow_changes else None
     target = choose_target(bootstrap, directory)
-    access = security.RequestAccess(token, tuple(allowed_host or ()))
+    access = security.RequestAccess(token, tuple(map(_host_name, allowed_host or ())))
     listener = server.bound("127.0.0.1" if host == "localhost" else host, port)
 
     def report(address: str) -> None:
         say(f"tidelog: the console of {target.bootstrap} answers until Ctrl-C")
-        print_line(f"console: {address}" + (f"#token={token}" if token else ""))
+        print_line(f"console: {address}" + (f"#token={quote(token, safe='')}" if token else ""))
 
     server.serve(app.ConsoleSettings(target.bootstrap, access), listener, report)
+
+
+def _host_name(text: str) -> str:
+    name = text.lower().rstrip(".")
+    if not name or any(sign in name for sign in "/:@[] "):
+        raise typer.BadParameter(
+            f"{text!r} is no host name: a name without scheme and port expected",
+            param_hint="--allowed-host",
+        )
+    return name
 
 
 def _token() -> str:

@@ -7,6 +7,7 @@ placements and configuration are checked by the brokers too, also in a dry run w
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -141,14 +142,15 @@ def change_configuration(client: BlockingClient, body: Body) -> Document:
 
 
 def produce(client: BlockingClient, body: Body) -> Document:
-    """Write one record, with acks=all. Raises BadQuery for a value that is no text."""
+    """Write one record of now, with acks=all. Raises BadQuery for a value that is no text."""
     tp = _partition(body)
     value, key = body.get("value"), body.get("key") or None
     if not isinstance(value, str) or not (key is None or isinstance(key, str)):
         raise BadQuery("value and key: texts expected")
     if body.get("dry_run"):
         return {"text": f"A record of {len(value.encode())} bytes would be written to {tp}."}
-    record = NewRecord(None if key is None else key.encode(), value.encode())
+    now_ms = time.time_ns() // 1_000_000
+    record = NewRecord(None if key is None else key.encode(), value.encode(), now_ms)
     return {"text": f"Written to {tp}, offset {client.produce(tp, build_batch([record]))}."}
 
 

@@ -87,17 +87,21 @@ class Hub:
         viewed = viewed_partitions(page, self.reading, params)
         self._poller.add_viewer(viewed)
         self.viewers += 1
+        loop = asyncio.get_running_loop()
         try:
-            last = ""
+            last, sent_s = "", loop.time()
             while not self._ending:
                 document = self.document(page, params)
                 clock = {key: document.pop(key) for key in ("reading", "time_ms")}
                 text = json.dumps(document, separators=(",", ":"))
                 if text != last:
-                    last = text
+                    last, sent_s = text, loop.time()
                     yield f"data: {json.dumps(clock)[:-1]},{text[1:]}\n\n"
                     await asyncio.sleep(_SPACING_S)
-                elif not await self._next(_QUIET_S):
+                    continue
+                await self._next(_QUIET_S)
+                if loop.time() - sent_s >= _QUIET_S:  # also if unchanged readings have come
+                    sent_s = loop.time()
                     yield ": still here\n\n"
         finally:
             self.viewers -= 1

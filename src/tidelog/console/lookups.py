@@ -71,9 +71,10 @@ def _start(
         return 0
     if where == "latest":
         return high - limit
-    if where.lstrip("-").isdigit():
+    try:
         return int(where)
-    return client.positions({tp: moment_ms("from", where)})[tp]
+    except ValueError:  # not an offset, so a time
+        return client.positions({tp: moment_ms("from", where)})[tp]
 
 
 def moment_ms(name: str, where: str) -> int:

@@ -184,10 +184,7 @@ class Poller:
         now = self._reading
         if ReadingPart.OFFSETS in now.problems:
             return
-        topics: Counter[str] = Counter()
-        for tp, end in now.ends.items():
-            topics[tp.topic] += end
-        self.samples.topics.add(now.time_ms, topics)
+        self.samples.topics.add(now.time_ms, _written(now))
         self.samples.groups.add(now.time_ms, lag_by_group(now))
         replicas: dict[str, int] = {}
         for tp, described in now.described.items():
@@ -197,6 +194,25 @@ class Poller:
                 if each.log_end_offset is not None:
                     replicas[replica_key(tp, each.broker)] = each.log_end_offset
         self.samples.replicas.add(now.time_ms, replicas)
+
+
+def _written(now: ClusterReading) -> dict[str, int]:
+    """Return the records ever written by topic, without topics that have an unknown partition.
+
+    Without a leader since the console's start, a partition is unknown. Its first high watermark
+    would look like a burst of records.
+    """
+    if now.metadata is None:
+        return {}
+    ends = {
+        name: [now.ends.get(TopicPartition(name, number)) for number in topic.partitions]
+        for name, topic in now.metadata.topics.items()
+    }
+    return {
+        name: sum(end for end in found if end is not None)
+        for name, found in ends.items()
+        if None not in found
+    }
 
 
 def _sentence(part: ReadingPart, error: TidelogError) -> str:

@@ -49,7 +49,8 @@ class RequestAccess:
 
     #: The token that a change must send; None if changes are not allowed.
     token: str | None = None
-    #: Host names, beside loopback names and addresses, by which browsers may reach the console.
+    #: Host names in lower case, beside loopback names and addresses, by which browsers may reach
+    #: the console.
     hosts: tuple[str, ...] = ()
 
     def refusal(self, method: str, headers: Mapping[str, str]) -> RequestRefusal | None:
@@ -70,7 +71,7 @@ class RequestAccess:
             return RequestRefusal(403, "the request comes from another site's page")
         if method in ("GET", "HEAD"):
             return None
-        if headers.get("origin") != f"http://{host}":
+        if headers.get("origin") not in self._own_origins(host):
             return RequestRefusal(403, "a change must come from a page of this console (Origin)")
         if headers.get("content-type", "").partition(";")[0].strip() != "application/json":
             return RequestRefusal(415, "a change must be application/json")
@@ -89,11 +90,21 @@ class RequestAccess:
 
     def is_own_host(self, host: str) -> bool:
         """Return whether a Host header names this server, with any port."""
-        try:
-            name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
-        except ValueError:
-            return False
+        name = _name_in(host)
         return name in self.hosts or is_loopback(name)
+
+    def _own_origins(self, host: str) -> tuple[str, ...]:
+        """Return the origins of this console's pages; a proxy may serve them with TLS."""
+        plain = f"http://{host}"
+        return (plain, f"https://{host}") if _name_in(host) in self.hosts else (plain,)
+
+
+def _name_in(host: str) -> str:
+    """Return the name or address in a Host header; empty if the header cannot be read."""
+    try:
+        return (urlsplit(f"//{host}").hostname or "").rstrip(".")
+    except ValueError:
+        return ""
 
 
 def is_loopback(name: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from tidelog.console.actions import ACTIONS
 from tidelog.console.security import RequestAccess
 from tidelog.console.views.tables import BadQuery
 from tidelog.core.types import TopicPartition
+from tidelog.records.batch import iter_batches
 
 TP = TopicPartition("t", 0)
 PLACE = {"topic": "t", "partition": 0}
@@ -108,6 +110,20 @@ def test_a_dry_run_says_what_would_be_done(action: str, body: dict[str, Any]) ->
     client = Recorder()
     assert "t-0" in run(action, client, **body, dry_run=True)["text"]
     assert client.changes == []
+
+
+def test_a_written_record_has_the_time_of_now() -> None:
+    class Writer(Recorder):
+        def produce(self, tp: TopicPartition, batch: bytearray) -> int:
+            (written,) = iter_batches(memoryview(batch))
+            self.changes.append((tp, written.base_timestamp))
+            return 7
+
+    before_ms = time.time_ns() // 1_000_000
+    client = Writer()
+    assert "offset 7" in run("produce", client, **PLACE, value="x")["text"]
+    ((tp, at_ms),) = client.changes
+    assert tp == TP and before_ms <= at_ms <= time.time_ns() // 1_000_000
 
 
 def test_brokers_check_a_configuration_in_a_dry_run() -> None:

@@ -1,15 +1,18 @@
-"""The poller: what it publishes when a part of a reading fails."""
+"""The poller: what it publishes when a part of a reading fails, and what it samples."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.unit.console.readings import metadata, partition, reading
 
 from tidelog.console import reader
 from tidelog.console.poller import Poller
 from tidelog.console.readings import ClusterReading, ReadingPart
 from tidelog.core.errors import RequestTimeout
+from tidelog.core.types import TopicPartition
 from tidelog.runtime.blocking import BlockingClient
 
 
@@ -43,3 +46,16 @@ def test_a_defect_does_not_end_the_poller(
     assert "by a defect of the console: KeyError('kind')" in found.problems[ReadingPart.CLUSTER]
     assert ReadingPart.GROUPS in found.read_ms
     assert "reading cluster failed" in caplog.text and "Traceback" in caplog.text
+
+
+def test_a_partition_that_gets_its_first_leader_is_no_burst_of_records() -> None:
+    poller = Poller(BlockingClient("127.0.0.1:1"), lambda _: None)
+    placed = metadata({"t": [partition(0, 1, [1]), partition(1, -1, [2])]})
+    first = TopicPartition("t", 0)
+    for second, ends in enumerate(
+        [{first: 10}, {first: 20, TopicPartition("t", 1): 9_000_000}], start=1
+    ):
+        poller._reading = replace(reading(metadata=placed, ends=ends), time_ms=second * 10_000)
+        poller._take_samples()
+    assert poller.samples.topics.points("t") == [(20_000, 9_000_020)]
+    assert poller.samples.topics.rates(15_000) == {}

@@ -57,6 +57,23 @@ def test_a_proxys_name_may_be_allowed() -> None:
     assert request(app, "GET", "/", {"host": "xconsole.example"}).status == 421
 
 
+@pytest.mark.parametrize(
+    ("host", "origin", "status"),
+    [
+        ("console.example", "https://console.example", 404),
+        ("console.example:8443", "https://console.example:8443", 404),
+        ("console.example", "http://console.example", 404),
+        ("console.example", "https://evil.example", 403),
+        ("console.example", "https://console.example:8443", 403),
+        ("127.0.0.1:9080", "https://127.0.0.1:9080", 403),
+    ],
+)
+def test_a_proxy_with_tls_may_pass_changes(host: str, origin: str, status: int) -> None:
+    app = console(RequestAccess(token=TOKEN, hosts=("console.example",))).asgi()
+    headers = {**OWN, "x-tidelog-token": TOKEN, "host": host, "origin": origin}
+    assert request(app, "POST", "/api/actions/none", headers, b"{}").status == status
+
+
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
 def test_pages_of_other_sites_read_nothing(app: ASGIApp, site: str) -> None:
     headers = {"sec-fetch-site": site, "sec-fetch-mode": "no-cors"}
