@@ -43,8 +43,8 @@ def test_changes_need_the_token_and_are_shown_before_they_are_done(
         browser.until_text("Members")
         assert "Reset offsets" not in browser.text
         browser.open(f"/group?name={GROUP}#token={TOKEN}")
-        browser.driver.refresh()
         press(browser, "Reset offsets")
+        assert TOKEN not in browser.driver.current_url
         until_dialog(browser, "The group must have no members")
         browser.shoot("reset-offsets")
         press(browser, "Show what would be done")

@@ -87,7 +87,7 @@ def test_a_table_is_filtered_and_opened_with_keys_and_back_leads_back(browser: B
     browser.press("/")
     browser.press(*TOPIC[:4])
     browser.until(lambda: browser.texts("tbody tr a.row") == [TOPIC], "one topic is left")
-    assert f"q={TOPIC[:4]}" in browser.driver.current_url
+    browser.until(lambda: f"q={TOPIC[:4]}" in browser.driver.current_url, "the filter is linked")
     browser.press(Keys.ESCAPE)
     browser.press("j")
     browser.press(Keys.ENTER)
@@ -115,6 +115,30 @@ def test_a_partition_moves_while_it_is_looked_at(browser: Browser, cluster: Loca
         records = [NewRecord(None, b"x", 1_800_000_000_000)] * 1_234
         client.produce(TopicPartition(TOPIC, 2), build_batch(records))
     browser.until(lambda: browser.texts(".lane-end") == ["1,234"] * 3, "three replicas have all")
+
+
+def test_a_change_of_a_page_moves_meters_and_keeps_what_was_typed(browser: Browser) -> None:
+    browser.open("/disks")
+    browser.driver.set_script_timeout(60)
+    script = """
+        const done = arguments[0];
+        import("/static/dom.js").then(({h, morph}) => {
+            const made = (value) => h("p", null, h("meter", {value}), h("input", {value}));
+            const old = made("0.25");
+            old.children[1].value = "typed";
+            morph(old, made("0.75"));
+            done([...old.children].map((each) => String(each.value)));
+        });
+    """
+    assert browser.driver.execute_async_script(script) == ["0.75", "typed"]
+
+
+def test_ages_grow_although_no_reading_comes(browser: Browser, cluster: LocalCluster) -> None:
+    browser.open("/")
+    browser.until_text("Session since")
+    old = browser.texts("td time")
+    assert old and all(each.endswith("ago") for each in old)
+    browser.until(lambda: browser.texts("td time") != old, "the sessions get older")
 
 
 def test_names_and_records_that_are_html_stay_text(browser: Browser) -> None:

@@ -57,18 +57,20 @@ export function morph(old, fresh) {
 
 const keyOf = (node) => node.dataset?.key;
 
-// What a visitor has changed belongs to the visitor: values of fields, open details.
+// What a visitor has changed belongs to the visitor: values of fields, open details. A meter's value
+// is data.
 const KEPT = new Set(["open", "value", "checked"]);
+const keeps = (element, name) => KEPT.has(name) && element.nodeName !== "METER";
 
 function morphAttributes(old, fresh) {
   for (const { name, value } of fresh.attributes) {
-    if (KEPT.has(name) || old.getAttribute(name) === value) continue;
+    if (keeps(old, name) || old.getAttribute(name) === value) continue;
     // The policy forbids style attributes, and allows the same properties from scripts.
     if (name === "style") old.style.cssText = value;
     else old.setAttribute(name, value);
   }
   for (const { name } of [...old.attributes]) {
-    if (!KEPT.has(name) && !fresh.hasAttribute(name)) old.removeAttribute(name);
+    if (!keeps(old, name) && !fresh.hasAttribute(name)) old.removeAttribute(name);
   }
 }
 

@@ -59,7 +59,11 @@ export class Live {
 
   async explain(query) {
     try {
-      await get(`/api/view/${query.page}?${query.search}`);
+      const found = await get(`/api/view/${query.page}?${query.search}`);
+      if (query === this.query) {
+        this.onTrouble(null);
+        this.onDocument(found);
+      }
     } catch (error) {
       const lost = error instanceof TypeError;
       const text = lost ? "The console's process does not answer. Its terminal says why." : error.message;

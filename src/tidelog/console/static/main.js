@@ -13,10 +13,14 @@ const content = document.getElementById("content");
 const pulse = document.getElementById("pulse");
 let last = null;
 let trouble = null;
+// When the last document came, and how often ages on the page grow while none comes.
+let heardAt = 0;
+const AGES_MS = 5_000;
 
 const live = new Live(
   (doc) => {
     last = doc;
+    heardAt = performance.now();
     draw();
   },
   (text) => {
@@ -33,10 +37,10 @@ function draw() {
     return;
   }
   document.title = `${chosen.module.title(params)} · tidelog console`;
-  const isOurs = last?.page === page;
+  const doc = last?.page === page ? { ...last, time_ms: last.time_ms + Math.round(performance.now() - heardAt) } : null;
   drawPulse();
-  show(h("div", null, notes(isOurs ? last : null),
-    isOurs ? chosen.module.render(last, params) : h("p", { class: "nothing", role: "status" }, trouble ? "" : "Reading the cluster…")));
+  show(h("div", null, notes(doc),
+    doc ? chosen.module.render(doc, params) : h("p", { class: "nothing", role: "status" }, trouble ? "" : "Reading the cluster…")));
 }
 
 function show(tree) {
@@ -79,11 +83,15 @@ function follow(isNewPage) {
   }
   if (chosen?.module.load) {
     live.stop();
+    // An answer that comes after the visitor has gone on belongs to no page.
+    const asked = location.href;
     chosen.module.load(params, (doc) => {
+      if (location.href !== asked) return;
       last = { page, notes: [], ...doc };
       trouble = null;
       draw();
     }, (text) => {
+      if (location.href !== asked) return;
       trouble = text;
       draw();
     });
@@ -102,6 +110,7 @@ drawPages();
 setUpTheme();
 setUpKeys(go);
 onChange(follow);
+setInterval(() => last && !document.hidden && draw(), AGES_MS);
 get("/api/session").then((found) => {
   Object.assign(session, found);
   document.getElementById("where").textContent = found.bootstrap;

@@ -9,11 +9,14 @@ const KEY = "tidelog-token";
 export const token = () => sessionStorage.getItem(KEY) ?? "";
 export const mayChange = () => session.allows_changes && token() !== "";
 
-const fragment = new URLSearchParams(location.hash.slice(1)).get("token");
-if (fragment) {
+function takeToken() {
+  const fragment = new URLSearchParams(location.hash.slice(1)).get("token");
+  if (!fragment) return false;
   sessionStorage.setItem(KEY, fragment);
   history.replaceState(null, "", location.pathname + location.search);
+  return true;
 }
+takeToken();
 
 export function setUpToken() {
   const button = document.getElementById("token");
@@ -22,6 +25,12 @@ export function setUpToken() {
     button.textContent = token() ? "Lock changes" : "Unlock changes";
   };
   label();
+  // The printed address may be entered where the console is already open: no page is loaded then.
+  addEventListener("hashchange", () => {
+    if (!takeToken()) return;
+    label();
+    dispatchEvent(new PopStateEvent("popstate"));
+  });
   button.addEventListener("click", async () => {
     if (token()) sessionStorage.removeItem(KEY);
     else {

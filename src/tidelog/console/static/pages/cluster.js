@@ -35,7 +35,7 @@ export function render(doc) {
     table({
       caption: "Brokers", data: doc.table, key: (row) => row.broker,
       columns: [
-        { title: "Broker", sort: "broker", default: "broker", number: true, cell: (row) => count(row.broker) },
+        { title: "Broker", sort: "broker", default: "broker", number: true, cell: (row) => String(row.broker) },
         { title: "State", sort: "is_registered", cell: (row) => session(row, doc.time_ms) },
         { title: "Role", sort: "is_controller", cell: (row) => (row.is_controller ? "controller" : "broker") },
         { title: "Address", sort: "address", level: 2, class: "mono", cell: (row) => row.address ?? "–" },

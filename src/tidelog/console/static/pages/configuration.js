@@ -15,7 +15,8 @@ export async function load(params, onDocument, onTrouble) {
     if (!query.get("name") && query.get("of") !== "topic") {
       const cluster = await get("/api/view/cluster");
       query.set("of", "broker");
-      query.set("name", String(cluster.table?.rows[0]?.broker ?? ""));
+      const rows = cluster.table?.rows ?? [];
+      query.set("name", String((rows.find((row) => row.is_registered) ?? rows[0])?.broker ?? ""));
     }
     onDocument(await get(`/api/lookup/configuration?${query}`));
   } catch (error) {
