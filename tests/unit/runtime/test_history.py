@@ -169,6 +169,48 @@ def test_the_page_has_the_chosen_series_and_refuses_others() -> None:
             page(history, **query)
 
 
+def test_a_long_answer_lets_the_loop_turn_and_has_each_series_once() -> None:
+    history = History(Metrics(), PUBLISHED, "", lambda: NOW_S * 10**9)
+    turns = 0
+
+    async def respond(series: str) -> bytes:
+        async def turn() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        turning = asyncio.get_running_loop().create_task(turn())
+        request = HttpRequest("GET", "/history", {"since": "0", "series": series}, {})
+        response = await history.respond(request)
+        turning.cancel()
+        return b"".join(response.parts)
+
+    assert len(json.loads(run(respond("")))["series"]) == len(SERIES) <= turns
+    assert run(respond("leaders," * 2_000 + "leaders")).count(b"leaders") == 1
+
+
+def test_a_reading_that_fails_is_a_line_of_the_log_and_not_the_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def failing() -> Any:
+        raise RuntimeError("dictionary changed size")
+
+    metrics = Metrics()
+    metrics.collect(failing)
+
+    async def life() -> None:
+        history = History(metrics, PUBLISHED, "", lambda: NOW_S * 10**9)
+        history.start()
+        while "has no values of now" not in caplog.text:
+            await asyncio.sleep(0)
+        assert history._task is not None and not history._task.done()
+        await history.close()
+
+    run(life())
+    assert "dictionary changed size" in caplog.text
+
+
 def test_the_next_process_takes_the_file_over(tmp_path: Path) -> None:
     path = tmp_path / "metrics.history"
 
