@@ -137,12 +137,15 @@ def scraped(cluster: LocalCluster) -> Samples:
     for place in cluster.places().values():
         status, text = fetched(place, "/metrics")
         assert status == 200
+        seen: set[tuple[str, str | None]] = set()
         for line in text.splitlines():
             if line.startswith("#"):
                 continue
             match = _LINE.fullmatch(line)
             assert match is not None, line
             labels = dict(_LABEL.findall(match[2] or ""))
+            assert (match[1], match[2]) not in seen, f"Prometheus refuses a second {line}"
+            seen.add((match[1], match[2]))
             found.setdefault(match[1], []).append((labels, float(match[3])))
     return found
 

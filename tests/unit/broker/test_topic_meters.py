@@ -25,14 +25,16 @@ def test_each_topic_counts_for_itself_and_for_all() -> None:
     meters.produced("a", 100, 2)
     meters.produce_failed("a", is_corrupt=True)
     meters.produce_failed("unknown")
+    meters.produced("a", 0, 0)
+    meters.produce_failed("a", is_counted=True)
     meters.fetched(TopicPartition("a", 0), 60, 0)
     meters.fetched(TopicPartition("a", 1), 0, 6)
     meters.fetched(None, 0, 3)
     for metric, of_topic, of_all in (
         (declared.BYTES_IN, 100, 100),
         (declared.MESSAGES_IN, 2, 2),
-        (declared.PRODUCES, 2, 3),
-        (declared.FAILED_PRODUCES, 1, 2),
+        (declared.PRODUCES, 3, 4),
+        (declared.FAILED_PRODUCES, 2, 3),
         (declared.BYTES_OUT, 60, 60),
         (declared.FETCHES, 2, 3),
         (declared.FAILED_FETCHES, 1, 2),

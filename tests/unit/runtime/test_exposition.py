@@ -78,6 +78,25 @@ def test_newer_names_are_beside_the_older_ones_if_they_are_wanted() -> None:
     assert newer_name("kafka_log_log_size") is newer_name("tidelog_sent_total") is None
 
 
+def test_a_counter_that_a_collector_reads_has_one_sample() -> None:
+    metrics = Metrics()
+    cpu = counter("tidelog_cpu_seconds_total", "processor time")
+    quiet = counter("tidelog_quiet_total", "nothing yet")
+    metrics.collect(lambda: iter([reading(cpu, 7)]))
+    text = b"".join(asyncio.run(metrics_text(metrics, [cpu, quiet]))).decode()
+    samples = [line for line in text.splitlines() if not line.startswith("#")]
+    assert samples == ["tidelog_cpu_seconds_total 7", "tidelog_quiet_total 0"]
+
+
+def test_a_gauge_keeps_its_name_in_openmetrics() -> None:
+    metrics = Metrics()
+    idle = gauge("kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent", "share")
+    metrics.put(idle, 1)
+    pieces = asyncio.run(metrics_text(metrics, [idle], OPENMETRICS, has_newer_names=True))
+    newer = "kafka_server_kafkarequesthandlerpool_requesthandleravgidlepercent_total"
+    assert f"# TYPE {newer} gauge\n{newer} 1\n" in b"".join(pieces).decode()
+
+
 def test_the_client_chooses_the_format() -> None:
     assert content_type({}) == content_type({"accept": "text/plain"}) == PROMETHEUS
     accepted = "application/openmetrics-text;version=1.0.0,text/plain;q=0.5"

@@ -172,10 +172,11 @@ class _PartitionAppend:
         answer.base_offset = info.base_offset
         answer.log_append_time_ms = info.log_append_time_ms
         answer.log_start_offset = partition.log.log_start_offset
-        if not info.duplicate:
-            self.produce.context.replicas.topic_meters.produced(
-                partition.topic_partition.topic, info.size_bytes, info.record_count
-            )
+        self.produce.context.replicas.topic_meters.produced(
+            partition.topic_partition.topic,
+            0 if info.duplicate else info.size_bytes,
+            0 if info.duplicate else info.record_count,
+        )
         self.sent = info.sent
         end = info.last_offset + 1
         waits_for_sync = self.produce.acks == 1 and partition.awaits_sync(end)
@@ -217,11 +218,13 @@ class _PartitionAppend:
 
     def _answer_with(self, error: ErrorCode, message: str) -> None:
         answer = self.answer
+        topic = self.partition.topic_partition.topic
+        self.produce.context.replicas.topic_meters.produce_failed(
+            topic, is_counted=answer.base_offset >= 0
+        )
         answer.error_code = error
         answer.error_message = message
         answer.base_offset = -1
-        topic = self.partition.topic_partition.topic
-        self.produce.context.replicas.topic_meters.produce_failed(topic)
         self._finish()
 
     def _finish(self) -> None:

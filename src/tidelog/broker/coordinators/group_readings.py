@@ -19,7 +19,7 @@ from tidelog.core.limits import MAX_METERED_GROUP_OFFSETS
 from tidelog.core.metrics import PAUSE, MetricReading, reading
 from tidelog.core.types import TopicPartition
 from tidelog.group.classic.classic_group import ClassicGroup, GroupState
-from tidelog.records.batch import BatchView, CorruptBatch
+from tidelog.records.batch import CREATE_TIME, BatchView, CorruptBatch
 
 if TYPE_CHECKING:
     from tidelog.broker.coordinators.group_coordinators import GroupCoordinators
@@ -157,11 +157,25 @@ class GroupReadings:
                 read = partition.log.read(offset, 1, end, min_one_batch=True, may_wait=False)
                 if not read.done or read.error is not None:
                     return None
-                found = BatchView(read.result().data).base_timestamp
+                found = oldest_ms(BatchView(read.result().data))
             except (KafkaError, CorruptBatch):
+                return None
+            if found is None:
                 return None
         self._timestamps[key, offset] = found
         return found
+
+
+def oldest_ms(batch: BatchView) -> int | None:
+    """Return the timestamp of a batch's first record; None if its records have none.
+
+    All records have the time of the append in a topic with LogAppendTime. In a batch that
+    compaction has handled, the delete horizon replaces the first timestamp (KIP-534), so the latest
+    timestamp stands for it.
+    """
+    is_first = batch.timestamp_type == CREATE_TIME and batch.delete_horizon_ms is None
+    found = batch.base_timestamp if is_first else batch.max_timestamp
+    return found if found >= 0 else None
 
 
 def _lag(committed: int, ends: LogEnds) -> int:

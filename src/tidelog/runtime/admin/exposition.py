@@ -101,7 +101,8 @@ def _steps(
             yield
     for metric in declared:
         found = lines.pop(metric, [])
-        for number, sample in enumerate(metrics.samples(metric)):
+        # A counter that a collector reads must not get the 0 of a counter that counted nothing.
+        for number, sample in enumerate(() if found else metrics.samples(metric)):
             found.extend(_sample_lines(metric, sample))
             if number % _STEP == 0:
                 yield
@@ -122,8 +123,9 @@ def _steps(
 
 
 def _head(metric: Metric, form: str) -> str:
-    """Return the lines before a metric's samples; names of OpenMetrics families lack `_total`."""
-    name = metric.name.removesuffix("_total") if form == OPENMETRICS else metric.name
+    """Return the lines before a metric's samples; OpenMetrics' counters have no `_total` there."""
+    is_shorter = form == OPENMETRICS and metric.kind is MetricKind.COUNTER
+    name = metric.name.removesuffix("_total") if is_shorter else metric.name
     meaning = metric.meaning.translate(_ESCAPES) if form == OPENMETRICS else metric.meaning
     return f"# HELP {name} {meaning}\n# TYPE {name} {metric.kind.value}\n"
 

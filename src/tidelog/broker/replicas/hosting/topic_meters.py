@@ -96,7 +96,7 @@ class TopicMeters:
             self._metrics.drop(metric, topic)
 
     def produced(self, topic: str, size_bytes: int, records: int) -> None:
-        """Count an append of a client to one partition."""
+        """Count an append of a client to one partition; a duplicate has no bytes and records."""
         meter = self._all
         meter.produces.value += 1
         meter.bytes_in.value += size_bytes
@@ -107,11 +107,17 @@ class TopicMeters:
             of_topic.bytes_in.value += size_bytes
             of_topic.messages_in.value += records
 
-    def produce_failed(self, topic: str, *, is_corrupt: bool = False) -> None:
-        """Count an append that a client's request lost."""
+    def produce_failed(
+        self, topic: str, *, is_corrupt: bool = False, is_counted: bool = False
+    ) -> None:
+        """Count an append that a client's request lost.
+
+        `is_counted` means that `produced` has counted the append, which its followers then did not
+        replicate in time.
+        """
         for meter in (self._all, self._meters.get(topic)):
             if meter is not None:
-                meter.produces.value += 1
+                meter.produces.value += not is_counted
                 meter.failed_produces.value += 1
         if is_corrupt:
             self._invalid_crcs.value += 1
