@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.cli import run
 
 from tidelog.client.cluster import (
     BrokerNode,
@@ -231,20 +234,36 @@ class TestDurability:
         ("replicas", "minimum", "kind", "remedy"),
         [
             ((1,), 1, "single_replica", "--replication-factor 3 --wait"),
-            ((1, 2), 1, "min_isr_one", "--replication-factor 3 --wait --config min.insync"),
+            ((1, 2), 1, "min_isr_one", "--wait --dir c && tidelog topics alter t --config min"),
             ((1, 2, 3), 1, "min_isr_one", "tidelog topics alter t --config min.insync.replicas=2"),
             ((1, 2), 2, "min_isr_needs_all", "--replication-factor 3 --wait --dir c"),
             ((1, 2, 3), 3, "min_isr_needs_all", "--config min.insync.replicas=2 --dir c"),
-            ((1, 2), 5, "min_isr_above_replicas", "--replication-factor 3 --wait --config"),
+            ((1, 2), 5, "min_isr_above_replicas", "--config min.insync.replicas=2 --dir c"),
         ],
     )
     def test_replicas_and_their_minimum(
-        self, replicas: tuple[int, ...], minimum: int, kind: str, remedy: str
+        self,
+        replicas: tuple[int, ...],
+        minimum: int,
+        kind: str,
+        remedy: str,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         topics = metadata({"t": placed((1, replicas, replicas))})
         found = only(metadata=topics, minimums={"t": minimum})
         assert (found.level, found.kind, found.partitions) == ("notice", kind, ["t-0"])
         assert found.message.startswith("1 topic (t): ") and remedy in found.next
+        monkeypatch.chdir(tmp_path)
+        for command in found.next.split(" && "):
+            program, *words = shlex.split(command)
+            assert program == "tidelog"
+            assert run(monkeypatch, *words) == 1, "valid options; there is no cluster in c"
+
+    def test_a_minimum_above_the_isr_waits_for_the_replicas(self) -> None:
+        behind = metadata({"t": placed((1, (1, 2, 3), (1,)))})
+        found = only(metadata=behind, minimums={"t": 1})
+        assert found.next.startswith("once its replicas are in sync: tidelog topics alter t --con")
 
     def test_brokers_that_are_missing_for_more_replicas(self) -> None:
         two = metadata({"t": placed((1, (1, 2), (1, 2)))}, brokers=(1, 2))
@@ -336,6 +355,23 @@ class TestGroups:
         found = only(groups=[empty])
         assert found.kind == "group_without_members"
         assert found.next.endswith("if it is retired: tidelog groups delete g --dir c")
+
+    @pytest.mark.parametrize(
+        ("name", "word", "text"),
+        [
+            ("a b; rm -rf ~", "'a b; rm -rf ~'", "a b; rm -rf ~"),
+            ("it's", """'it'"'"'s'""", "it's"),
+            ("a\nid\x1b[2J'\\", r"$'a\U0000000aid\U0000001b[2J\'\\'", r"a\nid\x1b[2J'\\"),
+            ("größe", "'größe'", "größe"),
+        ],
+    )
+    def test_a_clients_name_is_one_word_of_the_remedy(
+        self, name: str, word: str, text: str
+    ) -> None:
+        empty = replace(self.BEHIND, group=name, states=("Empty", "Empty"), members=0)
+        found = only(groups=[empty])
+        assert found.next.endswith(f"tidelog groups delete {word} --dir c")
+        assert found.message.startswith(f"group {text} has no members")
 
     def test_a_rebalance_that_does_not_end(self) -> None:
         states = ("PreparingRebalance", "CompletingRebalance")

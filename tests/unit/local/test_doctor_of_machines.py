@@ -80,6 +80,8 @@ class TestMachine:
         files, maps = of_process(ProcessFacts("broker 1", 10_000, 8_001, 60_000))
         assert (files.kind, maps.kind) == ("open_files_near_limit", "maps_near_limit")
         assert maps.next == "sysctl -w vm.max_map_count=262144"
+        [maps] = of_process(ProcessFacts("broker 1", 100_000, 1, 900_000), 1_000_000)
+        assert maps.next == "sysctl -w vm.max_map_count=2000000", "never lower than it is"
 
     def test_this_machine_is_read(self, tmp_path: Path) -> None:
         facts = read_machine([str(tmp_path / "absent" / "a")], [("me", os.getpid())], 1)
@@ -180,7 +182,10 @@ class TestDirectories:
         facts = DirectoryFacts("/a", is_writable=False, is_clean=True, foreign=("x",), replicas=1)
         found = examine_directory(facts, MachineFacts())
         assert (found.exit_code, found.findings[0].kind) == (2, "directory_not_writable")
-        assert found.findings[0].next == "chown -R $(id -un) /a"
+        assert found.findings[0].next.startswith("ls -ld /a; examine it as the user of its broker")
+        used = examine_directory(replace(facts, holder=7), MachineFacts())
+        kinds = [each.kind for each in used.findings]
+        assert "directory_in_use" in kinds and "directory_not_writable" not in kinds
 
 
 class TestConfigurations:

@@ -7,6 +7,7 @@ functions are pure. A diagnosis claims nothing about unread facts: each unread f
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Sequence
 
 from tidelog.core.dataclass import dataclass
@@ -101,6 +102,27 @@ def _finding(
 ) -> Finding:
     ids = sorted(dict.fromkeys(brokers))
     return Finding(level, kind, message, ids, list(map(str, partitions)), remedy)
+
+
+def shown(name: str) -> str:
+    """Return a name that a client chose as text of one line, without control characters."""
+    return name if name.isprintable() else repr(name)[1:-1]
+
+
+def quoted(name: str) -> str:
+    """Return a name that a client chose as one word of a command, which cannot do anything else.
+
+    Control characters get the form `$'\\n'` of bash, so that the command stays on one line.
+    """
+    if name.isprintable():
+        return shlex.quote(name)
+    return "$'" + "".join(map(_in_quotes, name)) + "'"
+
+
+def _in_quotes(character: str) -> str:
+    if character in ("'", "\\"):
+        return f"\\{character}"
+    return character if character.isprintable() else f"\\U{ord(character):08x}"
 
 
 def some(names: Sequence[object]) -> str:

@@ -68,9 +68,13 @@ def of_directory(facts: DirectoryFacts) -> Iterator[Finding]:
         yield notice(
             "directory_new", message, f"if records are expected there: mount | grep {path}"
         )
-    if not facts.is_writable:
-        message = f"{facts.path} is not writable for this user"
-        yield unavailable("directory_not_writable", message, f"chown -R $(id -un) {path}")
+    if not facts.is_writable and facts.holder is None:
+        message = f"{facts.path} is not writable for this user, as whom no broker could start"
+        remedy = (
+            f"ls -ld {path}; examine it as the user of its broker, and give it to that user if it"
+            " is another's"
+        )
+        yield unavailable("directory_not_writable", message, remedy)
     if facts.foreign:
         message = f"{facts.path} has entries that no broker writes: {some(facts.foreign)}"
         yield notice(

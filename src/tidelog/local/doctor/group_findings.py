@@ -15,7 +15,7 @@ from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.core.types import NO_LEADER
 from tidelog.core.wording import counted
 from tidelog.local.doctor.cluster_facts import ClusterFacts, GroupFacts
-from tidelog.local.doctor.diagnosis import notice, some, unavailable
+from tidelog.local.doctor.diagnosis import notice, quoted, shown, some, unavailable
 from tidelog.local.health import ClusterPlace, Finding
 
 #: Number of replicas of the coordinators' topic with which the topic survives the loss of a broker
@@ -32,25 +32,25 @@ def of_groups(facts: ClusterFacts, place: ClusterPlace) -> Iterator[Finding]:
 
 
 def _of_group(group: GroupFacts, watched_s: float, place: ClusterPlace) -> Iterator[Finding]:
-    behind = group.behind
+    behind, name, word = group.behind, shown(group.group), quoted(group.group)
     lag = counted(sum(group.lag[tp] for tp in behind), "record")
     report = partial(notice, brokers=[group.coordinator], partitions=behind)
-    look = f"tidelog groups describe {group.group}{place.option}"
+    look = f"tidelog groups describe {word}{place.option}"
     if all(state in _REBALANCING for state in group.states):
         message = (
-            f"group {group.group} was rebalancing at both looks, {watched_s:g} s apart: no member"
+            f"group {name} was rebalancing at both looks, {watched_s:g} s apart: no member"
             " reads meanwhile"
         )
         remedy = f"{look}; look for members that do not poll within max.poll.interval.ms"
         yield report("group_rebalancing", message, remedy)
     elif behind and not group.has_advanced and group.states[1] == EMPTY:
-        message = f"group {group.group} has no members, and {lag} of {some(behind)} wait for it"
-        remedy = f"start its consumers; or, if it is retired: tidelog groups delete {group.group}"
+        message = f"group {name} has no members, and {lag} of {some(behind)} wait for it"
+        remedy = f"start its consumers; or, if it is retired: tidelog groups delete {word}"
         yield report("group_without_members", message, remedy + place.option)
     elif behind and not group.has_advanced and watched_s > 0:
         members = counted(group.members, "member")
         message = (
-            f"group {group.group} with {members} committed no offset in {watched_s:g} s, and {lag}"
+            f"group {name} with {members} committed no offset in {watched_s:g} s, and {lag}"
             f" of {some(behind)} wait for it"
         )
         remedy = f"{look}; then read the logs of these consumers"

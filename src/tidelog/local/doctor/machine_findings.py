@@ -18,6 +18,9 @@ from tidelog.runtime.stores.local_disk import NETWORK_FILE_SYSTEMS
 #: should stay usable.
 _NEAR = 0.8
 _USABLE = 0.05
+#: Limits that suffice for most brokers. A remedy never lowers a limit.
+_OPEN_FILES = 100_000
+_MAPS = 262_144
 _MEMORY = ("tmpfs", "ramfs")
 _LAYERS = ("overlay", "aufs")
 #: Mount options under which a sync does not reach the disk.
@@ -41,9 +44,10 @@ def _limits(facts: MachineFacts) -> Iterator[Finding]:
                 f" {facts.needed_open_files:,}: connections are then refused, and logs cannot be"
                 " opened"
             )
+            enough = max(_OPEN_FILES, facts.needed_open_files)
             remedy = (
-                "LimitNOFILE=100000 in its systemd unit, or `ulimit -Hn 100000` in its shell; then"
-                " restart it"
+                f"LimitNOFILE={enough} in its systemd unit, or `ulimit -Hn {enough}` in its shell;"
+                " then restart it"
             )
             yield degraded("open_files_low", message, remedy)
         if each.open_files is not None and each.open_files > _NEAR * each.open_files_limit:
@@ -51,12 +55,16 @@ def _limits(facts: MachineFacts) -> Iterator[Finding]:
                 f"{each.name} has {each.open_files:,} of at most {each.open_files_limit:,} files"
                 " open"
             )
-            remedy = "LimitNOFILE=100000 in its systemd unit, then restart it; or fewer connections"
+            enough = max(_OPEN_FILES, 2 * each.open_files_limit)
+            remedy = (
+                f"LimitNOFILE={enough} in its systemd unit, then restart it; or fewer connections"
+            )
             yield degraded("open_files_near_limit", message, remedy)
         maximum = facts.max_map_count
         if each.maps is not None and maximum is not None and each.maps > _NEAR * maximum:
             message = f"{each.name} has {each.maps:,} of at most {maximum:,} memory maps"
-            yield degraded("maps_near_limit", message, "sysctl -w vm.max_map_count=262144")
+            remedy = f"sysctl -w vm.max_map_count={max(_MAPS, 2 * maximum)}"
+            yield degraded("maps_near_limit", message, remedy)
 
 
 def _of_volume(volume: VolumeFacts) -> Iterator[Finding]:
@@ -64,7 +72,10 @@ def _of_volume(volume: VolumeFacts) -> Iterator[Finding]:
     move = "give the broker a directory on a local disk (log.dirs) with ext4 or xfs"
     if "ro" in volume.options:
         message = f"{where}, which is mounted read-only"
-        remedy = f"dmesg shows the reason; then mount -o remount,rw {volume.mount_point}"
+        remedy = (
+            "dmesg shows the reason; after an error of the disk, let fsck check the volume while it"
+            f" is not mounted; only then: mount -o remount,rw {volume.mount_point}"
+        )
         yield unavailable("mounted_read_only", message, remedy)
     if volume.kind in NETWORK_FILE_SYSTEMS:
         message = f"{where}, a network file system: locks and syncs may not hold, and disks hang"
@@ -92,7 +103,10 @@ def _of_volume(volume: VolumeFacts) -> Iterator[Finding]:
         yield notice("rotating_disk", message, "use a solid-state disk for topics that are re-read")
     if 0 <= volume.usable_bytes < _USABLE * volume.total_bytes:
         message = f"{where} with {volume.usable_bytes:,} of {volume.total_bytes:,} bytes usable"
-        remedy = "make room: shorten retention (tidelog topics alter), or move replicas away"
+        remedy = (
+            "move replicas away (tidelog reassign rebalance), or let brokers delete old records"
+            " sooner: shorten retention (tidelog topics alter)"
+        )
         yield degraded("disk_nearly_full", message, remedy)
 
 

@@ -105,24 +105,28 @@ def _durability(facts: ClusterFacts, place: ClusterPlace) -> Iterator[Finding]:
     for kind, partitions in groups.items():
         topics = list(dict.fromkeys(tp.topic for tp in partitions))
         message = f"{counted(len(topics), 'topic')} ({some(topics)}): {_DURABILITY[kind]}"
-        step = _more_durable(facts, place, kind, partitions[0])
+        step = _more_durable(facts, place, kind, topics[0])
         yield notice(kind, message, step, partitions=partitions)
 
 
-def _more_durable(facts: ClusterFacts, place: ClusterPlace, kind: str, tp: TopicPartition) -> str:
-    """Return the command for at least 3 replicas and a minimum ISR of one less than all."""
-    partition = facts.metadata.partition(tp)
-    replicas = 0 if partition is None else len(partition.replicas)
-    command = f"tidelog topics alter {tp.topic}"
+def _more_durable(facts: ClusterFacts, place: ClusterPlace, kind: str, topic: str) -> str:
+    """Return the commands for at least 3 replicas and a minimum ISR of one less than all.
+
+    A minimum above the present ISR would stop writes, so the ISR must be full before.
+    """
+    partitions = [each for _, each in facts.partitions_of(topic)]
+    replicas = min(len(each.replicas) for each in partitions)
+    minimum = max(replicas, _REPLICAS) - 1
+    command = f"tidelog topics alter {topic}"
+    step = f"{command} --config min.insync.replicas={minimum}{place.option}"
     if replicas >= _REPLICAS:
-        return f"{command} --config min.insync.replicas={replicas - 1}{place.option}"
-    command += f" --replication-factor {_REPLICAS} --wait"
-    if kind != "min_isr_needs_all":
-        command += f" --config min.insync.replicas={_REPLICAS - 1}"
-    command += place.option
+        is_early = any(len(each.isr) < minimum for each in partitions)
+        return f"once its replicas are in sync: {step}" if is_early else step
+    more = f"{command} --replication-factor {_REPLICAS} --wait{place.option}"
+    step = more if kind == "min_isr_needs_all" else f"{more} && {step}"
     if len(facts.metadata.brokers) < _REPLICAS:
-        return f"add brokers until there are {_REPLICAS}, then {command}"
-    return command
+        return f"add brokers until there are {_REPLICAS}, then {step}"
+    return step
 
 
 def _kind(replicas: int, minimum: int | None, brokers: int) -> str | None:
