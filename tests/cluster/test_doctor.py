@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.cluster.conftest import MakeCluster, tidelog
+from tests.cluster.conftest import MakeCluster, eventually, tidelog
 from tests.support.cli import check
 
 from tidelog.client.groups import FetchedOffset
@@ -36,6 +36,9 @@ def test_a_cluster_is_examined_before_and_after_the_loss_of_a_broker(
     assert sorted({*kinds}) == ["group_without_members", "min_isr_needs_all"]
     assert found["unexamined"] == [], "the clocks of both brokers were read"
     cluster.kill(2)
+    # On ZooKeeper the session of a killed broker ends later.
+    health = ("health", "--dir", cluster.directory)
+    eventually(lambda: tidelog(*health).returncode == 2, "the loss is noticed")
     broken = diagnosed(cluster.directory, 2)
     [why] = [each for each in broken["findings"] if each["kind"] == "out_of_sync"][:1]
     assert "the session of" in why["message"] or "its broker's session ended" in why["message"]
