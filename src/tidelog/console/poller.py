@@ -44,6 +44,8 @@ INTERVALS_MS: Final = {
 _IDLE: Final = 10
 #: A part is read again after this many times the time that it took.
 _REST: Final = 4
+#: A round that takes longer publishes its parts before its end.
+_ROUND_S: Final = 0.25
 #: The interval in ms of a part that the cluster does not serve.
 _NOT_SERVED_MS: Final = 15_000
 #: Maximum number of partitions whose replicas are described for viewers.
@@ -109,14 +111,16 @@ class Poller:
     def _run(self) -> None:
         while not self._ends:
             self._woken.clear()
-            if self.run_due():
-                self._publish(self._reading)
+            self.run_due()
             wait_s = min(self._due_s.values()) - time.monotonic()
             self._woken.wait(max(0.01, wait_s))
 
     def run_due(self) -> bool:
-        """Read the parts that are due; return whether any part was read."""
-        is_any = False
+        """Read the parts that are due, and publish them; return whether any part was read.
+
+        A broker that hangs may cost each part seconds: the news of the others must not wait for it.
+        """
+        is_any, published_s = False, time.monotonic()
         for part in INTERVALS_MS:
             if self._ends or time.monotonic() < self._due_s[part]:
                 continue
@@ -129,8 +133,12 @@ class Poller:
                     interval_ms *= _IDLE
                 rest_s = max(interval_ms / 1000, _REST * (ended_s - started_s))
                 self._due_s[part] = ended_s + rest_s
+            if ended_s - published_s > _ROUND_S:
+                published_s = ended_s
+                self._publish(self._reading)
         if is_any:
             self._take_samples()
+            self._publish(self._reading)
         return is_any
 
     def _read(self, part: ReadingPart) -> int:

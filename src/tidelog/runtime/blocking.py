@@ -88,7 +88,9 @@ class BlockingClient:
         self._client_id = client_id
         self._connections: dict[Address, BrokerConnection] = {}
         self._backgrounds: list[Background] = []
-        self._router = ClusterRouter(parse_bootstrap(bootstrap), timeout_ms, _monotonic_ms)
+        self._router = ClusterRouter(
+            parse_bootstrap(bootstrap), timeout_ms, _monotonic_ms, saves_time=True
+        )
         self._admin = TopicAdmin(self._router)
         self._reader = LogReader(self._router)
         self._writer = LogWriter(self._router)

@@ -9,6 +9,7 @@ import pytest
 from tidelog.client.cluster import TopicMetadata
 from tidelog.client.routing import ClusterRouter
 from tidelog.client.steps import Address, Call, Operation, Response, T
+from tidelog.core.errors import RequestTimeout
 from tidelog.core.types import TopicPartition
 from tidelog.wire.messages.metadata import (
     MetadataResponse,
@@ -87,3 +88,20 @@ def test_an_error_in_between_does_not_make_epochs_forgotten(router: ClusterRoute
     known = finish(router.metadata(["t"]), {ONE: told(2, 4, error=5)}).topics["t"]
     assert isinstance(known, TopicMetadata) and known.error
     assert leader(router, {ONE: told(1, 3), TWO: told(1, 3)}) == 2
+
+
+@pytest.mark.parametrize(("saves_time", "first_ms"), [(True, 2_000), (False, 4_000)])
+def test_a_broker_that_hangs_leaves_time_for_the_others(saves_time: bool, first_ms: int) -> None:
+    now_ms = 0
+    router = ClusterRouter([ONE, TWO], 4_000, lambda: now_ms, saves_time=saves_time)
+    operation = router.metadata()
+    asked = next(operation)
+    assert isinstance(asked, Call) and (asked.address, asked.timeout_ms) == (ONE, first_ms)
+    now_ms = asked.timeout_ms
+    asked = operation.throw(RequestTimeout("no response"))
+    assert isinstance(asked, Call) and asked.address == TWO
+    assert asked.timeout_ms == max(1, 4_000 - first_ms), "the last one has the rest"
+    with pytest.raises(StopIteration):
+        operation.send(Response(12, told(1, 3)))
+    following = next(router.metadata())
+    assert isinstance(following, Call) and following.address == TWO, "the one that answered"

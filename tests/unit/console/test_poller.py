@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.unit.console.readings import metadata, partition, reading
 
+from tidelog.console import poller as poller_module
 from tidelog.console import reader
 from tidelog.console.poller import Poller
 from tidelog.console.readings import ClusterReading, ReadingPart
@@ -28,7 +29,7 @@ def round_with(monkeypatch: pytest.MonkeyPatch, error: Exception) -> ClusterRead
     monkeypatch.setattr(reader.MoveReader, "__call__", lambda *_: {})
     poller = Poller(BlockingClient("127.0.0.1:1"), published.append)
     assert poller.run_due() and not poller.run_due()
-    return poller._reading
+    return published[-1]
 
 
 def test_a_part_that_fails_is_a_sentence_and_other_parts_are_read(
@@ -59,3 +60,23 @@ def test_a_partition_that_gets_its_first_leader_is_no_burst_of_records() -> None
         poller._take_samples()
     assert poller.samples.topics.points("t") == [(20_000, 9_000_020)]
     assert poller.samples.topics.rates(15_000) == {}
+
+
+def test_what_is_read_is_published_before_a_part_that_hangs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    published: list[ClusterReading] = []
+    known_before: list[bool] = []
+
+    def hanging(*_: object) -> Any:
+        known_before.append(any(each.metadata is not None for each in published))
+        return {}
+
+    placed = metadata({"t": [partition(0, 1, [1])]})
+    monkeypatch.setattr(poller_module, "_ROUND_S", 0.0)
+    monkeypatch.setattr(reader, "read_cluster", lambda _: {"metadata": placed})
+    for name in ("read_offsets", "read_replicas", "read_settings", "read_groups", "read_disks"):
+        monkeypatch.setattr(reader, name, hanging)
+    monkeypatch.setattr(reader.MoveReader, "__call__", lambda *_: {})
+    Poller(BlockingClient("127.0.0.1:1"), published.append).run_due()
+    assert known_before == [True] * 5
