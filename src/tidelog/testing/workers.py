@@ -74,8 +74,10 @@ class ClusterLender:
         try:
             if self._cluster is None:
                 self._cluster = self._make(directory)
-        except (TidelogError, ValueError, OSError) as error:
-            worker.send({"error": str(error)})
+        except Exception as error:
+            # Without the thread, every other worker and `close` would wait for ever.
+            known = isinstance(error, TidelogError | ValueError | OSError)
+            worker.send({"error": str(error) if known else repr(error)})
         else:
             worker.send({"directory": self._cluster.directory})
 

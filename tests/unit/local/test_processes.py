@@ -8,9 +8,11 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tidelog.local import processes
 from tidelog.local.processes import ProcessIdentity, from_lasting_thread
 
 
@@ -83,3 +85,25 @@ def test_a_start_on_the_lasting_thread_may_start_another() -> None:
         lambda: (threading.current_thread().name, from_lasting_thread(threading.current_thread))
     )
     assert names[0] == names[1].name != threading.current_thread().name
+
+
+def test_two_threads_that_begin_at_once_share_the_lasting_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A second thread would end with its executor, and the kernel would kill its processes."""
+    found: list[threading.Thread] = []
+
+    def executor(workers: int, thread_name_prefix: str) -> ThreadPoolExecutor:
+        if not found:  # another thread is between the look and the entry
+            found.append(threading.current_thread())
+            other = threading.Thread(
+                target=lambda: found.append(from_lasting_thread(threading.current_thread))
+            )
+            other.start()
+            other.join()
+        return ThreadPoolExecutor(workers, thread_name_prefix=thread_name_prefix)
+
+    monkeypatch.setattr(processes, "_lasting", {})
+    monkeypatch.setattr(processes, "ThreadPoolExecutor", executor)
+    found.append(from_lasting_thread(threading.current_thread))
+    assert found[1] is found[2]
