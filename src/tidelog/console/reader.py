@@ -141,7 +141,7 @@ def read_groups(client: BlockingClient, known: ClusterReading) -> Fields:
     if wanted:
         try:
             starts = client.positions(dict.fromkeys(wanted, EARLIEST))
-        except KafkaError:  # a partition has no leader now, so older log starts are used
+        except TidelogError:  # a partition has no leader that responds: older log starts are used
             starts = known.starts
     return {"groups": groups, "starts": starts}
 
