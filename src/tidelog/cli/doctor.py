@@ -62,6 +62,7 @@ def doctor(
         typer.Option(
             "--watch",
             min=0.0,
+            max=3_600.0,
             help="Seconds between two looks at moves and groups; 0 looks once. Commits of consumers"
             " are 5 s apart by default.",
         ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import zlib
 from collections.abc import Awaitable
 from http import HTTPStatus
 from pathlib import Path
@@ -106,6 +107,13 @@ def test_damaged_bytes_change_nothing_and_have_a_reason(damage: Any, reason: str
     with pytest.raises(HistoryError, match=reason):
         ring.take(damage(filled(7_200).to_bytes()))
     assert ring.to_bytes() == before
+
+
+@pytest.mark.parametrize("header", [b"[]", b"{}", b"no", b'{"names": ["a"], "grains": [[1, 2]]}'])
+def test_a_header_of_another_form_is_refused(header: bytes) -> None:
+    body = len(header).to_bytes(4, "little") + header
+    with pytest.raises(HistoryError, match="header is of another form|it has the grains"):
+        HistoryRing(["a"]).take(b"TLH1" + zlib.crc32(body).to_bytes(4, "little") + body)
 
 
 def test_every_series_is_of_a_metric_that_brokers_publish() -> None:

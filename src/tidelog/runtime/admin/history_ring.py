@@ -147,10 +147,13 @@ def _read(data: bytes) -> tuple[list[str], list[tuple[array[int], array[float]]]
     length = int.from_bytes(body[:4], "little")
     if length > _MAX_HEADER_BYTES:
         raise HistoryError(f"its header of {length} bytes is too long")
-    header = json.loads(body[4 : 4 + length])
-    if header.get("grains") != [list(each) for each in GRAINS]:
-        raise HistoryError(f"it has the grains {header.get('grains')}, not {GRAINS}")
-    names = [str(each) for each in header["names"]]
+    try:
+        header = json.loads(body[4 : 4 + length])
+        names, grains = [str(each) for each in header["names"]], header["grains"]
+    except (ValueError, TypeError, KeyError) as error:
+        raise HistoryError(f"its header is of another form: {error!r}") from error
+    if grains != [list(each) for each in GRAINS]:
+        raise HistoryError(f"it has the grains {grains}, not {GRAINS}")
     pieces = _pieces(body, 4 + length, len(names))
     return names, list(pieces)
 
