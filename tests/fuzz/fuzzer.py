@@ -15,7 +15,7 @@ from random import Random
 from typing import Protocol
 
 from tests.fuzz.mutation import mutated
-from tests.fuzz.tracing import Execution, Tracer
+from tests.fuzz.tracing import Execution, TooManyLines, Tracer
 
 #: Runs that an input is worth to be made smaller.
 _MINIMISING_RUNS = 200
@@ -106,6 +106,9 @@ class Fuzzer:
         target = self.target
         limit = target.max_lines + target.max_lines_per_byte * len(data)
         execution = self._tracer.run(lambda: target.run(data), limit)
+        if isinstance(execution.error, TooManyLines):
+            # The first message of its kind also builds its decoders.
+            execution = self._tracer.run(lambda: target.run(data), limit)
         if execution.error is not None:
             cause = cause_of(execution.error)
             known = self.crashes.get(cause)
