@@ -73,6 +73,17 @@ def test_records_are_appended_and_then_the_marks_taken() -> None:
     assert not follower.is_busy
 
 
+def test_the_lag_is_what_the_log_lacks_up_to_the_leaders_high_watermark() -> None:
+    follower = a_follower(log_end_offset=10)
+    assert follower.lag == 0
+    answer(follower, has_records=True, leader_high_watermark=17)
+    assert follower.lag == 7
+    follower.appended(14, 5)
+    assert follower.lag == 3
+    answer(follower, leader_high_watermark=12)
+    assert follower.lag == 0, "the log is beyond it"
+
+
 def test_an_answer_while_busy_is_dropped() -> None:
     follower = a_follower(log_end_offset=10)
     position = follower.position
