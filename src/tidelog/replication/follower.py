@@ -122,10 +122,10 @@ class FollowerReplica:
             if offset < max(leader_log_start, self.log_start_offset):
                 return self._start_over_at(max(offset, leader_log_start))
             return self._truncate_to(offset)
+        self._leader_high_watermark = leader_high_watermark
+        self._leader_log_start = leader_log_start
         if has_records:
             self.is_busy = True
-            self._leader_high_watermark = leader_high_watermark
-            self._leader_log_start = leader_log_start
             return APPEND
         return self._follow_marks(leader_high_watermark, leader_log_start)
 

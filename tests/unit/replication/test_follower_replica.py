@@ -80,6 +80,8 @@ def test_the_lag_is_what_the_log_lacks_up_to_the_leaders_high_watermark() -> Non
     assert follower.lag == 7
     follower.appended(14, 5)
     assert follower.lag == 3
+    answer(follower, leader_high_watermark=20)
+    assert follower.lag == 6, "a throttled fetch brings no records"
     answer(follower, leader_high_watermark=12)
     assert follower.lag == 0, "the log is beyond it"
 
