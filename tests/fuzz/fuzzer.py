@@ -19,6 +19,8 @@ from tests.fuzz.tracing import Execution, TooManyLines, Tracer
 
 #: Runs that an input is worth to be made smaller.
 _MINIMISING_RUNS = 200
+#: More than the building of the codecs of any message takes: 8,500 lines were seen.
+_BUILDING_LINES = 50_000
 
 
 class Target(Protocol):
@@ -107,7 +109,8 @@ class Fuzzer:
         limit = target.max_lines + target.max_lines_per_byte * len(data)
         execution = self._tracer.run(lambda: target.run(data), limit)
         if isinstance(execution.error, TooManyLines):
-            # The first message of its kind also builds its decoders.
+            # The first message of its kind also builds its decoders, whatever its size.
+            self._tracer.run(lambda: target.run(data), limit + _BUILDING_LINES)
             execution = self._tracer.run(lambda: target.run(data), limit)
         if execution.error is not None:
             cause = cause_of(execution.error)
