@@ -71,8 +71,10 @@ async def sent(server: HttpServer, data: bytes, *, ends: bool = False) -> bytes:
         writer.close()
 
 
-def request(path: str, method: str = "GET", *headers: str, body: str = "") -> bytes:
-    lines = [f"{method} {path} HTTP/1.1", "Host: a", *headers, "Connection: close", "", body]
+def request(
+    path: str, method: str = "GET", *headers: str, body: str = "", host: str = "localhost"
+) -> bytes:
+    lines = [f"{method} {path} HTTP/1.1", f"Host: {host}", *headers, "Connection: close", "", body]
     return "\r\n".join(lines).encode()
 
 
@@ -168,10 +170,12 @@ def test_a_client_that_stops_reading_loses_its_connection() -> None:
     served(act, HttpLimits(step_ms=30))
 
 
-def test_connections_are_bounded() -> None:
+def test_connections_with_requests_are_bounded() -> None:
     async def act(server: HttpServer) -> None:
         held = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(2)]
-        while server.connections < 2:
+        for _, writer in held:
+            writer.write(request("/never"))
+        while server.connections - server.silent_connections < 2:
             await asyncio.sleep(0)
         assert b"503" in await sent(server, request("/echo"))
         for _, writer in held:
@@ -180,7 +184,36 @@ def test_connections_are_bounded() -> None:
             await asyncio.sleep(0)
         assert b"200 OK" in await sent(server, request("/echo"))
 
+    served(act, HttpLimits(connections=2, respond_ms=200))
+
+
+def test_a_new_connection_replaces_the_one_that_is_silent_the_longest() -> None:
+    async def act(server: HttpServer) -> None:
+        longest = await asyncio.open_connection("127.0.0.1", server.port)
+        while server.silent_connections < 1:
+            await asyncio.sleep(0)
+        later = await asyncio.open_connection("127.0.0.1", server.port)
+        while server.silent_connections < 2:
+            await asyncio.sleep(0)
+        assert b"200 OK" in await sent(server, request("/echo"))
+        assert await longest[0].read() == b"", "the server closed it"
+        later[1].write(request("/echo"))
+        assert b"200 OK" in await later[0].read()
+        for _, writer in (longest, later):
+            writer.close()
+
     served(act, HttpLimits(connections=2))
+
+
+def test_a_server_on_a_loopback_address_refuses_the_names_of_other_hosts() -> None:
+    async def act(server: HttpServer) -> None:
+        for name in ("localhost:9644", "LOCALHOST.", "127.0.0.1:1", "[::1]:9644", "10.1.2.3"):
+            assert b"200 OK" in await sent(server, request("/echo", host=name))
+        for name in ("rebound.example:9644", "127.0.0.1.example", "[::1].example"):
+            refused = await sent(server, request("/echo", host=name))
+            assert b"403" in refused and b"an IP address or 'localhost' expected" in refused
+
+    served(act)
 
 
 def test_routes_are_found_by_path_and_beginning() -> None:

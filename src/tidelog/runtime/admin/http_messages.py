@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
+from ipaddress import ip_address
 from typing import Final
 from urllib.parse import parse_qsl, unquote
 
@@ -22,6 +23,7 @@ MAX_HEADERS: Final = 100
 _REQUEST_LINE: Final = re.compile(r"([A-Z]{1,16}) (/[!-~]*) HTTP/1\.([01])")
 #: No two neighbouring parts match the same characters, or one long line would take seconds.
 _HEADER: Final = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):([ -~\t\x80-\xff]*)")
+_HOST_PORT: Final = re.compile(r":[0-9]*\Z")
 
 
 class BadRequest(Exception):
@@ -111,6 +113,22 @@ def read_head(data: bytes) -> HttpRequest:
         headers=headers,
         keeps_alive=connection == "keep-alive" if match[3] == "0" else connection != "close",
     )
+
+
+def check_local_host(request: HttpRequest) -> None:
+    """Raise BadRequest unless the request names an IP address or `localhost`, or no host."""
+    value = request.headers.get("host", "")
+    name = _HOST_PORT.sub("", value).removeprefix("[").removesuffix("]")
+    if name.lower().rstrip(".") in ("", "localhost"):
+        return
+    try:
+        ip_address(name)
+    except ValueError:
+        raise BadRequest(
+            HTTPStatus.FORBIDDEN,
+            f"Host {value[:100]!r}: this port is open on a loopback address only; an IP address or"
+            " 'localhost' expected",
+        ) from None
 
 
 def body_bytes(request: HttpRequest, limit_bytes: int) -> int:

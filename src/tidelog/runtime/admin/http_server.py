@@ -3,7 +3,11 @@
 A client may send garbage, read slowly or never, or request too much. The server therefore limits
 the number of connections, the size of requests, and the time of each step. If a route's function
 fails, only its request fails. A long response is sent in pieces, and the connection ends if the
-client does not take a piece in time.
+client does not take a piece in time. When all connections are in use, a new one replaces the
+connection that has been silent for the longest time: silent clients keep no other client out.
+
+A server on a loopback address refuses requests that name another host. Otherwise a web page could
+read the server through a DNS name of its own that resolves to the loopback address (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ import contextlib
 import logging
 import traceback
 from http import HTTPStatus
+from ipaddress import ip_address
 from typing import Final
 
 from tidelog.core.dataclass import dataclass
@@ -21,6 +26,7 @@ from tidelog.runtime.admin.http_messages import (
     HttpRequest,
     HttpResponse,
     body_bytes,
+    check_local_host,
     read_head,
 )
 from tidelog.runtime.admin.routes import Routes
@@ -34,7 +40,8 @@ _END_OF_HEAD: Final = b"\r\n\r\n"
 class HttpLimits:
     """The limits of one server."""
 
-    #: Maximum number of connections at the same time; further connections get 503.
+    #: Maximum number of connections at the same time. A further connection gets 503 if each of them
+    #: has a request in progress.
     connections: int = 32
     head_bytes: int = 16 * 1024
     body_bytes: int = 64 * 1024
@@ -58,12 +65,17 @@ class HttpServer:
         self._limits = limits or HttpLimits()
         self._server: asyncio.Server | None = None
         self._tasks: dict[asyncio.Task[None], None] = {}
+        #: The tasks whose connections wait for a request, the longest silent connection first.
+        self._silent: dict[asyncio.Task[None], None] = {}
+        self._is_loopback = False
 
     async def listen(self, host: str, port: int) -> None:
         """Listen, on a free port if `port` is 0; raise OSError for an unusable address."""
         self._server = await asyncio.start_server(
             self._accepted, host, port, limit=self._limits.head_bytes, reuse_address=True
         )
+        bound = (each.getsockname()[0] for each in self._server.sockets)
+        self._is_loopback = all(ip_address(each).is_loopback for each in bound)
 
     @property
     def port(self) -> int:
@@ -75,6 +87,11 @@ class HttpServer:
     def connections(self) -> int:
         """The number of open connections."""
         return len(self._tasks)
+
+    @property
+    def silent_connections(self) -> int:
+        """The number of open connections that wait for a request."""
+        return len(self._silent)
 
     async def close(self) -> None:
         """Close the port and all connections."""
@@ -89,6 +106,11 @@ class HttpServer:
         task = asyncio.current_task()
         assert task is not None, "asyncio runs this method as a task"
         is_full = len(self._tasks) >= self._limits.connections
+        if is_full and self._silent:
+            longest = next(iter(self._silent))
+            del self._silent[longest]
+            longest.cancel()
+            is_full = False
         self._tasks[task] = None
         try:
             if is_full:
@@ -125,11 +147,16 @@ class HttpServer:
     async def _read(self, reader: asyncio.StreamReader) -> HttpRequest | None:
         """Return the next request; None if the client has sent no further request."""
         limits = self._limits
+        task = asyncio.current_task()
+        assert task is not None, "asyncio runs this method as part of a task"
+        self._silent[task] = None
         try:
             async with asyncio.timeout(limits.idle_ms / 1000):
                 first = await reader.read(1)
         except TimeoutError:
             return None
+        finally:
+            self._silent.pop(task, None)
         if not first:
             return None
         try:
@@ -143,6 +170,8 @@ class HttpServer:
         except TimeoutError as error:
             reason = f"the request has not arrived within {limits.step_ms:,} ms"
             raise BadRequest(HTTPStatus.REQUEST_TIMEOUT, reason) from error
+        if self._is_loopback:
+            check_local_host(head)
         return HttpRequest(head.method, head.path, head.query, head.headers, body, head.keeps_alive)
 
     async def _respond(self, request: HttpRequest) -> HttpResponse:
