@@ -190,5 +190,7 @@ MAX_TOMBSTONES_PER_APPEND = 200
 MAX_METERED_TOPICS = 2_000
 #: Replicas with series of their own in the metrics. A scrape of so many has 400,000 lines.
 MAX_METERED_PARTITIONS = 20_000
+#: Groups with series in the metrics, some of them by topic of the group.
+MAX_METERED_GROUPS = 10_000
 #: Committed offsets with series of their own in the metrics; the others count in their topic's sum.
 MAX_METERED_GROUP_OFFSETS = 20_000

@@ -20,6 +20,7 @@ from tests.support.broker.fakes import (
     state,
 )
 
+from tidelog.broker.replicas import metrics as declared
 from tidelog.core.errors import ErrorCode, StorageError
 from tidelog.core.types import TopicPartition
 from tidelog.log.log_cleaner import CleanerSettings
@@ -50,6 +51,26 @@ def test_replicas_are_found_by_name_and_by_topic_id() -> None:
         assert replicas.topic_name(TOPIC_ID) == "t"
         await broker.stop(TopicPartition("t", 1))
         assert replicas.topic_name(TOPIC_ID) is None
+
+    run(story())
+
+
+def test_the_end_of_an_older_topics_replica_keeps_what_the_recreated_topic_has() -> None:
+    async def story() -> None:
+        broker = a_cluster()[1]
+        replicas = broker.replicas
+        await broker.command(state(is_new=True))
+        recreated = b"N" * 16
+        await broker.command(state(partition=1, is_new=True), topic_id=recreated)
+        replicas.topic_meters.produced("t", 100, 1)
+        first = broker.partition()
+        await broker.stop(T0)
+        replicas.forget(first)
+        assert replicas.topic_name(TOPIC_ID) is None
+        assert replicas.topic_name(recreated) == "t"
+        assert broker.services.metrics.value(declared.BYTES_IN, "t") == 100
+        await broker.stop(TopicPartition("t", 1))
+        assert broker.services.metrics.value(declared.BYTES_IN, "t") == 0
 
     run(story())
 

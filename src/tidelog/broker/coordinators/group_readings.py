@@ -15,9 +15,9 @@ from tidelog.broker.coordinators import metrics as declared
 from tidelog.broker.coordinators.log_ends import KnownEnds, LogEnds
 from tidelog.core.coordinator_shard import CoordinatorPhase
 from tidelog.core.errors import KafkaError
-from tidelog.core.limits import MAX_METERED_GROUP_OFFSETS
+from tidelog.core.limits import MAX_METERED_GROUP_OFFSETS, MAX_METERED_GROUPS
 from tidelog.core.metrics import PAUSE, MetricReading, reading
-from tidelog.core.types import TopicPartition
+from tidelog.core.types import TopicId, TopicPartition
 from tidelog.group.classic.classic_group import ClassicGroup, GroupState
 from tidelog.records.batch import CREATE_TIME, BatchView, CorruptBatch
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from tidelog.group.group import Group
 
 _MS_PER_S = 1_000
+#: Timestamps in ms by topic id, partition index and offset.
+_Timestamps = dict[tuple[TopicId, int, int], int]
 
 
 class _TopicSums:
@@ -49,25 +51,31 @@ class GroupReadings:
         self._groups = groups
         self._replicas = replicas
         self._ends = KnownEnds(services, replicas)
-        #: Timestamps of the oldest unread records at the last look, by partition and offset.
-        self._timestamps: dict[tuple[TopicPartition, int], int] = {}
+        #: The timestamps of the oldest unread records, as the last reading found them.
+        self._timestamps: _Timestamps = {}
         services.metrics.collect(self.readings)
 
     def readings(self) -> Iterator[MetricReading]:
         """Read group by group; ask for the ends of logs that no replica here has."""
         known, self._timestamps = self._timestamps, {}
-        shown = left_out = 0
+        groups = groups_left_out = shown = left_out = 0
         for shard in list(self._groups.shards.loaded()):
             if shard.phase is not CoordinatorPhase.ACTIVE:
                 continue
             for group in list(shard.groups.values()):
                 yield PAUSE
+                groups += 1
+                if groups > MAX_METERED_GROUPS:
+                    groups_left_out += 1
+                    left_out += len(group.offsets)
+                    continue
                 yield from self._of_group(group)
                 room = MAX_METERED_GROUP_OFFSETS - shown
                 yield from self._of_offsets(group, room, known)
                 shown += min(len(group.offsets), max(room, 0))
                 left_out += max(0, len(group.offsets) - max(room, 0))
-        yield reading(declared.GROUPS_LEFT_OUT, left_out)
+        yield reading(declared.GROUPS_LEFT_OUT, groups_left_out)
+        yield reading(declared.OFFSETS_LEFT_OUT, left_out)
         self._ends.refresh()
 
     def _of_group(self, group: Group) -> Iterator[MetricReading]:
@@ -85,9 +93,7 @@ class GroupReadings:
             self._services.broker_id,
         )
 
-    def _of_offsets(
-        self, group: Group, room: int, known: dict[tuple[TopicPartition, int], int]
-    ) -> Iterator[MetricReading]:
+    def _of_offsets(self, group: Group, room: int, known: _Timestamps) -> Iterator[MetricReading]:
         """Read the committed offsets of a group: the first `room` one by one, all in sums."""
         name, now_ms = group.group_id, self._services.clock.wall_ms()
         topics: dict[str, _TopicSums] = {}
@@ -142,17 +148,18 @@ class GroupReadings:
         key: TopicPartition,
         offset: int,
         end: int,
-        known: dict[tuple[TopicPartition, int], int],
+        known: _Timestamps,
     ) -> int | None:
         """Return the timestamp of the batch at an offset; None if no replica here can say it now.
 
         The broker reads the header of the batch from the page cache, never from the disk.
         """
-        found = known.get((key, offset))
+        partition = self._replicas.get(key)
+        if partition is None:
+            return None
+        place = partition.topic_id, key.partition, offset
+        found = known.get(place)
         if found is None:
-            partition = self._replicas.get(key)
-            if partition is None:
-                return None
             try:
                 read = partition.log.read(offset, 1, end, min_one_batch=True, may_wait=False)
                 if not read.done or read.error is not None:
@@ -162,7 +169,7 @@ class GroupReadings:
                 return None
             if found is None:
                 return None
-        self._timestamps[key, offset] = found
+        self._timestamps[place] = found
         return found
 
 

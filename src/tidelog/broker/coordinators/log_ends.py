@@ -1,8 +1,10 @@
 """Where logs begin and end, for the lag of groups.
 
-Of a partition with a replica on this broker, the log itself says it; a follower's high watermark is
-a fetch behind its leader's. Of other partitions, their leaders say it: a look at the metrics asks
-them, at most every `_REFRESH_MS`, and the next look has their responses. A scrape never waits.
+The broker reads its own log if it has a replica in the ISR. The high watermark of such a follower
+is one fetch behind the leader's. For other partitions, a reading of the metrics asks the leaders,
+at most every `_REFRESH_MS`, and the next reading has the responses. A scrape never waits. A broker
+with an admin port reads its metrics every ten seconds for its history, so the ends are at most
+about ten seconds old.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from tidelog.wire.registry import LIST_OFFSETS
 
 if TYPE_CHECKING:
     from tidelog.broker.replicas.hosting.hosted_partitions import HostedPartitions
+    from tidelog.broker.replicas.hosting.partition import Partition
     from tidelog.broker.services import Services
 
 _REFRESH_MS: Final = 5_000
@@ -54,10 +57,16 @@ class KnownEnds:
     def of(self, topic_partition: TopicPartition) -> LogEnds | None:
         """Return the ends of a partition, None while they are unknown."""
         partition = self._replicas.get(topic_partition)
-        if partition is not None and partition.has_role:
+        if partition is not None and self._is_in_sync(partition):
             return LogEnds(partition.log.log_start_offset, partition.last_stable_offset)
         self._wanted[topic_partition] = None
         return self._remote.get(topic_partition)
+
+    def _is_in_sync(self, partition: Partition) -> bool:
+        if not partition.has_role or partition.is_leader:
+            return partition.has_role
+        shown = self._services.view.partition(partition.topic_partition)
+        return shown is not None and self._services.broker_id in shown.isr
 
     def refresh(self) -> None:
         """Ask the leaders of the partitions that were looked for, unless that is under way."""

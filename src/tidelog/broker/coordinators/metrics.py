@@ -41,6 +41,9 @@ WITHOUT_COMMIT: Final = gauge(
     "topic",
 )
 GROUPS_LEFT_OUT: Final = gauge(
+    "tidelog_metrics_groups_left_out", "groups beyond the limit, which have no series"
+)
+OFFSETS_LEFT_OUT: Final = gauge(
     "tidelog_metrics_group_offsets_left_out",
     "committed offsets beyond the limit of series; they count in the sums",
 )

@@ -134,9 +134,12 @@ class HostedPartitions:
         self.throttles.left(partition.topic_partition)
         self.reassignments.role_ended(partition.topic_partition)
         self._count_topic(partition, -1)
-        if partition.topic_id not in self._topics:
+        if (
+            partition.topic_id not in self._topics
+            and partition.topic_partition.topic not in self.topics()
+        ):
             # The broker does not read the topic's configuration while it hosts no replica of the
-            # topic.
+            # topic. A recreated topic has the same name, and may already have replicas here.
             self.throttles.topic_gone(partition.topic_partition.topic)
             self.topic_meters.gone(partition.topic_partition.topic)
         coordinators = self._context.coordinators.get(partition.topic_partition.topic)
