@@ -2,8 +2,8 @@
 
 This package uses no wire protocol, files, sockets or clocks.
 
-Values: `dataclass` (whose methods are generated at their first use), `types`, `errors`, `names` (of
-topics), `epochs`, `eligible_replicas`, `shrink_causes`, `leader_wait`, `authorization`,
+Values: `dataclass` (dataclasses whose methods are generated at first use), `types`, `errors`,
+`names` (of topics), `epochs`, `eligible_replicas`, `shrink_causes`, `leader_wait`, `authorization`,
 `protocol_level`, `string_hash`. Texts for people: `columns` (of tables) and `wording`.
 
 Outside world and time: `ports` and `clock` declare the interfaces to files, sockets and time for
@@ -11,9 +11,9 @@ Outside world and time: `ports` and `clock` declare the interfaces to files, soc
 asyncio and under virtual time. `coordinator_shard` is the interface between a broker and its
 coordinators.
 
-Limits: `limits` bounds everything that a peer can make grow. `receive_budget` and `response_budget`
-bound memory, `disk_reads` bounds disk reads by log directory. `buffers` reuses large buffers,
-`checksums` computes CRC-32C.
+Limits: `limits` bounds every quantity that a peer can increase. `receive_budget` and
+`response_budget` bound memory, `disk_reads` bounds disk reads by log directory. `buffers` reuses
+large buffers, `checksums` computes CRC-32C.
 
 Configuration of a broker: `broker_keys`, `config_keys`, `log_dir_keys`, `reassignment_keys`,
 `throttle_keys` and `shared_keys` declare the keys, and `config` reads their values. `config_text`

@@ -1,8 +1,8 @@
-"""Principals, and the rights that a request may need, in Kafka's nouns of authorization.
+"""Principals, and the rights that a request may require, named as in Kafka's authorizer.
 
 Brokers have no authorizer yet: every client is `ANONYMOUS` and may carry out every operation. The
-declaration of each API names its rights, so that a single check before the handlers can enforce
-them once there is an authorizer.
+declaration of each API names the rights that its requests require, so that a future authorizer can
+check the rights in one place, before the handlers.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ class BrokerKeys:
         ours=True,
     )
 
-    # Defaults of created topics.
+    # Defaults for the creation of topics.
     num_partitions: int = integer(1, "Partitions of an automatically created topic.", at_least=1)
     default_replication_factor: int = integer(
         1, "Replication factor of an automatically created topic.", at_least=1
@@ -119,7 +119,7 @@ class BrokerKeys:
     auto_create_topics_enable: bool = boolean(True, "Create a topic when a client first uses it.")
     delete_topic_enable: bool = boolean(True, "Allow topics to be deleted.")
 
-    # Defaults that a topic has unless it sets the key itself.
+    # Defaults of topic keys, used by topics that do not set the key themselves.
     min_insync_replicas: int = integer(
         1,
         "Replicas that must be in sync for acks=all to be accepted; where a partition has fewer in "

@@ -1,7 +1,7 @@
 """Pools of large buffers, reused because allocating a megabyte costs more than filling it.
 
-Zeroing a new `bytearray` and faulting in its pages costs about 290 µs per MiB. To read a MiB from
-the page cache takes half as long as to allocate it. A pool remembers the buffers that it made and
+Zeroing a new `bytearray` and faulting in its pages costs about 290 µs per MiB. Reading a MiB from
+the page cache takes half as long as allocating a MiB. A pool remembers the buffers that it made and
 reuses a buffer once no other code refers to the buffer. Callers never give buffers back explicitly.
 Each view of a buffer holds a reference to the buffer, so the buffer's reference count shows whether
 a response or frame still uses it.
@@ -57,7 +57,7 @@ class BufferPool:
         self._buffers.clear()
 
     def take(self, size_bytes: int) -> bytearray:
-        """Return a buffer of exactly this size, with the bytes of its last use.
+        """Return a buffer of exactly this size; a reused buffer still contains its old bytes.
 
         No other caller gets the buffer while this caller, or any view of the buffer, holds a
         reference.

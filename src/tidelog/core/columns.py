@@ -1,4 +1,4 @@
-"""Columns of tables, declared by the attributes of the tables' rows.
+"""Declarations of table columns, each with a heading and an attribute of the rows.
 
 The commands and the reports declare the columns of their tables with this module. The printing code
 decides how a cell looks.

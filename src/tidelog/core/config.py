@@ -1,9 +1,9 @@
 """The configuration of one broker, read from server.properties and checked.
 
 `BrokerConfig` has the attributes of `broker_keys`. The constructor of `BrokerConfig` checks each
-value, and the keys that depend on each other. An unsupported key of Kafka is named in `warnings`,
-or refused if ignoring the key would be dangerous. This module reads no file (`core.config_text`
-reads text) and looks up no host name.
+value, and the combination of values that depend on each other. An unsupported key of Kafka is named
+in `warnings`, or refused if ignoring the key would be dangerous. This module reads no file
+(`core.config_text` reads text) and looks up no host name.
 
 Rules: F9 (`replica.fetch.wait.max.ms` must be less than `replica.lag.time.max.ms`; the session
 timeout should be less, too), D1 (`log.dirs` is a list), V17 (`controller.propagation.linger.ms`).
@@ -134,7 +134,7 @@ _FOLDED_KEYS = (
 
 
 def folded_keys() -> tuple[str, ...]:
-    """Return the keys that have an effect through other keys."""
+    """Return the supported keys without a `BrokerConfig` attribute of their own name."""
     return _FOLDED_KEYS
 
 
@@ -144,7 +144,7 @@ def supported_keys() -> tuple[str, ...]:
 
 
 def known_keys() -> tuple[str, ...]:
-    """Return every key known by name, supported or not, to look for in the environment."""
+    """Return the names of all keys, supported or not, that environment variables may set."""
     return (*supported_keys(), *sorted(UNSUPPORTED_KEYS))
 
 

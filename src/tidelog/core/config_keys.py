@@ -79,7 +79,7 @@ def key_name(attribute: str) -> str:
 
 
 def keys_of(config_class: type[Any]) -> dict[str, tuple[str, Key, Any]]:
-    """Return `{key: (attribute, declaration, default)}` of a configuration class, in its order."""
+    """Return `{key: (attribute, declaration, default)}` of a class, in the order of its fields."""
     return {
         key_name(field.name): (field.name, field.metadata["key"], field.default)
         for field in dataclasses.fields(config_class)
@@ -88,7 +88,7 @@ def keys_of(config_class: type[Any]) -> dict[str, tuple[str, Key, Any]]:
 
 
 def read_value(name: str, key: Key, text: str) -> Any:
-    """Parse the text of a key; raise a ConfigError that names key, value and the right form."""
+    """Parse a key's value; raise a ConfigError that names key, value and the right form."""
     try:
         return key.read(trim(text))
     except ValueError as error:
@@ -173,7 +173,7 @@ def long(
 
 
 def whole_number(text: str) -> int:
-    """Return an integer as Java reads one: decimal digits of any script, and a sign.
+    """Parse an integer like Java: an optional sign, then decimal digits of any script.
 
     Raises ValueError otherwise.
     """
@@ -191,7 +191,7 @@ _HEXADECIMAL = re.compile(
 
 
 def floating(text: str) -> float:
-    """Return a number as Java's Double.parseDouble reads one; raise ValueError otherwise."""
+    """Parse a number like Java's Double.parseDouble; raise ValueError for any other text."""
     if _DECIMAL.fullmatch(text) or _NO_FINITE.fullmatch(text):
         return float(text.rstrip("dDfF"))
     if _HEXADECIMAL.fullmatch(text):
@@ -264,7 +264,7 @@ def choices(default: tuple[str, ...], meaning: str, *allowed: str) -> Any:
 
 
 def throttled_replicas(meaning: str) -> Any:
-    """Return a key declaration of Kafka's type LIST that names replicas, all of them by `*`."""
+    """Return a key declaration of Kafka's type LIST of replicas; `*` means all replicas."""
 
     def read(text: str) -> tuple[str, ...]:
         values = _elements(text)
@@ -278,7 +278,7 @@ def throttled_replicas(meaning: str) -> Any:
 
 
 def paths_or_all(meaning: str) -> Any:
-    """Return a key declaration of Kafka's type LIST that names directories, all of them by `*`."""
+    """Return a key declaration of Kafka's type LIST of directories; `*` means all directories."""
 
     def read(text: str) -> tuple[str, ...]:
         values = [each if each == "/" else each.rstrip("/") for each in comma_list(text)]
@@ -290,7 +290,7 @@ def paths_or_all(meaning: str) -> Any:
 
 
 def paths(meaning: str, *, ours: bool = False) -> Any:
-    """Return a key declaration of Kafka's type LIST that names directories."""
+    """Return a key declaration of Kafka's type LIST whose elements are directories."""
 
     def read(text: str) -> tuple[str, ...]:
         values = [each if each == "/" else each.rstrip("/") for each in comma_list(text)]
@@ -319,7 +319,7 @@ def without_effect(field: Any, reason: str) -> Any:
 
 
 def only(default: Any, meaning: str, value: str) -> Any:
-    """Return the declaration of a key with a single supported value, Kafka's default."""
+    """Return the declaration of a key that supports only one value, Kafka's default."""
 
     def read(text: str) -> Any:
         if text.lower() != value:

@@ -1,10 +1,10 @@
 """Parsers of configuration files, environment variables and overrides, which return `{key: value}`.
 
 Java's properties format is read as `java.util.Properties` reads it (comments, separators, line
-continuation, escapes), so that Kafka's server.properties needs no change. TOML files have Kafka's
-keys too, flat and quoted or as tables. The environment variable of a key is `TIDELOG_` and the key
-in upper case with underscores. This module opens no file and validates no value; `core.config`
-validates.
+continuation, escapes), so that Kafka's server.properties needs no change. A TOML file may contain
+the same keys, written as quoted keys or as nested tables. The environment variable of a key is
+`TIDELOG_` and the key in upper case with underscores. This module opens no file and validates no
+value; `core.config` validates.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from tidelog.core.errors import ConfigError
 
 ENVIRONMENT_PREFIX = "TIDELOG_"
-#: Environment variable with the bootstrap address for commands that name no cluster; no broker key.
+#: Environment variable with the bootstrap address for commands whose arguments name no cluster. The
+#: variable sets no broker key.
 BOOTSTRAP_VARIABLE = "TIDELOG_BOOTSTRAP"
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
@@ -66,7 +67,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     for number, raw in enumerate(_LINE_ENDS.split(text), 1):
         line = raw.lstrip(_BLANKS)
         if not joined and (not line or line[0] in "#!"):
-            continue  # a blank line or a comment, even after a line of only a backslash
+            continue  # a blank line or a comment; `joined` is "" after a line of only a backslash
         backslashes = len(line) - len(line.rstrip("\\"))
         if backslashes % 2:
             joined = (joined or "") + line[:-1]

@@ -32,7 +32,7 @@ class CoordinatorPhase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The response to the request with this ticket."""
+    """The response to the request that came with this `ticket`, an identifier of the request."""
 
     ticket: int
     answer: Any
@@ -40,7 +40,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorAppend:
-    """Records to append as one batch, under `leader_epoch` only (G1)."""
+    """Records to append as one batch, if the partition is still in `leader_epoch` (G1)."""
 
     number: int
     leader_epoch: int
@@ -72,7 +72,7 @@ Effects = tuple[Effect, ...]
 class CoordinatorShard(Protocol):
     """The decisions of the coordinator of one partition, for one leader epoch.
 
-    When a leadership begins, `broker.coordinators` makes a shard for the leader epoch.
+    When the broker becomes leader, `broker.coordinators` makes a shard for the leader epoch.
     `broker.coordinators` calls `replay` with every record from the log start to the log end (G1) in
     order, except control records and records of unknown kinds. `broker.coordinators` calls `loaded`
     when the high watermark has reached the log end of the replay. If `loaded` were called before

@@ -1,12 +1,12 @@
 """Dataclasses whose methods are generated at their first use.
 
 The project declares about a thousand dataclasses, of which a process uses few. `dataclasses`
-generates source text for each method, and compiles it, when a class is declared. To generate the
-methods of all classes takes a third of the CPU time in which a broker or a command starts. A class
-declared with this module has the fields, slots and methods of a plain dataclass, but each method is
-generated when something first looks it up. The generated method is the one that `dataclasses` would
-generate; only the `__init__` of a frozen class is faster. Type checkers see `dataclasses.dataclass`
-itself.
+generates source text for each method, and compiles it, when a class is declared. Generating the
+methods of all classes would take a third of the CPU time that a broker or a command needs to start.
+A class declared with this module has the fields, slots and methods of a plain dataclass, but each
+method is generated when something first looks it up. The generated method is the one that
+`dataclasses` would generate; only the `__init__` of a frozen class is faster. Type checkers see
+`dataclasses.dataclass` itself.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def _frozen_init(made: Any) -> Any:
     """Return an `__init__` that sets the slots of a frozen class by the slots' descriptors.
 
     `dataclasses` sets each field by `object.__setattr__`, which takes twice as long. The result is
-    None for a class with keyword-only fields, or with fields that are no slots.
+    None for a class with keyword-only fields, or with fields without slots.
     """
     fields = dataclasses.fields(made)
     slots: list[Any] = [getattr(made, each.name, None) for each in fields]

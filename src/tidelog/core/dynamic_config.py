@@ -84,7 +84,7 @@ class DynamicConfigs:
 def dynamic_keys() -> dict[str, Key]:
     """Return the broker keys whose changes take effect without a restart.
 
-    Kafka reads the format of records only from the configuration at start.
+    `log.message.format.version` is left out, because Kafka reads this key only at start.
     """
     declared = keys_of(BrokerConfig)
     names = dict.fromkeys([*broker_keys().values(), *_DYNAMIC])
@@ -181,7 +181,8 @@ def _skip_reason(name: str) -> str:
 
 # altering
 
-#: A function that returns a key's inherited value, the list to which the first APPEND adds.
+#: A function that returns a key's inherited value. If the key is not set, APPEND adds elements to
+#: the inherited list.
 Inherited = Callable[[str], str]
 
 
@@ -243,7 +244,7 @@ def _check_request(alterations: Sequence[Alteration]) -> None:
 
 
 def replacing(current: Mapping[str, str], wanted: Sequence[Alteration]) -> list[Alteration]:
-    """Return an AlterConfigs request as operations; keys that it omits are deleted (KIP-133)."""
+    """Return the operations of an AlterConfigs request, which deletes omitted keys (KIP-133)."""
     named = dict.fromkeys(alteration.name for alteration in wanted)
     gone = [Alteration(name, ConfigOperation.DELETE, None) for name in current if name not in named]
     return [*wanted, *gone]
@@ -348,8 +349,8 @@ def _check_without_effect(name: str, text: str, for_all: bool) -> None:
 def check_rates(settings: Mapping[str, str]) -> None:
     """Raise KafkaError(INVALID_REQUEST) unless the replication throttle's rates are valid (R15).
 
-    Another broker's settings beside the rates depend on that broker's configuration, so this broker
-    does not check them.
+    This broker checks only the rates of another broker, because the validity of other settings
+    depends on the other broker's static configuration.
     """
     declared = keys_of(BrokerConfig)
     for name in FOREIGN_RATES:

@@ -1,4 +1,4 @@
-"""Eligible leader replicas: replicas that left a small ISR with every committed record (E1, E5).
+"""Eligible leader replicas, which left the ISR and have every committed record (E1, E5).
 
 While the ISR is smaller than the effective minimum, the high watermark does not advance (V60), so a
 replica whose removal makes the ISR too small has every committed record. The removed replica enters
@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 from tidelog.core.types import NO_BROKER_EPOCH, PartitionState
 
-#: The broker epoch recorded for a member that bounced without a recorded epoch; no registration has
-#: this epoch.
+#: The broker epoch that a state node records for a member whose data may have been lost, because
+#: the member bounced and the node had no broker epoch of the member. No registration has this
+#: epoch.
 BOUNCED_EPOCH = 0
 
 
@@ -73,7 +74,7 @@ def after(
 
 
 def strangers(state: PartitionState, replicas: Collection[int]) -> tuple[int, ...]:
-    """Return the eligible replicas that are not assigned, which only a wrong state node has."""
+    """Return the eligible replicas that are not assigned; a correct state node has none."""
     return tuple(replica for replica in state.elr if replica not in replicas)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from tidelog.core.types import NO_EPOCH, EpochEnd
 
-#: The offset that stands for an unknown offset (Kafka's UNDEFINED_EPOCH_OFFSET).
+#: The value that means an unknown offset (Kafka's UNDEFINED_EPOCH_OFFSET).
 UNDEFINED_OFFSET = -1
 
 
@@ -61,7 +61,8 @@ class LeaderEpochs:
     def assign(self, epoch: int, start_offset: int) -> bool:
         """Note that records from `start_offset` on have `epoch`; return whether anything changed.
 
-        Contradicting entries (a later start or epoch, from a log that was truncated) are removed.
+        Entries with the same or a later epoch or start offset are removed, because they describe
+        records that were truncated.
         """
         if epoch < 0 or start_offset < 0:
             raise ValueError(f"negative leader epoch or offset: {epoch}, {start_offset}")

@@ -164,7 +164,7 @@ class ConfigError(TidelogError):
 
 
 class StorageError(TidelogError):
-    """A failed file operation, with the facts by which the log directory's owner classifies it.
+    """A failed file operation, with the facts that decide whether the log directory has failed.
 
     Rules D1, D14, D17. `directory` is the log directory, `operation` the call ("pwrite", "fsync",
     ...), `path` the file, `errno` the cause, `at_ms` the wall clock of the failure.
@@ -216,7 +216,7 @@ class InvariantError(AssertionError):
 
 
 class NodeDead(BaseException):
-    """A call for files, network or time by a node that crashed (simulation only); never caught."""
+    """Raised when a crashed node of a simulation uses files, network or time; never caught."""
 
 
 class ConnectionLost(TidelogError):

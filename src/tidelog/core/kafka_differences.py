@@ -33,7 +33,7 @@ REFUSED: Final[dict[str, str]] = {
     ),
 }
 
-#: Keys whose ranges are narrower than Kafka's (the difference "ranges").
+#: Keys whose ranges are narrower than in Kafka (the entry "ranges" of `REFUSED`).
 NARROWER: Final = (
     "controlled.shutdown.max.retries",
     "controlled.shutdown.retry.backoff.ms",
@@ -59,7 +59,7 @@ NARROWER: Final = (
     "zookeeper.connection.timeout.ms",
 )
 
-#: Keys that Kafka 3.9 ignores in a configuration file (the difference "later keys").
+#: Keys that Kafka 3.9 ignores in a configuration file (the entry "later keys" of `REFUSED`).
 NOT_IN_FILES: Final = (
     "cordoned.log.dirs",
     "follower.replication.throttled.rate",
@@ -67,7 +67,7 @@ NOT_IN_FILES: Final = (
     "replica.alter.log.dirs.io.max.bytes.per.second",
 )
 
-#: Keys that Kafka changes while it runs, and tidelog only at the next start.
+#: Keys whose changes take effect at once in Kafka, and at the next start in tidelog.
 READ_ONLY_HERE: Final = (
     "advertised.listeners",
     "listener.security.protocol.map",

@@ -13,9 +13,9 @@ from typing import Final, NamedTuple
 from tidelog.core.config_keys import ConfigType, floating, trim, whole_number
 
 #: One key per line: name, type, default, range or choices, how the key may change while brokers
-#: run, and whether the key is internal. A key marked `cluster` changes for all or for single
-#: brokers. A key marked `broker` changes for single brokers. A key marked `listener` changes for
-#: single brokers below the prefix of a listener.
+#: run, and whether the key is internal. A key marked `cluster` can be changed for all brokers or
+#: for one broker. A key marked `broker` can be changed for one broker only. A key marked `listener`
+#: can be changed for one listener of a broker, with the listener's prefix.
 _TABLE: Final = """
 advertised.listeners STRING null broker
 alter.config.policy.class.name CLASS null

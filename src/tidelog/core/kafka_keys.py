@@ -139,8 +139,8 @@ UNSUPPORTED_KEYS: frozenset[str] = frozenset(
 #: The prefix of keys for the security of one listener.
 LISTENER_KEY_PREFIX = "listener.name."
 
-#: By key, the only values with which the broker starts, and the advice in the error for other
-#: values.
+#: For each key: the only values with which the broker starts, and the advice that the error for any
+#: other value gives.
 REFUSED_KEYS: dict[str, tuple[tuple[str, ...], str]] = {
     "authorizer.class.name": (
         ("",),

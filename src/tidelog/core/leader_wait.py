@@ -1,10 +1,10 @@
-"""The wait of a partition without a leader for the brokers that may lead it (E4, E6).
+"""Why a partition has no leader, and for which brokers its election waits (E4, E6).
 
 Members are the ISR and the eligible leader replicas. A member that provably has all committed
 records becomes leader as soon as it is registered. If no member provably has all committed records,
 `quorum` members must register, so that the controller can compare their logs. The controller
-determines the state of the wait, and all brokers report it. The numbers of reasons and statuses are
-part of tidelog's own fields of UpdateMetadata and DescribeTopicPartitions.
+determines the statuses of the members, and all brokers report them to clients. The numbers of
+reasons and statuses are part of tidelog's own fields of UpdateMetadata and DescribeTopicPartitions.
 """
 
 from __future__ import annotations
@@ -63,20 +63,20 @@ class LeaderWait:
 
     #: Members with their statuses, the ISR first.
     members: tuple[tuple[int, MemberStatus], ...] = ()
-    #: Number of members that must be registered before a member may lead that does not provably
-    #: have every committed record (k of E6).
+    #: Number of members that must be registered before the controller may elect a member without
+    #: proof that the member has every committed record (k of E6).
     quorum: int = 0
     #: Whether leader.recovery.wait.ms has not passed yet, so that missing members may still come.
     is_waiting: bool = False
 
     @property
     def awaited(self) -> tuple[int, ...]:
-        """The members without which no leader can be elected now."""
+        """The members that must register or respond before a leader can be elected."""
         return tuple(member for member, status in self.members if status in _AWAITED)
 
 
 def status_of(number: int) -> MemberStatus:
-    """Return the status that a number stands for; REGISTERED if only later versions know it."""
+    """Return the status with this number; REGISTERED for an unknown number of a later version."""
     try:
         return MemberStatus(number)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Limits on everything that a peer can make grow, each with its reason (DESIGN.md, rule 10).
+"""Limits on every quantity that a peer can increase, each with its reason (DESIGN.md, rule 10).
 
 A limit that an operator may change has a configuration key, and this module has its default.
 """
@@ -25,8 +25,8 @@ MAX_LISTED_ENTRIES = 100_000
 #: Number of entries up to which a broker responds to a too long request with an error for each
 #: entry; with more entries, the broker closes the connection.
 MAX_REFUSED_ENTRIES = 250_000
-#: Size of a response to a request that this process sends. Followers' fetches ask for at most 10
-#: MiB, which one batch may exceed.
+#: Maximum size of a response that this process accepts. A follower's fetch asks for at most 10 MiB
+#: of records, but one larger batch may exceed that size.
 MAX_RESPONSE_BYTES = 256 * MIB
 #: Size of a connection's first receive buffer, which grows with the bytes that really arrive.
 RECEIVE_BUFFER_BYTES = 256 * KIB
@@ -39,11 +39,11 @@ READ_POOL_BYTES = 16 * MIB
 #: `max.connections`. Each connection costs a file descriptor and a receive buffer.
 MAX_CONNECTIONS = 4096
 #: Requests of one connection without a response, above which the broker stops reading from the
-#: connection (Kafka mutes it at one).
+#: connection. Kafka stops reading after one request.
 MAX_IN_FLIGHT_PER_CONNECTION = 256
-#: How long a request may wait to begin while its broker has no current state of the cluster.
-#: `MAX_REQUEST_HOLD_MS` is below clients' request timeouts, so that clients get an error in time to
-#: try another broker.
+#: Time for which a broker without a current state of the cluster holds a request back before the
+#: broker closes the connection. `MAX_REQUEST_HOLD_MS` is below clients' request timeouts, so that
+#: clients try another broker in time.
 MAX_REQUEST_HOLD_MS = 10_000
 #: Queued response bytes of one connection, above which the broker reads no further request from it.
 #: A client that reads slowly thus delays only itself.
@@ -56,9 +56,10 @@ MAX_HELD_ANSWERS = 1_000
 #: The loop may make all the waiting responses in one turn, which takes some 5 µs for each
 #: partition.
 MAX_HELD_PARTITIONS = 20_000
-#: `queued.max.response.bytes`: unread response bytes of all connections of clients, and as many of
-#: all connections of brokers. A fetch is granted at most 16 MiB of the budget, so that many readers
-#: can share it. A broker with hundreds of clients that read nothing stays below 300 MB.
+#: `queued.max.response.bytes`: limit on the unread response bytes of all clients' connections. The
+#: connections of brokers have a second budget of the same size. A fetch is granted at most 16 MiB
+#: of the budget, so that many readers can share it. A broker with hundreds of clients that read
+#: nothing stays below 300 MB.
 QUEUED_RESPONSE_BYTES = 128 * MIB
 #: `max.incremental.fetch.session.cache.slots`, with Kafka's default.
 MAX_FETCH_SESSIONS = 1000
@@ -80,8 +81,8 @@ LOOP_CHECK_FREE_BYTES = 64 * KIB
 #: batch of that size. The log directory's thread recompresses batches above
 #: `MAX_RECOMPRESSED_ON_LOOP_BYTES`.
 MAX_RECOMPRESSED_ON_LOOP_BYTES = 64 * KIB
-#: `max.decompressed.message.bytes`: decompressed size of one batch, whatever size its header
-#: claims.
+#: `max.decompressed.message.bytes`: maximum decompressed size of one batch; the size in the batch's
+#: header is not trusted.
 MAX_DECOMPRESSED_BYTES = 100 * MIB
 #: Invalid records that one Produce response names by index with their reasons, about 100 bytes each
 #: (KIP-467). librdkafka puts at most as many records into a batch (`batch.num.messages`).
@@ -98,8 +99,8 @@ MAX_PARTITIONS_PER_REQUEST = 10_000
 #: Preferred replicas that one decision elects; a longer decision would delay elections of
 #: partitions without a leader.
 MAX_PREFERRED_ELECTIONS_PER_DECISION = 500
-#: Leaderships that one automatic step returns to preferred replicas; the next step follows a second
-#: later. For each leadership that returns, clients refresh metadata and reconnect.
+#: Maximum number of preferred replicas that one step of the automatic leader rebalance elects; the
+#: next step follows a second later. After each election, clients refresh metadata and reconnect.
 MAX_AUTOMATIC_ELECTIONS_PER_STEP = 200
 #: Partitions whose leadership one decision transfers away from a broker in controlled shutdown. The
 #: controller sends the commands of one decision while it writes the states of the next decision.
@@ -138,12 +139,13 @@ MAX_PARTITIONS_WITH_EARLY_BATCHES = 1_000
 #: batch within `REFUSED_BATCH_AWAITED_MS` has given up the batch and the batches in flight behind
 #: it.
 REFUSED_BATCH_AWAITED_MS = 30_000
-#: Time for which a refused batch blocks later batches of its producer if the refused batch is in
-#: the log, so that another leader may have acknowledged it. Batches that were in flight with the
-#: refused batch arrive within this time.
+#: Time for which a refused batch blocks its producer's later batches, although another leader may
+#: have appended and acknowledged the refused batch. Batches that were in flight with the refused
+#: batch arrive within this time.
 STORED_BATCH_AWAITED_MS = 3_000
-#: Time for which a new leader waits for batches that the former leader refused, if the producer's
-#: later batches arrive before them. Clients resend refused batches within a second or two.
+#: Time for which a new leader waits for a producer's batches that the former leader refused, if
+#: later batches of the producer arrive first. Clients resend refused batches within a second or
+#: two.
 SKIPPED_BATCHES_AWAITED_MS = 10_000
 #: Batches remembered per producer. Kafka's producers have 5 batches in flight, so each of a
 #: producer's last 5 batches may be resent.
@@ -155,8 +157,8 @@ MAX_NODE_BYTES = 1_000_000
 #: Size of the settings of a topic that is created, because one transaction writes the settings and
 #: the assignment.
 MAX_CREATED_CONFIG_BYTES = 32 * KIB
-#: Maximum number of operations in one store transaction. 10,000 writes took least time, 0.065 s, at
-#: 500 to 1,000 operations.
+#: Maximum number of operations in one store transaction. 10,000 writes were fastest (0.065 s) in
+#: transactions of 500 to 1,000 operations.
 MAX_TRANSACTION_OPS = 1000
 #: Maximum size of one store transaction. ZooKeeper reads at most 1,048,575 bytes of a request
 #: (jute.maxbuffer).
@@ -186,11 +188,13 @@ MAX_GROUP_ASSIGNMENT_BYTES = MIB
 #: Number of tombstones in one append, which fit `message.max.bytes` even with the longest group id.
 MAX_TOMBSTONES_PER_APPEND = 200
 
-#: Topics with counters of their own in the metrics, about 3 KiB each; the others share counters.
+#: Topics with counters of their own in the metrics, about 3 KiB each; further topics share
+#: counters.
 MAX_METERED_TOPICS = 2_000
-#: Replicas with series of their own in the metrics. A scrape of so many has 400,000 lines.
+#: Replicas with series of their own in the metrics. A scrape of 20,000 replicas has 400,000 lines.
 MAX_METERED_PARTITIONS = 20_000
-#: Groups with series in the metrics, some of them by topic of the group.
+#: Groups with series of their own in the metrics; further groups are only counted.
 MAX_METERED_GROUPS = 10_000
-#: Committed offsets with series of their own in the metrics; the others count in their topic's sum.
+#: Committed offsets with series of their own in the metrics; further offsets are part of their
+#: topic's sum.
 MAX_METERED_GROUP_OFFSETS = 20_000

@@ -1,10 +1,10 @@
 """Listeners of a broker: the endpoints that Kafka's `listeners` family of keys describes.
 
 This module decides which endpoints a broker listens on, which it advertises, and which endpoint
-other brokers use. Only plain connections are served today. A listener with TLS or SASL is refused
-rather than served in the clear. This module looks up no host name: a listener without a host is
-advertised as 127.0.0.1. Two listeners may share a port if one has an IPv4 address and the other an
-IPv6 address.
+other brokers use. Only PLAINTEXT listeners are supported today. A configuration with a TLS or SASL
+listener is an error, because the broker would serve the listener without encryption. This module
+looks up no host name: a listener without a host is advertised as 127.0.0.1. Two listeners may share
+a port if one has an IPv4 address and the other an IPv6 address.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The log directories of a broker (`log.dirs`, D1), checked before any of them is opened.
 
-No directory may be named twice or lie inside another: its files would be counted, cleaned and
-failed twice. A process resolves symbolic links before it opens any directory (`runtime.main`).
+No directory may be named twice or lie inside another, or the broker would count, clean and fail the
+same files twice. A process resolves symbolic links before it opens any directory (`runtime.main`).
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class Metric:
 
     @property
     def is_wide(self) -> bool:
-        """Whether the metric has samples for each partition, so that it is long."""
+        """Whether the metric has samples for each partition, and thus very many samples."""
         return any(each in ("partition", "partition_id") for each in self.labels)
 
 
@@ -141,7 +141,7 @@ def reading(metric: Metric, value: int, *labels: object) -> MetricReading:
 #: A reading of a collector that needs time before its next number.
 PAUSE: Final = MetricReading((), ())
 #: A function that reads metrics from the state of the broker. The state may change between two
-#: readings, so the function must not iterate over a container of the broker itself.
+#: readings, so the function must iterate over a copy of any container of the broker.
 Collector = Callable[[], Iterator[MetricReading]]
 
 

@@ -1,10 +1,10 @@
 """Counts of one log directory's file operations, and of its slow operations (D13).
 
-Operations are counted where they run (`core.ports.Lane`), because only there the measured time is
-that of the disk. A measurement by the caller would include the wait for other operations and for
-the loop. Only writes and reads are counted. Writes are appends and other short operations, for
-which clients and followers wait. Only reads from the device count as reads, not reads from the page
-cache. Syncs, deletions and recovery are not counted, because their time depends on their size.
+The code that runs an operation (`core.ports.Lane`) also counts and times the operation. A
+measurement by the caller would include the wait for other operations and for the loop, and not only
+the disk's time. Only writes and reads are counted. Writes are appends and other short operations,
+for which clients and followers wait. Only reads from the device count as reads, not reads from the
+page cache. Syncs, deletions and recovery are not counted, because their time depends on their size.
 
 Counting an operation costs a comparison and an addition. Each kind of count has one writer at a
 time: writes run on the loop or on one thread, and reads on another thread.
@@ -128,7 +128,7 @@ class OperationTimes:
 
     @property
     def counts(self) -> OperationCounts:
-        """The counts so far; the times among them include slow operations that are under way."""
+        """The counts so far; the total times include slow operations that are under way."""
         ages = self.open_ages()
         return OperationCounts(
             self.writes,

@@ -34,7 +34,7 @@ class Random(Protocol):
 
 
 class Handle(Protocol):
-    """An open file, opaque to its users, except that they set `path` after a rename."""
+    """An open file. Its users access only `path`, which they set after a rename."""
 
     path: str
 
@@ -212,7 +212,7 @@ class ByteStream(Protocol):
         """`host:port` of the peer, for logs."""
 
     def send(self, data: Buffer, /) -> int:
-        """Send a first part of the bytes without waiting; return the size of that part.
+        """Send as many bytes as the stream takes without waiting; return the number of sent bytes.
 
         Raises BlockingIOError if the stream has no room, and other OSErrors for a broken
         connection.
@@ -260,7 +260,7 @@ class FrameHandler(Protocol):
         """Handle the end of the connection; called exactly once, also after `close()`."""
 
     def send_queue_changed(self, sent_bytes: int) -> None:
-        """Note that the kernel took `sent_bytes` of queued bytes; 0 if new bytes were queued.
+        """Handle that the kernel took `sent_bytes` of queued bytes; 0 if new bytes were queued.
 
         The transport calls `send_queue_changed` even after `connection_lost`: while queued bytes
         are sent, and when none remain.
@@ -281,7 +281,8 @@ class Transport(Protocol):
     def has_ended(self) -> bool:
         """Whether the peer has closed or reset the connection, even before `connection_lost`.
 
-        If the loop is busy, `connection_lost` comes later than the kernel knows of the end.
+        If the loop is busy, the kernel knows the connection's end earlier than `connection_lost`
+        reports it.
         """
 
     @property
@@ -301,7 +302,7 @@ class Transport(Protocol):
     def handled(self, frame_bytes: int, api_key: int) -> None:
         """Release the receive budget of a handled frame.
 
-        Only large frames (`receive_budget.SMALL_REQUEST_BYTES`) of accepted connections use the
+        Only frames of accepted connections above `receive_budget.SMALL_REQUEST_BYTES` use the
         budget.
         """
 

@@ -1,4 +1,4 @@
-"""Declarations of the keys of reassignments: the limits of the queue, and self-protection (R8).
+"""Declarations of the keys of reassignments: the limits of the queue, and pauses (R8).
 
 All keys of reassignments are tidelog's own. A broker reads these keys when it becomes the
 controller; changed limits of the queue take effect at once. Set the keys for all brokers, because

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 #: Size up to which requests take no room in the budget. If each of `max.connections` connections
 #: sends a request of `SMALL_REQUEST_BYTES`, the requests take 256 MiB.
 SMALL_REQUEST_BYTES: Final = 64 * KIB
-#: Bytes that a connection with a half-received request must receive while others wait for room.
+#: Bytes that must arrive for a half-received request in `PROGRESS_MS` while others wait for room.
 MIN_PROGRESS_BYTES: Final = MIB
 PROGRESS_MS: Final = 10_000
 #: Number of periods of `PROGRESS_MS` within which a request must be complete while others wait.
@@ -249,7 +249,8 @@ class BudgetShare:
                 was_first = room.waiting[0] is self
                 room.waiting.remove(self)
                 if was_first:
-                    self._budget.release(room, 0)  # the next waiting request may be smaller
+                    # The connection's request was first in the queue; the next may be smaller.
+                    self._budget.release(room, 0)
             else:
                 self._budget.release(room, self.wanted_bytes)
         for held, size_bytes in self._handled_later.items():

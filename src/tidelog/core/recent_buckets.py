@@ -1,8 +1,8 @@
 """Quantiles and rates of the last minutes, from numbers that count since the broker's start.
 
-Prometheus computes them from the counts. Dashboards of Kafka show quantiles and rates that brokers
-compute, over the last minutes. So each look keeps the counts of an earlier look, and takes the
-difference.
+Prometheus computes quantiles and rates from the counts itself. Dashboards of Kafka show quantiles
+and rates that brokers compute over the last minutes. The classes of this module therefore keep
+earlier counts, and subtract them from the current counts.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-#: Minimum age in ms of the counts that a later look is compared with.
+#: Minimum age in ms of the earlier counts that are subtracted from the current counts.
 _WINDOW_MS: Final = 120_000
 
 
 def quantiles(bounds: Sequence[int], counts: Sequence[int], shares: Sequence[float]) -> list[int]:
     """Return the estimated quantiles, interpolated in their buckets; 0 without observations.
 
-    A quantile in the last bucket, which has no upper bound, is the greatest bound.
+    A quantile in the last bucket, which has no upper bound, is returned as the greatest bound.
     """
     total = sum(counts)
     found = []
@@ -47,7 +47,7 @@ class RecentBuckets:
     def of(self, counts: Sequence[int], now_ms: int) -> list[int]:
         """Return the observations in each bucket in the last two to four minutes.
 
-        Before the second look after two minutes, these are all observations.
+        The first calls, of some minutes, return all observations since the broker's start.
         """
         if self._since_ms is None:
             self._since_ms = now_ms
@@ -63,11 +63,11 @@ class Rate:
     __slots__ = ("_before", "_since")
 
     def __init__(self, now_ms: int) -> None:
-        #: Time and count of two earlier looks.
+        #: Time and count at two earlier calls.
         self._before = self._since = (now_ms, 0)
 
     def thousandths(self, count: int, now_ms: int) -> int:
-        """Return the growth of the last minutes, in thousandths a second."""
+        """Return the growth in the last minutes, in thousandths per second."""
         if now_ms - self._since[0] >= _WINDOW_MS:
             self._before, self._since = self._since, (now_ms, count)
         time_ms, before = self._before

@@ -48,8 +48,8 @@ SHORT_QUEUE_BYTES: Final = 64 * KIB
 #: requests at once would count as a slow reader. On 4,096 connections the uncounted responses take
 #: at most 16 MiB.
 UNCOUNTED_BYTES: Final = 4 * KIB
-#: Pending requests of one connection while fetches wait for their turn, as many as an idempotent
-#: producer has in flight.
+#: Limit on the pending requests of one connection while fetches wait for their turn. An idempotent
+#: producer has as many requests in flight.
 SHORT_IN_FLIGHT: Final = 5
 #: Expired fetches that respond without records in one turn of the loop; each costs up to 0.1 ms.
 _DUE_AT_ONCE: Final = 100
@@ -84,7 +84,7 @@ class WaitingRead:
         """
         self.resume = resume
         self.unread_bytes = unread_bytes
-        #: Whether the fetch's time is over, so that it responds with or without records.
+        #: Whether the fetch's maximum wait time is over, so that it responds even without records.
         self.is_due = is_due
 
 

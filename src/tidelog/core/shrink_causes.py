@@ -23,8 +23,9 @@ class ShrinkCause(IntEnum):
     NO_FETCH = 2
     #: The leader refuses the replica's fetches, which carry another leader epoch or broker epoch.
     EPOCH = 3
-    #: The replica's broker has lost it with a lost or replaced log directory (D3), or its log is
-    #: damaged (V68). Earlier versions of tidelog also use DISK for a failed log directory.
+    #: The replica's broker has lost the replica's log directory, or found the directory replaced
+    #: (D3), or the replica's log is damaged (V68). Earlier versions of tidelog also use DISK for a
+    #: failed log directory.
     DISK = 4
     #: The replica's broker is shutting down or has shut down (V43).
     SHUTDOWN = 5

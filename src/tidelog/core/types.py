@@ -52,8 +52,8 @@ class ReassignmentEntry(NamedTuple):
     topic_partition: TopicPartition
     replicas: tuple[int, ...]
     original: tuple[int, ...] = ()
-    #: Bytes per second that brokers may copy for this reassignment; 0 for no throttle of its own
-    #: (R4).
+    #: Bytes per second that brokers may copy for this reassignment; 0 if the reassignment sets no
+    #: throttle (R4).
     throttle: int = 0
 
 
@@ -74,7 +74,7 @@ class Endpoint(NamedTuple):
 
 
 def partitions_text(count: int) -> str:
-    """Return which partitions a topic of `count` partitions has, for messages."""
+    """Return the text of messages for a topic's partitions, such as `partitions 0 to 5`."""
     return "partition 0 only" if count == 1 else f"partitions 0 to {count - 1}"
 
 
@@ -104,8 +104,9 @@ class CleanEpochs(NamedTuple):
     `last` is the broker epoch of the last registration, or -1. `earlier` are the broker epochs of
     earlier registrations, the newest last. After each listed registration the broker shut down
     cleanly, or lost only its session. A partition's state node may still record one of the
-    `earlier` broker epochs, if no controller recorded a later one. `earlier` lists each epoch,
-    because an epoch between two of them may belong to an incarnation with another disk.
+    `earlier` broker epochs, if no controller recorded a later epoch. `earlier` lists each epoch,
+    because an unlisted epoch between two listed epochs may belong to an incarnation with another
+    disk.
     """
 
     last: int = NO_BROKER_EPOCH
@@ -177,8 +178,8 @@ class PartitionState:
 
     `partition_epoch` is the version of the state node. `isr_epochs` holds, in the order of `isr`,
     the broker epoch under which each member was in sync (V10); None if the node lacks the key.
-    `elr` are the replicas that left a small ISR with every committed record (E1). `elr_epochs`
-    holds the broker epoch of each replica in `elr`, or -1 if it is not known.
+    `elr` are the eligible leader replicas, which left the ISR and have every committed record (E1).
+    `elr_epochs` holds the broker epoch of each replica in `elr`, or -1 if it is not known.
     """
 
     leader: int
@@ -192,7 +193,8 @@ class PartitionState:
     elr_epochs: tuple[int, ...] = ()
     #: The last leader of a partition that has no leader now (E4).
     last_leader: int = NO_LEADER
-    #: Whether the partition was removed; its node is kept, because it records the epochs (V71).
+    #: Whether the partition was removed. The state node of a removed partition is kept, because the
+    #: node records the epochs (V71).
     removed: bool = False
     #: The target replicas of a reassignment whose removed replicas have left the ISR for good
     #: (V52). `reassigned_to` has no meaning once the topic node has another target.

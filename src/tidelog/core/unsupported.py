@@ -77,6 +77,6 @@ _REASONS: dict[str, str] = {
 
 
 def why(key: str) -> str | None:
-    """Return the reason why a key has no effect, without a full stop; None if none is listed."""
+    """Return why a key has no effect, without a full stop; None if no reason is listed."""
     fitting = [prefix for prefix in _REASONS if key.startswith(prefix)]
     return _REASONS[max(fitting, key=len)] if fitting else None
