@@ -1,8 +1,8 @@
-"""Logs: Kafka's files of partitions, segments, indexes and checkpoints, in log directories.
+"""Partition logs in Kafka's file formats: segments, indexes and checkpoints in log directories.
 
 Every file operation runs on a lane, the queue of one directory's operations (`core.ports.Lane`).
-This package reads clocks only through their port, does not use the wire protocol, and makes no
-decisions of replication.
+This package reads clocks only through their port, does not use the wire protocol, and decides
+nothing about replication.
 
 One directory: `log_directory` opens and closes a log directory, and keeps its replicas.
 `directory_state` is the state that all logs of the directory share. `replica_directories`,
@@ -10,9 +10,10 @@ One directory: `log_directory` opens and closes a log directory, and keeps its r
 loads one replica's directory, and `recovery_walk` checks the order of its batches.
 
 One log: `partition_log` with its settings (`config`) and its state (`log_state`). Appends:
-`append_validation` checks batches within a `loop_budget`, `append_plan` holds them, `append_queue`
-writes them, and `refused_batches` keeps sequence numbers in order. Operations of a log other than
-appends: `log_reads`, `flush`, `retention` and `truncation`.
+`append_validation` checks batches, `loop_budget` limits the checks on the event loop, and
+`append_plan` holds a checked append until `append_queue` has written it. `refused_batches` keeps
+the sequence numbers of idempotent producers in order. Operations of a log other than appends:
+`log_reads`, `flush`, `retention` and `truncation`.
 
 Compaction: `compaction` decides which records stay; `log_cleaner` chooses a log and rewrites it.
 
@@ -21,11 +22,12 @@ Files and formats: `segment`, `index`, `scan`, `segment_files`, `segment_reads`,
 
 Several directories: `log_dir_choice` (new replicas), `log_dir_drain` and `log_dir_balance` (moves,
 from the facts in `log_dir_plan`). `known_log_dirs` remembers the replicas of each directory.
-`owners` reads the cluster and the broker that own a directory, and `directory_stamps` writes both
+`owners` reads which cluster and broker own a directory, and `directory_stamps` writes their ids
 into the directory (E8).
 
-Moves between directories (D11): `future_logs` (copies), `replacement` (of the log by its copy),
-`held_requests` (during the replacement), `moved_from` (which of two copies is newer).
+Moves between directories (D11): `future_logs` (the copies), `replacement` (the copy replaces the
+log), `held_requests` (flushes and truncations that wait for the replacement), `moved_from` (which
+of two copies is newer).
 
 Directories in trouble: `directory_disk` (failed, D1), `free_space` and `directory_space` (full,
 D14), `slow_directories` and `directory_speed` (slow, D13).

@@ -1,7 +1,8 @@
 """The plan of one append, until its result is known.
 
 A plan holds the result of an append that is not written yet, and how to undo the append. A plan
-refers to its caller's buffer, which the caller keeps valid until the completion is done.
+refers to the caller's buffer, which the caller must not reuse before the append's completion is
+done.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ class AppendInfo:
 
 
 class NotFlushedError(StorageError):
-    """The error of a written batch whose required flush failed; for `sent` see AppendInfo."""
+    """The error of an append whose batch was written, but whose required flush failed; for `sent`
+    see AppendInfo.
+    """
 
     def __init__(self, error: StorageError, sent: SentBatch | None) -> None:
         super().__init__(error.directory, error.operation, error.path, error.errno, error.at_ms)
@@ -82,8 +85,8 @@ class AppendPlan:
         self.info = info
         self.max_timestamp_ms = max_timestamp_ms
         self.now_ms = now_ms
-        #: The log end before this append; smaller than the first base offset if the leader's log
-        #: has a gap there.
+        #: The log end before this append. It is smaller than the first batch's base offset if the
+        #: leader's log has a gap before that batch.
         self.start_offset = info.base_offset
         #: Whether the leader's log has gaps before or between the planned batches.
         self.has_gap = False

@@ -132,7 +132,7 @@ class _AwaitedFlush:
     behind: deque[AppendPlan] = field(default_factory=deque)
 
 
-#: The segment of one write step, and the plans whose batches it gets.
+#: The segment to which one write step writes, and the plans whose batches the step writes.
 _Group = tuple[Segment, list[AppendPlan]]
 
 
@@ -190,7 +190,8 @@ class AppendQueue:
         pin = directory.open_files.pin
         for step in operation.steps:
             pin(step.file)
-        # If any write step syncs the directory, the last write step syncs the directory, too.
+        # If any step of the operation syncs the directory, the last step does, so the last step
+        # decides.
         work = Work.SYNC if operation.steps[-1].sync_names else Work.FAST
         completion = directory.lane.submit(operation, work, "append")
         if completion.done:
@@ -328,9 +329,10 @@ class AppendQueue:
         self._awaited.remove(awaited)
 
     def repeated(self, original: AppendInfo) -> Completion[AppendInfo]:
-        """Return the completion of a duplicate, which is done when the original is written.
+        """Return a duplicate's completion, which becomes done when the original batch is written.
 
-        If the required flush of the original batch failed, the duplicate needs a flush, too.
+        If the flush that the original batch required failed, the duplicate requires a flush,
+        too.
         """
         unflushed = [plan for each in self._awaited for plan in (*each.plans, *each.behind)]
         for plan in (*unflushed, *self._being_written, *self._log.planned):
@@ -390,7 +392,7 @@ class AppendQueue:
         log.take_next_turn(start)
 
     def producers_at(self, offset: int) -> bytes:
-        """Return a producer snapshot without the plans that begin at or beyond `offset`."""
+        """Return a producer snapshot that leaves out plans which begin at or beyond `offset`."""
         log = self._log
         producers = log.producers
         later = [p for p in (*self._being_written, *log.planned) if p.info.base_offset >= offset]
@@ -435,10 +437,10 @@ def _first_offset(plan: AppendPlan) -> int:
 
 
 def _recent(log: LogState, plan: AppendPlan) -> Recent | None:
-    """Return the last append as a copy for followers that wait at the log end.
+    """Copy the append that was just written, so that followers at the log end can read the copy.
 
     The caller calls this function only if a recent read in this directory reached a log end.
-    Returns None for an append that is too large to keep a copy in memory.
+    Returns None if the append is too large for a copy in memory.
     """
     info, directory = plan.info, log.directory
     if info.size_bytes > RECENT_BYTES:

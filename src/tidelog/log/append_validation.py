@@ -1,11 +1,11 @@
-"""Validation of appends, and the plans of valid appends; a rejected append changes nothing.
+"""Validation and planning of appends; a rejected append changes nothing.
 
 A client's append must be one complete batch of magic 2 with a valid CRC and consistent header
 fields. A client's batch must not be too large, and must begin with the producer's next sequence
 number. If the topic's `compression.type` names another codec, the leader recompresses the batch and
-checks its size again. Batches from a leader must continue the follower's log. A plan changes the
-next offset, the producer state and the leader epochs at once, and these changes can be undone.
-Rules V37, V38. Sources: UnifiedLog.append, LogValidator.
+checks its size again. Batches from a leader must continue the follower's log. Planning an append
+changes the next offset, the producer state and the leader epochs at once; if the write fails, the
+log undoes these changes. Rules V37, V38. Sources: UnifiedLog.append, LogValidator.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def check_on_loop(log: LogState, records: Buffer) -> Checked:
 
 
 def is_recompressed(config: LogConfig, records: Buffer) -> bool:
-    """Return whether the topic's codec differs from that of the first batch in `records`."""
+    """Return whether the topic's codec differs from the codec of the first batch in `records`."""
     try:
         return config.codec is not None and BatchView(records).compression != config.codec
     except CorruptBatch:
@@ -118,7 +118,7 @@ def check_on_thread(log: LogState, records: Buffer) -> Completion[Checked]:
 
 
 def demands(log: LogState) -> Demands:
-    """Return the demands on each record by the topic's current configuration."""
+    """Return what the topic's current configuration demands of each record."""
     config = log.config
     keys = config.compact_enabled
     before_ms, after_ms = config.timestamp_before_max_ms, config.timestamp_after_max_ms
@@ -133,11 +133,11 @@ def demands(log: LogState) -> Demands:
 
 
 def note_refused(refused: RefusedBatches, records: Buffer, error: ErrorCode, now_ms: int) -> None:
-    """Note that a client's batch is refused with a retriable error.
+    """Note that the leader refuses a client's batch with a retriable error.
 
-    Until the client resends the batch, the log refuses the producer's later batches with that
-    batch's error (V38). `now_ms` is this broker's monotonic clock. The refusal is not noted if the
-    records are damaged or their producer is not idempotent.
+    Until the client resends the batch, the log refuses the producer's later batches with the same
+    error (V38). `now_ms` is this broker's monotonic clock. The refusal is not noted if the records
+    are damaged or their producer is not idempotent.
     """
     try:
         batch = BatchView(records, 0)
@@ -152,7 +152,7 @@ def note_refused(refused: RefusedBatches, records: Buffer, error: ErrorCode, now
 def plan_from_client(
     log: LogState, found: Checked, leader_epoch: int, now_ms: int
 ) -> AppendPlan | AppendInfo:
-    """Return the plan of a client's batch; if it is a duplicate, the result of the original.
+    """Plan an append of a client's batch; for a duplicate, return the original append's result.
 
     Raises KafkaError.
     """
@@ -338,7 +338,7 @@ def plan_from_leader(log: LogState, records: Buffer) -> AppendPlan | None:
 
 
 def _continuing(log: LogState, view: memoryview) -> list[BatchView]:
-    """Return the complete batches of `view` after checking that they continue the log."""
+    """Check that the complete batches in `view` continue the log, and return them."""
     expected = log.next_offset
     epoch = log.epochs.epoch_at(expected - 1)
     batches: list[BatchView] = []

@@ -7,9 +7,9 @@ then rebuilds the checkpoint.
 
 A broker periodically writes whole checkpoints of high watermarks, recovery points and log start
 offsets, and syncs them. While a write is under way, the disk has the old or the new offset, and
-`highest` returns the larger one. When a partition is truncated, or recreated under an old name, the
-disk must not keep a larger offset. Before a log is truncated or recreated, the caller lowers the
-offset on disk (`lower`) and waits for the completion. Simultaneous calls of `lower` share one
+`highest` returns the larger one. When a log is truncated, or recreated under an old name, the
+checkpoint on disk must not keep an offset beyond the new log end. The caller therefore first lowers
+the offset on disk (`lower`) and waits for the completion. Simultaneous calls of `lower` share one
 write. Rules V34, V38, V39. Sources: CheckpointFile, LeaderEpochCheckpointFile,
 OffsetCheckpointFile.
 """
@@ -125,9 +125,10 @@ class OffsetCheckpoint:
         self._failed = failed
         #: The last submitted content, which is on disk when no write is in flight.
         self.offsets = offsets
-        #: Old contents that the disk may still have while writes are under way.
+        #: Earlier contents of the file that may still be on disk, because writes are under way.
         self._in_flight: list[dict[TopicPartition, int]] = []
-        #: Lowered offsets for the next write of the checkpoint, whose completion is `_lowering`.
+        #: Lowered offsets that the next write of the checkpoint will contain; `_lowering` is the
+        #: completion of that write.
         self._lowered: dict[TopicPartition, int] = {}
         self._lowering: Completion[None] | None = None
 
@@ -164,8 +165,8 @@ class OffsetCheckpoint:
                 self._failed(done.error)
                 completion.fail(done.error)
             else:
-                # Writes keep their order, so the disk has no content from before the completed
-                # write any more.
+                # The disk carries out writes in order, so contents older than this completed write
+                # are no longer on disk.
                 while self._in_flight and self._in_flight.pop(0) is not before:
                     continue
                 completion.resolve(None)
@@ -229,11 +230,13 @@ def _lower(offsets: dict[TopicPartition, int], lowered: dict[TopicPartition, int
 
 
 def _nothing(files: Files) -> None:
-    """Do nothing; this operation ends when the directory's earlier file operations have ended."""
+    """Do nothing. The operation ends after the directory's earlier file operations, so a caller can
+    await them.
+    """
 
 
 def all_of(completions: Sequence[Completion[None]]) -> Completion[None]:
-    """Return a completion that is done after all `completions`, with their first error."""
+    """Return a completion that is done when all `completions` are done, with their first error."""
     completion: Completion[None] = Completion()
 
     def settle(error: BaseException | None) -> None:

@@ -1,13 +1,14 @@
-"""Decisions of compaction: the part of a log to compact, the groups of segments, the kept records.
+"""Decisions of compaction: which part of a log to compact, how to group segments, which records to
+keep.
 
 A log is clean up to its cleaner checkpoint and dirty from there on. A run compacts only whole dirty
 segments that are flushed, not active, wholly below the high watermark, and older than
 `min.compaction.lag.ms`. The run first notes the last offset of each key in the dirty segments
 (`OffsetMap`). Next, the run rewrites all segments up to the last offset in the `OffsetMap` and
 keeps the last record of each key. A run removes a tombstone if `delete.retention.ms` have passed
-since a run first saw it (KIP-534). A batch without remaining records is removed, unless its
-producer's sequence or the end of the range depends on it. Transaction markers stay. Transactional
-records replace no earlier records, because their transaction may be aborted.
+since a run first saw it (KIP-534). A run removes a batch without remaining records, unless the
+batch is its producer's last batch or ends the compacted range. Transaction markers stay.
+Transactional records replace no earlier records, because their transaction may be aborted.
 
 This module does no I/O and gets the time as an argument; `log_cleaner` carries out the decisions.
 Sources: LogCleaner, LogCleanerManager, Cleaner, SkimpyOffsetMap.
@@ -71,8 +72,8 @@ class CleanableLog:
     """The part of a log that could be compacted now."""
 
     first_dirty_offset: int
-    #: Base offset of the first segment that must not be compacted, which may be below the first
-    #: dirty offset if there is nothing to compact.
+    #: Base offset of the first segment that must not be compacted. It may be below the first dirty
+    #: offset if there is nothing to compact.
     first_uncleanable_offset: int
     clean_bytes: int
     cleanable_bytes: int
@@ -198,7 +199,7 @@ def note_keys(
 
 
 class BatchFilter:
-    """The filter of one compaction of one log, which selects the records to keep."""
+    """The filter that selects the records that one compaction of one log keeps."""
 
     __slots__ = (
         "_delete_retention_ms",
@@ -229,7 +230,9 @@ class BatchFilter:
         self._now_ms = now_ms
 
     def __call__(self, batch: BatchView) -> Buffer | None:
-        """Return a batch with only the kept records, None without any. Raises CorruptBatch."""
+        """Return the batch with only the kept records, or None if no record is kept. Raises
+        CorruptBatch.
+        """
         if batch.is_control or batch.base_offset > self._map.latest_offset:
             return _as_it_is(batch)
         if batch.record_count == 0:
@@ -255,7 +258,9 @@ class BatchFilter:
         return record.has_value or horizon_ms is None or self._now_ms < horizon_ms
 
     def _is_needed(self, batch: BatchView) -> bool:
-        """Return whether an empty batch must stay, for its offset or its producer's sequence."""
+        """Return whether an empty batch must stay: it ends the range, or has its producer's last
+        sequence.
+        """
         if batch.next_offset == self._upper_bound:
             return True
         return (

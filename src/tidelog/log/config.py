@@ -1,7 +1,7 @@
 """The settings of a log: the topic configuration that concerns log files.
 
-Defaults are Kafka's. Times are in ms, sizes in bytes. -1 means no limit, for the keys for which
-Kafka allows -1.
+Defaults are Kafka's. Times are in ms, sizes in bytes. Where Kafka allows -1 for a key, -1 means no
+limit.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class LogConfig:
     flush_ms: int = NEVER
     #: Whether a record counts for the high watermark only when it is synced (V69).
     flush_before_ack: bool = False
-    #: The longest time by which a segment rolls before its age limit (segment.jitter.ms).
+    #: How long before its age limit a segment may roll, at most (segment.jitter.ms).
     segment_jitter_ms: int = 0
     #: Codec of all batches that clients append (compression.type); None keeps each producer's
     #: codec.
@@ -51,9 +51,9 @@ class LogConfig:
     #: Kafka's compression level for `codec` (KIP-390); None for the codec's default.
     compression_level: int | None = None
     max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
-    #: Settings of compaction: the time for which a tombstone stays; the age from which records may
-    #: be compacted; the age from which records must be compacted; the share of dirty bytes above
-    #: which a log is compacted.
+    #: Settings of compaction: how long a tombstone stays; the age at which records may be
+    #: compacted; the age at which records must be compacted; the share of dirty bytes above which a
+    #: log is compacted.
     delete_retention_ms: int = _DAY_MS
     min_compaction_lag_ms: int = 0
     max_compaction_lag_ms: int = NEVER

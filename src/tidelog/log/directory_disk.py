@@ -1,4 +1,5 @@
-"""The disk of one log directory: its queue of file operations, and errors that fail the directory.
+"""The disk of one log directory: its queue of file operations, and the errors that make the
+directory fail.
 
 The first device error or failed fsync fails the directory for good and calls `on_failure` once (D1,
 D17). A full disk does not fail the directory, but makes it read-only (D14, `directory_space`). All
@@ -62,11 +63,15 @@ class DirectoryDisk:
                 self.on_failure(error)
 
     def mark_bad(self, why: str = "an operator marked it bad") -> None:
-        """Fail the directory at an operator's request (D12), or for the reason `why`."""
+        """Fail the directory because an operator marked it bad (D12), or for another reason
+        `why`.
+        """
         self.failed(self._unusable(why))
 
     def give_up_hanging(self, why: str) -> None:
-        """Fail the directory, whose device hangs, and every operation that has not ended."""
+        """Fail the directory because its device hangs, and fail every operation that has not
+        ended.
+        """
         error = self._unusable(why)
         self.failed(error)
         self.lane.abandon(error)
@@ -75,5 +80,5 @@ class DirectoryDisk:
         return StorageError(self.path, "use", self.path, errno.EIO, self.clock.wall_ms(), why)
 
     def log_note(self, level: int, text: str, logger: str = _LOGGER) -> None:
-        """Log a line about this directory, or about what `logger` does in it."""
+        """Write a line about this directory to the broker's log, under the name `logger`."""
         self.tracer.log(logger, level, text)

@@ -2,8 +2,8 @@
 
 meta.properties names the owner of a directory, partition.metadata has the topic id, and the clean
 marker proves a clean shutdown. The parsers raise ValueError with the reason for any invalid
-content. A damaged clean marker counts as missing, so that the directory is recovered as after a
-crash (rule E3).
+content. A damaged clean marker counts as missing, so the next start recovers the directory as after
+a crash (rule E3).
 
 `Files.replace_file` syncs each file before the rename and the directory after the rename, which
 takes 20 s for the files of a thousand logs. `replace_all` writes all contents to temporary files,
@@ -128,7 +128,7 @@ def parse_partition_metadata(data: bytes) -> TopicId:
 
 
 def format_clean_shutdown(epochs: CleanEpochs) -> bytes:
-    """Return the marker of a clean shutdown, with the epochs under which the broker ran.
+    """Return the content of the clean marker, with the broker epochs under which the broker ran.
 
     Kafka writes `brokerEpoch` alone; `earlierEpochs` is tidelog's own.
     """
@@ -189,9 +189,9 @@ async def put_in_place(lane: Lane, paths: Sequence[str]) -> None:
 
 
 async def replace_all(lane: Lane, replacements: Iterable[Replacement]) -> None:
-    """Replace files durably; syncing the volume makes all its other files durable, too.
+    """Replace files durably.
 
-    Raises StorageError.
+    The sync of the volume makes all its other files durable, too. Raises StorageError.
     """
     paths: dict[str, None] = {}
     some: list[Replacement] = []

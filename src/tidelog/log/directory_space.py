@@ -1,10 +1,12 @@
-"""The read-only state of a log directory whose disk is full, and the probes that end it (D14).
+"""The read-only state of a log directory whose disk is full, and the test writes (probes) that end
+this state (D14).
 
 A read-only directory accepts no records and no new replicas. In a read-only directory, reads,
 retention, deletion and writes of small files go on. Small files use the reserve of free space; if
-the write of a small file fails, the writer retries as after any error. Probes check the volume and
-write a file, at growing intervals up to `PROBE_MS`, and whenever files were removed. The first
-successful test write (probe) makes the directory writable. A writable directory has no timers.
+the write of a small file fails, the writer retries as after any other error. A probe checks the
+volume's free space and writes a file. Probes run at growing intervals up to `PROBE_MS`, and
+whenever files were removed. The first successful probe makes the directory writable again. A
+writable directory has no timers.
 
 A full disk is not a failed device, so the broker keeps the directory's replicas (D1). `free_space`
 decides when a directory is full. All calls are on the event loop.
@@ -57,7 +59,7 @@ class DirectorySpace:
         return self.free.full_since_ms is not None
 
     def error(self) -> StorageError:
-        """The error of operations that a full directory rejects."""
+        """The error with which a full directory rejects operations."""
         disk = self._disk
         return StorageError(
             disk.path, "write", disk.path, ENOSPC, disk.clock.wall_ms(),
@@ -179,7 +181,7 @@ def _volume_size(path: str) -> Callable[[Files], VolumeSize]:
 
 
 def _can_write(files: Files, path: str) -> bool:
-    """Write and remove a file; return whether there was room. Raises OSError.
+    """Write and remove a file; return whether the disk had room for it. Raises OSError.
 
     The test file is not synced, because a failed sync would fail the directory (D17).
     """

@@ -2,17 +2,17 @@
 
 The directory's queue of file operations counts slow operations (`core.operation_times`), and
 `slow_directories` decides whether the directory is slow. The watch begins with a slow operation,
-and has a timer for each window of time. A timer also checks operations on threads, because an
-operation that does not end is slow, too. If a write takes longer than the hang limit, the write
-counts as hanging, and the directory fails with all waiting operations. The watch leaves out time in
-which the process was stopped. Reads have no hang limit: slow reads remove no follower from the ISR
-(F5), and writes reveal a hang. The time of syncs and deletions depends on their size: if a sync
-exceeds the hang limit, a small write shows whether the device hangs.
+and then evaluates one window of time after another, by a timer. A timer also checks operations that
+have not ended. If a write takes longer than the hang limit, the device counts as hanging: the
+directory and all waiting operations fail. Time during which the process was stopped (SIGSTOP) does
+not count. Reads have no hang limit: slow reads remove no follower from the ISR (F5), and writes
+reveal a hang. The time of syncs and deletions depends on their size. If one exceeds the hang limit,
+a small test write shows whether the device hangs.
 
-A slow directory without leaders may have too few operations to measure its speed. If operations are
-too few, probes write, sync and read a small file. The sync makes a probe reach the device, because
-the page cache would prove nothing. A failed sync of a probe fails the directory (D17), and a probe
-on a full disk makes the directory read-only (D14). All calls are on the event loop.
+A slow directory without leaders may have too few operations to measure its speed. Probes then
+write, sync and read a small file. A probe syncs the file, because a write to the page cache would
+not test the device. A failed sync of a probe fails the directory (D17), and a probe on a full disk
+makes the directory read-only (D14). All calls are on the event loop.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ class DirectorySpeed:
         #: Time at which this process last continued after a stop (SIGSTOP); the ages of open
         #: operations do not include earlier time.
         self._counts_from_ms = 0
-        #: Whether a write to detect a hang is under way. `_touched_ms` is the start time of the
-        #: last write to detect a hang.
+        #: Whether a test write that detects hangs is under way. `_touched_ms` is the start time of
+        #: the last such write.
         self._is_touching = False
         self._touched_ms = 0
         #: The counts of operations when the current window of time began.
@@ -136,7 +136,8 @@ class DirectorySpeed:
             return
         self.threshold_ms = threshold_ms
         times.limit_ns = threshold_ms * _NS_PER_MS if threshold_ms else NO_LIMIT_NS
-        # Drop the earlier counts, whose slow operations were counted by the old threshold.
+        # Drop the earlier counts, because the old threshold determined which operations counted as
+        # slow.
         was_slow = self.is_slow
         self._decision.reset()
         self._began, times.longest_ns = times.counts, 0
@@ -152,7 +153,7 @@ class DirectorySpeed:
         if self._is_watching or self._is_over() or not self.threshold_ms:
             return
         now, before = self._disk.lane.times.counts, self._began
-        # The first window of the watch also counts slow operations from before the watch.
+        # Let the first window also count the slow operations that came before the watch began.
         writes, reads = now.slow_writes - before.slow_writes, now.slow_reads - before.slow_reads
         self._began = OperationCounts(
             now.writes - writes, before.slow_writes, now.reads - reads, before.slow_reads,
@@ -207,7 +208,7 @@ class DirectorySpeed:
         self._operation_opened()
 
     def _touch(self, now_ms: int) -> None:
-        """Write a file to detect a hang, because no open operation has a hang limit."""
+        """Write a file to detect a hang, because the operations under way have no hang limit."""
         if self._is_touching or now_ms - self._touched_ms < self._hang_ms:
             return
         self._is_touching, self._touched_ms = True, now_ms

@@ -1,10 +1,11 @@
-"""Writes of a broker's stamp, a transaction of the metadata store, to its log directories (E8).
+"""Writes of a broker's stamp, the id of its last metadata-store transaction, to its log directories
+(E8).
 
-Each directory has at most one write of a stamp under way, after which a newer stamp is written. A
-directory that hangs delays neither the other directories nor the broker's registration. If a
-directory cannot write a stamp, for example on a full disk, its last stamp stays. An old stamp in a
-log directory is harmless: only a metadata store with a still older stamp counts as restored from an
-older copy.
+Each directory has at most one write of a stamp under way; a newer stamp waits until that write
+ends. A directory that hangs delays neither the other directories nor the broker's registration. If
+the write of a stamp fails, for example on a full disk, the directory keeps its previous stamp. An
+old stamp in a log directory is harmless: only a metadata store with a still older stamp counts as
+restored from an older copy.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from tidelog.log.directory_files import META_PROPERTIES, format_meta_properties
 
 
 class DirectoryStamps:
-    """The writer of a broker's last metadata-store transaction (stamp) to its log directories."""
+    """The writer of a broker's stamp (its last metadata-store transaction) to its log
+    directories.
+    """
 
     def __init__(self, directories: Callable[[], Sequence[DirectoryDisk]]) -> None:
         """`directories` returns the log directories in use, without failed ones."""

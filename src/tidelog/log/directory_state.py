@@ -1,8 +1,9 @@
 """The state that all logs of one directory share: disk, open files, indexes, checkpoints.
 
-Checkpoints are written for all logs at once. Before a log is truncated, or a replica is recreated
-under an old name, the checkpoints on disk are lowered for its partition (V34, V38). All calls are
-on the event loop. This module accesses only the checkpointed offsets of logs.
+One checkpoint file holds an offset of every log. Before a log is truncated, or a replica is
+recreated under an old name, the directory lowers the partition's entries in the checkpoints on disk
+(V34, V38). All calls are on the event loop. Of the logs, this module reads only the offsets that
+checkpoints hold.
 """
 
 from __future__ import annotations
@@ -71,8 +72,8 @@ class DirectoryState(DirectoryDisk):
         #: The budget for checks of clients' batches on the event loop.
         self.loop_budget = LoopBudget(clock)
         self.recent: Recent | None = None
-        #: Number of further appends of which `recent` keeps a copy; a read that reaches a log end
-        #: sets this number to `RECENT_APPENDS`.
+        #: How many further appends are each copied to `recent`; a read that reaches a log end sets
+        #: this number to `RECENT_APPENDS`.
         self.recent_wanted = 0
         #: The watch on free space: the directory is read-only while its disk is full.
         self.space = DirectorySpace(self, reserve_bytes)
@@ -88,7 +89,8 @@ class DirectoryState(DirectoryDisk):
         #: Recovery points and log start offsets of strays that are being restored; the checkpoints
         #: must contain them before the directory has the logs again.
         self.returning: dict[TopicPartition, tuple[int, int]] = {}
-        #: Future replicas in the directory, whose current replicas are in other directories (D11).
+        #: Future replicas in this directory; the current replicas of their partitions are in other
+        #: directories (D11).
         self.futures: dict[TopicPartition, LogOffsets] = {}
         self._checkpointed_logs = checkpointed_logs
         self._loading_index: dict[Segment, Completion[None]] = {}
@@ -123,7 +125,7 @@ class DirectoryState(DirectoryDisk):
         """Record on disk that a log is compacted up to `offset`."""
         checkpoint = self.checkpoints[CLEANER_OFFSETS]
         logs = self._checkpointed_logs
-        # Recovery relies on compacted records having been flushed.
+        # Compacted records must have been flushed, because recovery relies on this.
         flushed = logs[topic_partition].recovery_point
         assert offset <= flushed, f"{topic_partition}: {offset} compacted, {flushed} flushed"
         offsets = {key: value for key, value in checkpoint.offsets.items() if key in logs}
@@ -210,8 +212,8 @@ class DirectoryState(DirectoryDisk):
             if finished.result():
                 self.log_note(logging.WARNING, finished.result())
             if not segment.file.doomed:
-                # The loaded indexes of a removed segment are not used, because its files may
-                # already be those of the segment that replaced it.
+                # If the segment was removed, discard the loaded indexes: the files may already
+                # belong to the compacted segment that replaced it.
                 segment.index, segment.time_index = scratch.index, scratch.time_index
                 if segment.sealed:
                     self.indexes.used(segment)
@@ -227,8 +229,8 @@ class DirectoryState(DirectoryDisk):
     ) -> None:
         """Report a file whose content differs from the written bytes; the file is not changed.
 
-        `is_located` says that the log knows the first damaged offset, so that the broker can repair
-        the log (V68).
+        If `is_located`, the log knows its first damaged offset, so that the broker can repair the
+        log (V68).
         """
         self.tracer.event("log_corrupt", partition=str(topic_partition), path=path)
         self.log_note(logging.ERROR, f"{path}: {error}")
@@ -237,17 +239,19 @@ class DirectoryState(DirectoryDisk):
             self.on_damage(topic_partition)
 
     def index_rebuilt(self, path: str, error: CorruptBatch) -> None:
-        """Log that an index was rebuilt because its positions did not fit the undamaged batches."""
+        """Log that an index was rebuilt: the batches are undamaged, but the index had wrong
+        positions.
+        """
         self.tracer.event("index_rebuilt", path=path)
         self.log_note(logging.WARNING, f"the index of {path} was damaged and is rebuilt: {error}")
 
     def begin_again_at(self, topic_partition: TopicPartition, offset: int, why: str) -> None:
-        """Fail the directory, because a log is damaged from `offset` on and has other replicas.
+        """Fail the directory, because one of its logs is damaged from `offset` on.
 
-        A running broker cannot repair the damaged log, so it stops, and other replicas lead. This
-        method lowers the checkpoints to `offset`, so that recovery at the next start truncates the
-        log to `offset`. When the broker has restarted as a follower, it refetches the truncated
-        records (V68).
+        A running broker cannot repair the damaged log, so the broker stops, and other replicas lead
+        the partition. This method lowers the checkpoints to `offset`, so that recovery at the next
+        start truncates the log to `offset`. When the broker has restarted as a follower, it
+        refetches the truncated records (V68).
         """
         self.failure = error = StorageError(
             self.path, "read", f"{self.path}/{names.directory_name(topic_partition)}",

@@ -32,8 +32,8 @@ class FlushOperation:
 
     directory: str
     logs: list[OpenFile]
-    #: (path, content) of index files, snapshots, the leader-epoch checkpoint and
-    #: partition.metadata.
+    #: (path, new content) of the small files to replace: index files, producer snapshots, the
+    #: leader-epoch checkpoint and partition.metadata.
     replacements: list[tuple[str, bytes]] = field(default_factory=list)
     sync_directory: bool = False
 
@@ -101,8 +101,8 @@ class Flushes:
     def resume(self) -> None:
         """Start the flush that had to wait for a truncation or for another flush.
 
-        The waiting flush fails if the log was closed meanwhile, because its files may be renamed by
-        now (V35).
+        If the log was closed meanwhile, the flush fails, because the log's files may have been
+        renamed (V35).
         """
         waiting = self._next
         if waiting is None or self._running is not None or self._log.is_truncating:
@@ -195,8 +195,8 @@ class Flushes:
         The captured state is still valid, because truncations wait for the flush under way.
         """
         log = self._log
-        # If a gap precedes the new segment of a roll, this segment begins above the log end until
-        # its first append is applied.
+        # After a roll, the new segment may begin above the log end, because a gap in the offsets
+        # precedes it; the log end rises when the segment's first append is applied.
         end = max(log.log_end_offset, log.base_offsets[-1])
         assert target <= end, f"{log.path}: flushed up to {target}, the log ends at {end}"
         log.recovery_point = max(log.recovery_point, target)

@@ -5,9 +5,9 @@ volume fall below a reserve. The reserve is for checkpoints, snapshots, indexes 
 which the broker must still write. A full directory becomes writable only when the volume has twice
 the reserve free, so that a directory at the limit does not flap.
 
-A check of the volume costs a system call, so checks depend on the bytes written since the last
-check. At most half of the room above the reserve is written between two checks. Because other
-programs write to the volume, too, a write causes a check if the last check is older than `LOOK_MS`.
+A check of the volume costs a system call, so not every write causes a check. A check is due when
+half of the room above the reserve has been written since the last check. Because other programs
+write to the volume, too, a write also causes a check if the last check is older than `LOOK_MS`.
 This module reads no clock and makes no system call. Kafka fails a full directory, so the rules are
 tidelog's own (D14).
 """
@@ -20,7 +20,7 @@ from tidelog.core.ports import VolumeSize
 
 #: The reserve is at most a twentieth of the volume, so that a small volume keeps room for records.
 _LARGEST_SHARE: Final = 20
-#: Age of the last check from which the next write causes another check.
+#: If the last check is older than this, the next write causes another check.
 LOOK_MS: Final = 10_000
 #: Number of bytes that a test write (probe) must write before the directory counts as writable.
 PROBE_BYTES: Final = 64 * 1024

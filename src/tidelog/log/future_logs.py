@@ -4,9 +4,9 @@ A future replica has Kafka's name, `TOPIC-PARTITION.ID-future`. Future replicas 
 truncated and flushed like any log, and the directory's checkpoints hold their offsets. A future
 replica serves no requests. One rename makes a future replica the replica of its partition
 (`replacement`). An abandoned future replica is removed like a deleted replica. At its start the
-broker recovers all future replicas that it finds; later, the code that assigns the partition's role
-decides whether the move continues. A future replica that cannot be recovered is removed, because
-the current replica still has the records. All calls are on the event loop.
+broker recovers all future replicas that it finds. Whether their moves continue is decided later,
+when the broker takes the partitions' roles. A future replica that cannot be recovered is removed,
+because the current replica still has the records. All calls are on the event loop.
 """
 
 from __future__ import annotations
@@ -93,7 +93,9 @@ class FutureLogs:
         logs: Mapping[TopicPartition, PartitionLog],
         departures: ReplicaDepartures,
     ) -> None:
-        """`logs` are the current replicas in this directory, which get no future replica in it."""
+        """`logs` are the current replicas in this directory. A partition in `logs` gets no future
+        replica in the same directory.
+        """
         self._directory = directory
         self._logs = logs
         self._departures = departures
@@ -199,10 +201,11 @@ class FutureLogs:
             directory.lane.submit(rename, Work.SLOW, "discard future replicas").then(renamed)
 
     def remove(self, topic_partition: TopicPartition) -> Completion[None]:
-        """Rename a future replica as a deleted replica, whose files are removed soon.
+        """Rename a future replica's directory like a deleted replica's; its files are removed
+        later.
 
         The returned completion is done when the new name is durable, and may fail with
-        StorageError. Does nothing if the partition has no future replica.
+        StorageError. The method does nothing if the partition has no future replica.
         """
         log = self.taken(topic_partition)
         if log is None:

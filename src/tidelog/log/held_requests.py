@@ -1,9 +1,9 @@
-"""Requests on a log that wait while the future log's files replace its files (D11).
+"""Flushes and truncations of a log that wait while its future log replaces it (D11).
 
-A flush or truncation of the old files would have no effect on the new files. Flushes and
-truncations therefore wait until the replacement ends, and then run on the new log, or on the old
-log if the replacement was abandoned. Appends are not held in this module: the old log keeps them as
-planned appends until the replacement ends.
+A flush or truncation of the current log's files would have no effect on the future log's files.
+Flushes and truncations therefore wait until the replacement ends, and then run on the new log, or
+on the old log if the replacement was abandoned. Appends are not held in this module: the old log
+keeps them as planned appends until the replacement ends.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class HeldRequests(Generic[L]):
         self._waiting: list[tuple[Callable[[L], Completion[None]], Completion[None]]] = []
 
     def later(self, request: Callable[[L], Completion[None]]) -> Completion[None]:
-        """Carry out a request after the log's replacement has ended; return the request's
+        """Hold a flush or truncation until the log's replacement has ended; return its
         completion.
         """
         if self._going_on is not None:
@@ -37,9 +37,7 @@ class HeldRequests(Generic[L]):
         return completion
 
     def make(self, log: L) -> None:
-        """Carry out all held requests, and from now on all requests, on `log`, the new or the old
-        log.
-        """
+        """Carry out all held requests on `log`, and from now on each new request at once."""
         self._going_on = log
         waiting, self._waiting = self._waiting, []
         for request, completion in waiting:

@@ -1,11 +1,11 @@
 """Offset index and time index of a segment, in memory and in the format of Kafka's files.
 
-An offset index entry is (offset - base offset, position) as two big-endian int32. Read as one
-int64, the entries of an offset index sort by offset, so a bisection finds an entry. The content of
-an offset index file is an `array('q')` of its entries, with the bytes swapped. A time index entry
-is (largest timestamp so far as int64, offset - base offset as int32). Indexes are caches
-(DESIGN.md, rule 8). An index is written when its segment rolls or the log closes, is checked when
-read, and is rebuilt from the batches if the check fails. Sources: OffsetIndex, TimeIndex.
+An offset index entry is (offset - base offset, position) as two big-endian int32. In memory an
+entry is one int64; such entries sort by offset, so a bisection finds an entry. An offset index is
+an `array('q')` of these entries, and its file has the same entries with their bytes swapped. A time
+index entry is (largest timestamp so far as int64, offset - base offset as int32). Indexes are
+caches (DESIGN.md, rule 8). An index is written when its segment rolls or the log closes, is checked
+when read, and is rebuilt from the batches if the check fails. Sources: OffsetIndex, TimeIndex.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bisect import bisect_left, bisect_right
 
 OFFSET_ENTRY_BYTES = 8
 TIME_ENTRY_BYTES = 12
-#: Largest offset in an index, because indexes hold 31-bit offsets relative to the base offset.
+#: Largest offset in an index, relative to the segment's base offset; an entry has 31 bits for it.
 MAX_RELATIVE_OFFSET = 2**31 - 1
 
 _TIME_ENTRY = struct.Struct(">qi")
@@ -41,11 +41,13 @@ class OffsetIndex:
         return len(self._entries)
 
     def append(self, offset: int, position: int) -> None:
-        """Add an entry for a batch after all indexed batches."""
+        """Add an entry for a batch that lies after all indexed batches."""
         self._entries.append((offset - self.base_offset) << 32 | position)
 
     def floor(self, offset: int) -> int:
-        """Return the batch start position from which to scan for `offset`, 0 if none is known."""
+        """Return the position of the batch at which a scan for `offset` starts; 0 if no entry
+        precedes it.
+        """
         relative = offset - self.base_offset
         if relative < 0:
             return 0
@@ -58,7 +60,9 @@ class OffsetIndex:
         return self.base_offset + ((self._entries[found - 2] >> 32) + 1 if found > 1 else 0)
 
     def batch_start_before(self, position: int, after: int) -> int:
-        """Return the last known batch start in (after, position], or `after`."""
+        """Return the largest indexed batch position in the range (after, position], or `after` if
+        none.
+        """
         # Positions rise with the entries, so bisecting by position works, too.
         found = bisect_right(self._entries, position, key=_position)
         start = self._entries[found - 1] & _LOW if found else 0

@@ -1,10 +1,12 @@
-"""The list of a broker's log directories and their contents, kept in each of them (D6).
+"""The list of a broker's log directories and their contents; each directory keeps a copy of the
+list (D6).
 
 Each directory has a small file that lists all directories of the last successful start. At its
-start the broker compares the lists in its log directories with the directories that it finds. If an
-empty directory now lies on the volume that contains its former mount point, its own volume is not
-mounted, and new replicas would fill the wrong disk. If a directory was removed from `log.dirs`, or
-its disk was replaced, the remaining directories must have room for its replicas.
+start the broker compares the lists in its log directories with the directories that it finds. If a
+log directory was on a volume of its own, and is now empty and on the parent directory's volume, its
+volume is not mounted. Such a directory is not used, because new replicas would fill the wrong disk.
+If a directory was removed from `log.dirs`, or its disk was replaced, the remaining directories must
+have room for its replicas.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ class FoundLogDir(NamedTuple):
 
 
 class LackingRoom(NamedTuple):
-    """Replicas that must be copied again and do not fit on the remaining directories."""
+    """Missing replicas that must be copied again, but do not fit on the remaining directories."""
 
     #: Former log directories of the replicas, removed from `log.dirs` or empty now.
     log_dirs: Sequence[str]
@@ -74,7 +76,9 @@ def parse_known(data: bytes) -> dict[str, KnownLogDir]:
 
 
 def united(found: Iterable[Mapping[str, KnownLogDir]]) -> dict[str, KnownLogDir]:
-    """Unite several directories' lists, with each path's innermost mount and largest size."""
+    """Merge the lists of several directories; for each path, keep the deepest mount point and the
+    largest size.
+    """
     known: dict[str, KnownLogDir] = {}
     for each in found:
         for path, there in each.items():
@@ -97,7 +101,8 @@ def missing_mounts(found: Mapping[str, FoundLogDir]) -> list[str]:
 
 
 def lacking_room(found: Mapping[str, FoundLogDir], failed: Iterable[str]) -> LackingRoom | None:
-    """Return how much space the found directories lack for missing replicas; None if they fit.
+    """Return how much space the found directories lack for the missing replicas; None if these
+    replicas fit.
 
     Replicas in `failed` directories need no room, because a failed directory may come back with all
     its replicas.

@@ -1,16 +1,16 @@
-"""The log cleaner of a broker: the choice of the next log, the I/O rate, and one compaction run.
+"""The log cleaner of a broker: it chooses the next log, limits the I/O rate, and compacts the log.
 
 The cleaner compacts one log at a time: the log with the largest share of dirty bytes among those
-that are due. A log with illegible batches is reported once and skipped until it is truncated (V68).
-The cleaner keeps its reads and writes below a rate.
+that are due. If a log has illegible batches, the cleaner reports the log once and skips it until it
+is truncated (V68). The cleaner keeps its reads and writes below a rate.
 
 A run compacts one log, as `compaction` decides, on the directory's thread for long operations. Each
 slice of a run reads at most `slice_bytes` (or one larger batch), so that a queued fsync or disk
-read waits only for milliseconds. The run pins files while it reads them. The log does not change
-before the swap of segments. Like a truncation, the swap excludes other operations on the log. If
-the log is truncated, deleted or closed during a run, the run is void, and the next run or start
-removes its files. After the swap, readers may still use the replaced segments. Source: LogCleaner,
-LogCleanerManager, Cleaner.
+read waits only for milliseconds. The run pins files while it reads them. A run changes the log only
+at its end, when it swaps segments. Like a truncation, the swap excludes other operations on the
+log. If the log is truncated, deleted or closed during a run, the run is void; the next run, or the
+broker's next start, removes the run's files. After the swap, readers may still use the replaced
+segments. Source: LogCleaner, LogCleanerManager, Cleaner.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from tidelog.records.batch import (
     size_of_batch,
 )
 
-#: The stream of log lines of compaction.
+#: The name under which the cleaner writes lines to the broker's log.
 _LOGGER = "cleaner"
 #: A function called after each slice (one part of a run) with the bytes that the slice read and
 #: wrote.
@@ -99,7 +99,9 @@ def _read_chunk(files: Files, file: OpenFile, position: int, end: int, slice_byt
 
 @dataclass(slots=True)
 class _MapSlice:
-    """An operation that adds keys to the offset map; returns the next position, -1 without room."""
+    """An operation that adds keys to the offset map; returns the next position, or -1 if the map is
+    full.
+    """
 
     file: OpenFile
     position: int
@@ -127,7 +129,7 @@ class _Cleaned:
     handle: Handle | None = None
 
     def open(self, files: Files) -> Handle:
-        """Return the new segment's file; the first call creates the file empty."""
+        """Return the handle of the new segment's file; the first call creates the empty file."""
         if self.handle is None:
             segment = self.segment
             remove_cleaned(files, segment.directory, segment.base_offset)
@@ -241,7 +243,9 @@ class Cleaning:
             await log.directory.compacted(log.topic_partition, self.stats.end_offset)
             return self.stats
         except (CorruptBatch, StorageError):
-            self._check([])  # the files of a truncated or deleted log may hold anything
+            # Raise Interrupted instead if the log was truncated or deleted: its files may then hold
+            # anything.
+            self._check([])
             raise
         finally:
             for file in self._pinned:
@@ -270,7 +274,7 @@ class Cleaning:
             self._log.directory.open_files.unpin(segment.file)
 
     async def _claim(self) -> None:
-        """Make a recovery point durable that covers all records to compact.
+        """Write a recovery point to disk that lies at or beyond the end of the records to compact.
 
         Recovery accepts gaps left by compaction only below the recovery point on disk.
         """
@@ -311,14 +315,14 @@ class Cleaning:
             self._unpin([segment])
             if position < 0:
                 break
-            # The offset map also covers offsets at the segment's end that no batch has.
+            # The map also covers the offsets between the segment's last batch and the next segment.
             self._map.latest_offset = max(self._map.latest_offset, ends - 1)
 
     async def _groups(self, end_offset: int) -> list[list[Segment]]:
         log, plan = self._log, self._plan
         self._check([])
         end = min(end_offset, plan.first_uncleanable_offset)
-        # Retention will soon remove the segments below the log start.
+        # Leave out the segments below the log start, because retention will soon remove them.
         first = max(bisect_right(log.base_offsets, log.log_start_offset) - 1, 0)
         segments = [s for s in log.segments[first:-1] if s.base_offset < end]
         self._pin(segments)
@@ -373,9 +377,10 @@ class Cleaning:
         self._unpin(group)
 
     def _give_up(self, cleaned: _Cleaned) -> None:
-        """Remove the segment that a failed run left unfinished, because the disk may be full.
+        """Remove the new segment that a failed run left unfinished, because the disk may be full.
 
-        The unfinished segment of a closed log stays until the next start removes it.
+        If the log is closed, the unfinished segment stays until the broker's next start removes
+        it.
         """
         log, segment = self._log, cleaned.segment
         if log.is_closed or log.directory.failure is not None:
@@ -435,8 +440,8 @@ def _finish(files: Files, cleaned: _Cleaned, group: list[Segment]) -> None:
     """Make the new segment and its indexes durable under their temporary names.
 
     The new file keeps the last write time of the old files, so that compaction makes no record
-    younger. This function opens the old files, because a reader during the swap must not open them
-    by name. Raises OSError.
+    younger. This function opens the old files before the swap renames them, because a reader could
+    no longer open them by name. Raises OSError.
     """
     segment = cleaned.segment
     handle = cleaned.open(files)
@@ -480,15 +485,15 @@ class Cleaner:
         sleep: Callable[[float], Awaitable[None]],
     ) -> None:
         """`sleep` takes milliseconds."""
-        #: The settings may be replaced at any time; a new rate applies at once, the other settings
-        #: from the next log on.
+        #: The settings may be replaced at any time. A new rate applies at once; the other new
+        #: settings apply when the cleaner begins the next log.
         self.settings = settings
         self._clock = clock
         self._sleep = sleep
         #: Monotonic time until which the rate limit delays the next slice of a run.
         self._paid_ms = 0.0
-        #: Logs in which a run found illegible batches, with the log's number of truncations at that
-        #: run.
+        #: Logs in which a run found illegible batches, each with the number of the log's
+        #: truncations at the time of the run.
         self._uncleanable: dict[LogState, int] = {}
 
     async def clean_one(self, logs: Iterable[tuple[LogState, int]]) -> CleaningStats | None:
@@ -569,7 +574,7 @@ class Cleaner:
                 logging.ERROR, f"{name} is not compacted before it is truncated: {error}", _LOGGER
             )
             if not await find_damage(log) and log.truncations == self._uncleanable[log]:
-                # No checksum is wrong, so the illegible batch was written as it is.
+                # All checksums are right, so the batch was already illegible when it was written.
                 directory.damaged(log.topic_partition, log.path, error, is_located=False)
             return None
         except StorageError as error:

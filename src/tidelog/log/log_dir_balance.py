@@ -1,18 +1,18 @@
-"""Plans of moves that balance the volumes of a broker's log directories with few bytes (D15).
+"""Plans that balance the volumes of a broker's log directories by moves of few bytes (D15).
 
-The fill of a volume is the share of its bytes that is used, or soon will be used by growth and by
-pending moves. A moved replica's expected growth counts on its new volume. Balancing begins when the
+The fill of a volume is the used share of its bytes, including expected growth and pending moves.
+The expected growth of a replica that moves counts on its new volume. Balancing begins when the
 fills of two volumes differ by more than a threshold. Balancing ends when all fills differ by at
 most half of the threshold, so that the volumes may drift apart before the next balancing.
 
 Each move goes from the fullest volume to the emptiest volume. The move takes the smallest replica
-that brings the fill of the fullest or the emptiest volume near the mean fill. If no replica brings
-a fill near the mean, the move takes the largest replica that is not too large. A replica is too
-large if its move would bring a volume past the mean fill by more than an eighth of the threshold,
-or if the replica does not fit on the emptiest volume. Each move lowers the sum of all volumes'
-squared fills, weighted by size, so that no sequence of plans returns to an earlier state. The mean
-fill leaves out volumes that can neither give nor take a replica. Directories on one volume share
-its space, so no moves go between them. This module does no I/O. Source: D15 (open ground).
+that brings the fill of the fullest or the emptiest volume near the mean fill. If no replica does
+so, the move takes the largest replica that is not too large. A replica is too large if it does not
+fit on the emptiest volume, or if its move would take a volume's fill across the mean fill by more
+than an eighth of the threshold. Each move lowers the sum of all volumes' squared fills, weighted by
+volume size. Because the sum only falls, no sequence of plans repeats a state. The mean fill leaves
+out volumes that can neither give nor take a replica. No moves go between directories on one volume,
+which share its space. No I/O. Source: D15 (open ground).
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from tidelog.log.log_dir_plan import LogDirState, MovableReplica, PlannedReplica
 
 #: The part of the threshold to which balancing lowers the difference between two volumes' fills.
 _GOAL_PART: Final = 0.5
-#: A move may bring a volume's fill past the mean fill by at most this part of the goal, which is
-#: `_GOAL_PART` of the threshold. If `_PASSING_PART` were one half, a move could exchange the fills
-#: of two volumes, and the next move could undo it.
+#: A move may take a volume's fill across the mean fill by at most this part of the goal; the goal
+#: is `_GOAL_PART` of the threshold. If `_PASSING_PART` were one half, a move could exchange the
+#: fills of two volumes, and the next move could exchange them back.
 _PASSING_PART: Final = 0.25
 
 
@@ -49,12 +49,13 @@ class _Volume:
     used_bytes: float
     #: Bytes that moves may still bring to the volume.
     room_bytes: int
-    #: Directories on the volume that may take replicas, with the bytes that each will hold.
+    #: Directories on the volume that may take replicas, with the bytes that each directory will
+    #: hold after the planned moves.
     open: dict[str, int]
     #: Replicas that may leave the volume, the smallest first.
     replicas: list[_Load]
-    #: Whether a planned move changes the volume, whose fill is then balanced to half of the
-    #: threshold.
+    #: Whether a planned move changes the volume. Balancing of a changed volume continues until the
+    #: fills differ by at most half of the threshold.
     is_touched: bool = False
 
     @property
@@ -169,8 +170,8 @@ def _next(
         replica = _pick(high, low, mean, goal)
         if replica is not None:
             return high, low, replica
-        # Leave out a volume without a suitable replica or without room, which changes the mean fill
-        # of the other volumes.
+        # No replica can move between these two volumes. Leave out the volume that cannot give or
+        # take one, and compute the mean fill of the remaining volumes again.
         least_bytes = high.replicas[0].bytes if high.replicas else math.inf
         gives = least_bytes <= high.above(mean - goal * _PASSING_PART)
         active.remove(low if gives else high)
@@ -187,7 +188,7 @@ def _pick(high: _Volume, low: _Volume, mean: float, goal: float) -> _Load | None
         return None
     near, beyond = goal / 2, goal * _PASSING_PART
     most_bytes = min(high.above(mean - beyond), -low.above(mean + beyond), low.room_bytes)
-    # A volume whose fill is already near the mean fill needs no move.
+    # Bytes that must move to bring each volume near the mean fill; none for a volume that is near.
     needed = [each for each in (high.above(mean + near), -low.above(mean - near)) if each > 0]
     index = bisect_left(high.replicas, min(needed, default=0), key=_size)
     if index == len(high.replicas) or high.replicas[index].bytes > most_bytes:

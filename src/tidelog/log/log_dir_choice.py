@@ -1,17 +1,17 @@
 """The choice of a log directory for each new replica, by free bytes and expected growth (D2).
 
 A new replica goes to the volume that will have most free space. A volume's future free space is its
-usable bytes, less the bytes that earlier placed replicas will still copy, less the growth of
-existing replicas. Directories on one volume share its free space. Among the directories of one
-volume, and among all directories if the free space of any volume is unknown, the replica goes to
-the directory whose replicas will hold the fewest bytes. Ties go to the directory with fewer
+usable bytes, less the bytes that recently placed replicas have yet to copy, less the expected
+growth of existing replicas. Directories on one volume share its free space. Among the directories
+of one volume, and among all directories if the free space of any volume is unknown, the replica
+goes to the directory whose replicas will hold the fewest bytes. Ties go to the directory with fewer
 replicas, then to the earlier directory in `log.dirs`.
 
 The expected size of a new replica is the mean size of the broker's replicas. The expected size is
 at least a thousandth of the smallest volume's usable bytes, or one segment if a segment is smaller.
-Because the expected size has a minimum, the new replicas of one command spread over equal disks.
-This module does no I/O. Kafka chooses the directory with the fewest replicas; the choice by bytes
-is tidelog's own (D2).
+Because of this minimum, the new replicas of one command spread over equal disks even if all
+existing replicas are empty. This module does no I/O. Kafka chooses the directory with the fewest
+replicas; the choice by bytes is tidelog's own (D2).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Final
 
 from tidelog.core.dataclass import dataclass
 
-#: Divisor of the smallest volume's usable bytes; the quotient is the minimum expected size of a
+#: The smallest volume's usable bytes, divided by this number, are the minimum expected size of a
 #: replica.
 _SMALLEST_PART: Final = 1_000
 
@@ -55,7 +55,8 @@ def expected_bytes(
 
 
 def choose(count: int, expected: int, directories: Sequence[LogDirRoom]) -> list[int]:
-    """Return the index of the directory of each of `count` replicas of the `expected` size.
+    """Choose a directory for each of `count` replicas of the `expected` size; return indexes into
+    `directories`.
 
     `directories` are the directories that are online, writable and not cordoned, in the order of
     `log.dirs`; there must be at least one.
@@ -64,7 +65,8 @@ def choose(count: int, expected: int, directories: Sequence[LogDirRoom]) -> list
     usable: dict[int, int] = {}
     taken: dict[int, int] = {}
     for each in directories:
-        # Two checks of one volume may differ, because other programs write between the checks.
+        # Directories on one volume may report different free space, because other programs write
+        # between their checks: use the smallest.
         usable_bytes = each.usable_bytes or 0
         usable[each.volume] = min(usable_bytes, usable.get(each.volume, usable_bytes))
         taken[each.volume] = taken.get(each.volume, 0) + each.promised_bytes + each.growth_bytes
@@ -86,7 +88,9 @@ def choose(count: int, expected: int, directories: Sequence[LogDirRoom]) -> list
 
 
 class Promises:
-    """Promised bytes, which recently placed replicas are expected to use and do not use yet."""
+    """Promised bytes: bytes that recently placed replicas are expected to use, but do not use
+    yet.
+    """
 
     #: Time after which the promised bytes of a replica expire, because the replica may never reach
     #: the expected size.
@@ -136,7 +140,9 @@ class GrowthRate:
         self._samples: list[tuple[int, int]] = []
 
     def sample(self, held_bytes: int, now_ms: int) -> None:
-        """Note the bytes that the directory holds, unless the last sample is recent."""
+        """Sample the bytes that the directory holds, unless the last sample is younger than
+        `SAMPLE_MS`.
+        """
         if not self._samples or now_ms - self._samples[-1][0] >= self.SAMPLE_MS:
             self._samples.append((now_ms, held_bytes))
             del self._samples[: -self.SAMPLES]

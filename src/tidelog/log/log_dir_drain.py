@@ -68,7 +68,7 @@ def _hindrance(
 def _stays_on_volume(
     replica: MovableReplica, target: str, states: Mapping[str, LogDirState]
 ) -> bool:
-    """Return whether source and target are on one volume, so that the move needs no room."""
+    """Return whether source and target are on one volume, so that the move takes no free space."""
     source = states.get(replica.source)
     return source is not None and source.room.volume == states[target].room.volume
 

@@ -28,8 +28,8 @@ class LogDirState:
     spare_bytes: int = 0
     #: Bytes that pending moves still have to copy to the directory.
     coming_bytes: int = 0
-    #: Bytes of replicas that are moving away, and of the old files of replicas that have moved
-    #: away.
+    #: Bytes of replicas that are moving out of the directory, and of files left by replicas that
+    #: have moved out.
     leaving_bytes: int = 0
     #: Bytes by which the directory's replicas are expected to grow; 0 if their growth has been
     #: measured too briefly.
@@ -85,7 +85,8 @@ class PlannedReplicaMove(NamedTuple):
 
 
 def room_left(directories: Iterable[LogDirState], volume: int) -> int:
-    """Return the bytes that moves may still bring to a volume; negative if it is overcommitted.
+    """Return the bytes that moves may still bring to a volume; negative if pending moves exceed its
+    space.
 
     All directories on one volume share its free space.
     """

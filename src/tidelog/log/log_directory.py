@@ -1,4 +1,4 @@
-"""One log directory: how it opens and closes, and how replicas are created and removed.
+"""One log directory: its opening and closing, and the creation and removal of its replicas.
 
 The broker refuses a directory of another cluster or broker. If the directory has the clean-shutdown
 marker, its files are trusted; otherwise, each partition is recovered (`recovery`). The
@@ -65,8 +65,8 @@ from tidelog.log.stray_replicas import Stray, StrayReplicas
 
 __all__ = ["LogDirectory", "Stray"]
 
-#: Number of partitions that one operation loads, so that there are few operations, each of them
-#: short.
+#: Number of partitions that one file operation loads: large enough for few operations, small enough
+#: for short operations.
 _PARTITIONS_PER_OPERATION = 32
 #: Files of a log directory in addition to the directories of replicas.
 KNOWN_FILES = (
@@ -88,7 +88,7 @@ LearnConfigs = Callable[[Iterable[str]], Awaitable[None]]
 class Opened:
     """The content of a log directory."""
 
-    #: Whether no broker has opened the directory before, and it has no partition.
+    #: Whether the directory is new: no broker has opened it before, and it has no partition.
     is_new: bool = False
     was_clean: bool = False
     clean_shutdown: CleanEpochs | None = None
@@ -154,8 +154,8 @@ async def open_directory(
     if opened.clean_shutdown is not None and any(
         loaded.is_topic_unknown for _, loaded in opened.partitions
     ):
-        # A replica without its topic id is lost, so the directory no longer proves a clean shutdown
-        # (E3).
+        # A replica whose topic id is lost counts as lost, so the directory no longer proves a clean
+        # shutdown (E3).
         opened.clean_shutdown = None
         note(
             logging.WARNING,
@@ -188,7 +188,9 @@ async def _load_futures(
     clock: Clock,
     note: Note,
 ) -> None:
-    """Recover future replicas; a future replica beside its current replica is useless."""
+    """Recover future replicas. A future replica is useless if its current replica is in this
+    directory.
+    """
     present = dict.fromkeys(key for key, _ in opened.partitions)
     wanted = {
         name: _request(lane.directory, name, opened, key, config_of, clock)
@@ -211,7 +213,7 @@ def _request(
     return LoadRequest(
         path=f"{root}/{name}",
         clean=opened.was_clean,
-        # Records below the cleaner checkpoint were flushed before compaction.
+        # All records below the cleaner checkpoint were flushed before they were compacted.
         recovery_point=max(
             opened.checkpoints[name].get(topic_partition, 0)
             for name in (RECOVERY_POINTS, CLEANER_OFFSETS)
@@ -234,9 +236,9 @@ async def _load(
             try:
                 loaded = load(files, request)
             except DamagedLog:
-                # A directory with a damaged log counts as not cleanly shut down. The directory's
-                # clean-shutdown marker is removed: the next start must not trust this marker, even
-                # if the damaged partition is gone by then (E3, V10).
+                # A directory with a damaged log counts as not cleanly shut down. Remove its
+                # clean-shutdown marker, so that the next start does not trust the marker even if
+                # the damaged partition is gone by then (E3, V10).
                 _begin(files, root, loaded=False)
                 raise
             if loaded.is_unfinished:
@@ -360,7 +362,7 @@ def _remove_failed_write(log: PartitionLog) -> Completion[None]:
 
 
 def _files_at_close(log: PartitionLog) -> list[Replacement]:
-    """Return the files that a log needs for a clean start and that are not on disk yet."""
+    """Return the files that a start after a clean shutdown reads, and that are not on disk yet."""
     replacements = log.flushes.at_close()
     end = log.log_end_offset
     if log.closed_state != (log.truncations, end):
@@ -387,7 +389,7 @@ class LogDirectory(DirectoryState):
         super().__init__(
             lane, clock, tracer, default_config, max_open_files, self.logs, reserve_bytes
         )
-        #: High watermarks as loaded; none exceeds the end of its log.
+        #: High watermarks that were loaded from the checkpoint; none exceeds the end of its log.
         self.high_watermarks: dict[TopicPartition, int] = {}
         #: Monotonic time of the last write of high watermarks, or of the broker's start.
         self._high_watermarks_written_ms = clock.monotonic_ms()
@@ -403,7 +405,8 @@ class LogDirectory(DirectoryState):
         )
         #: Future replicas of moves from another log directory (D11).
         self.future_logs = FutureLogs(self, self.logs, self._replicas.departures)
-        #: By partition: the directories with possible older copies of a replica that moved here.
+        #: For each replica that moved to this directory: the directories that may have older
+        #: copies.
         self.moved_from: dict[TopicPartition, MovedFrom] = {}
 
     # opening
@@ -427,9 +430,9 @@ class LogDirectory(DirectoryState):
 
         `learn_configs` gets the topics of the directory before `config_of` is called, because
         recovery must know which topics are compacted. A directory with less than `reserve_bytes`
-        usable bytes is read-only from the start. A directory without room for its checkpoints opens
-        without them (D14). Raises ConfigError if the directory belongs to another cluster or broker
-        or cannot be used, and StorageError if the disk fails.
+        usable bytes is read-only from the start. If the disk has no room for the checkpoints, the
+        directory opens without writing them (D14). Raises ConfigError if the directory belongs to
+        another cluster or broker or cannot be used, and StorageError if the disk fails.
         """
         directory = cls(lane, clock, tracer, default_config, max_open_files, reserve_bytes)
         opened = await open_directory(
@@ -462,7 +465,7 @@ class LogDirectory(DirectoryState):
             if key in marks
         )
         if not opened.was_clean:
-            # A high watermark on disk must not exceed the log end after records were lost (V38).
+            # If records were lost, the high watermark on disk must be lowered to the log end (V38).
             await self._write_high_watermarks_at_start()
         if not opened.was_clean or any(
             self.checkpoints[RECOVERY_POINTS].offsets.get(key) != log.recovery_point
@@ -474,8 +477,8 @@ class LogDirectory(DirectoryState):
             try:
                 await self.checkpoint()
             except StorageError as error:
-                # The checkpoint was not written: the next recovery starts at lower recovery points,
-                # and reads more batches than necessary.
+                # The disk is full, so the old checkpoint stays. The next recovery then starts at
+                # lower recovery points and reads more batches than necessary.
                 if not error.is_full:
                     raise
         self.tracer.event(
@@ -508,7 +511,9 @@ class LogDirectory(DirectoryState):
     def _log_of(
         self, topic_partition: TopicPartition, loaded: LoadedLog, config: LogConfig, name: str = ""
     ) -> PartitionLog:
-        """Make the log that was loaded from the directory `name`."""
+        """Make a PartitionLog of a loaded log; `name` is its directory if not named after the
+        partition.
+        """
         log = PartitionLog(
             self,
             topic_partition,
@@ -601,7 +606,7 @@ class LogDirectory(DirectoryState):
             self.lane.submit(remove, Work.SLOW, "forget a move").then(removed)
 
     def purge_strays(self, now_ms: int, delay_ms: int) -> Completion[int]:
-        """Remove strays at least `delay_ms` old that no operator holds; return their number."""
+        """Remove strays that are at least `delay_ms` old and are not held; return their number."""
         return self.stray_replicas.purge(now_ms, delay_ms)
 
     def hold_strays(self, held: Iterable[str]) -> Completion[None]:
@@ -615,8 +620,8 @@ class LogDirectory(DirectoryState):
     ) -> Completion[None]:
         """Write all high watermarks; a replica not in `offsets` keeps its last value (V34).
 
-        The checkpoint is written if its content changes, or if the last write was
-        `at_least_every_ms` ago, so that the failure of an idle disk is noticed. If
+        The checkpoint is written if its content changes. It is also written if the last write was
+        `at_least_every_ms` ago, so that the broker notices the failure of an idle disk. If
         `at_least_every_ms` is 0, the checkpoint is written only if its content changes.
         """
         checkpoint = self.checkpoints[HIGH_WATERMARKS]
@@ -634,7 +639,8 @@ class LogDirectory(DirectoryState):
         is_due = 0 < at_least_every_ms <= now_ms - self._high_watermarks_written_ms
         if new != checkpoint.offsets or is_due:
             self._high_watermarks_written_ms = now_ms
-        # The test writes (probes) to a full disk already show whether the disk works.
+        # A full disk needs no extra write, because the probes (test writes) already show whether it
+        # works.
         return self._write(checkpoint, new, even_unchanged=is_due and not self.space.is_full)
 
     def flush_due(self, now_ms: int) -> Completion[None]:
@@ -659,9 +665,9 @@ class LogDirectory(DirectoryState):
         try:
             if self.failure is not None:
                 raise self.failure
-            # After a clean shutdown, the broker trusts every replica at its next start. Before the
-            # clean-shutdown marker is written, replicas whose rename a full disk refused must be
-            # renamed, because they were closed without a flush.
+            # With the clean-shutdown marker, the broker's next start trusts every replica. Replicas
+            # whose rename a full disk refused were closed without a flush, so they must be renamed
+            # first.
             await self._replicas.departures.all_finished()
             await close_logs([*self.logs.values(), *self.future_logs.found.values()])
             await self.checkpoint()

@@ -1,12 +1,13 @@
-"""Reads of one log by offset and by timestamp: the steps on the event loop around `segment_reads`.
+"""Reads of one log by offset and by timestamp: the part that runs on the event loop;
+`segment_reads` reads the files.
 
-A read by offset first tries the page cache, on the event loop. If the read from the page cache
-would block, the directory's thread reads. A read by time starts at the batch that the time index
-names, and scans headers up to the first batch with a large enough timestamp. Last, a read by time
-searches the records of the batch that it found, because only records have exact times.
+A read by offset first tries the page cache, on the event loop. If that would block, the directory's
+thread reads from the disk. A read by timestamp starts at the batch to which the time index points,
+and scans batch headers up to the first batch with a large enough timestamp. It then searches the
+records of this batch, because only records have exact timestamps.
 
 If a read finds an error, the whole segment is checked (`recheck`). A damaged index is rebuilt and
-the read is repeated. Damage of batches is reported with the offset from which on the log is not
+the read is repeated. Damaged batches are reported, with the first offset that can no longer be
 trusted (V68). Sources: UnifiedLog.read, UnifiedLog.fetchOffsetByTimestamp.
 """
 
@@ -33,7 +34,8 @@ from tidelog.log.segment_reads import (
 )
 from tidelog.records.batch import HEADER_BYTES, CorruptBatch
 
-#: Number of read positions remembered per log, one for each consumer or follower at the log end.
+#: Number of read positions that a log remembers, one for each consumer or follower that reads at
+#: the log end.
 _MAX_READ_ENDS = 64
 
 T = TypeVar("T")
@@ -93,7 +95,8 @@ def _read(
         raise _out_of_range(log, offset)
     end = min(end_offset, log_end)
     if log.truncating_to is not None:
-        end = min(end, log.truncating_to)  # bytes beyond `truncating_to` may be gone
+        # A truncation under way may have removed the bytes beyond `truncating_to`.
+        end = min(end, log.truncating_to)
     if offset >= end:
         return Completion.of(LogSlice(b""))
     directory = log.directory
@@ -136,8 +139,8 @@ def _read_segment(
     directory = log.directory
     directory.open_files.pin(file)
     lane = directory.lane
-    # Opening the file is the only step that could wait for the disk: the read itself uses the page
-    # cache or fails.
+    # On the event loop, only opening the file could wait for the disk: the read itself uses the
+    # page cache or fails.
     if file.is_open or lane.is_fast:
         done = lane.submit(operation, Work.NOWAIT, "read")
         if done.error is None:
@@ -183,8 +186,8 @@ def _read_from_disk(
                 _remember(log, segment, slice_)
                 completion.resolve(slice_)
             else:
-                # The segment that replaced a removed segment may also hold the next segment's
-                # batches.
+                # Compaction removed this segment. The segment that replaced it may hold the next
+                # batches, too, so read again from the start.
                 go_on = _read_again if segment.file.doomed else _read_next
                 offset = operation.offset if segment.file.doomed else segment.base_offset
                 following = go_on(
@@ -268,8 +271,8 @@ def _operation(
         end = segment_end
     walk_from = position
     if exact and limit - position > max_bytes:
-        # The walk over batch headers begins at or before the last batch that `max_bytes` allows,
-        # because the read needs that batch's offset.
+        # Walk over batch headers from a known batch that `max_bytes` allows, because the read needs
+        # the offset of the last batch that fits.
         walk_from = index.batch_start_before(position + max_bytes - HEADER_BYTES, position)
         if not limit_is_end:
             walk_from = max(position, min(walk_from, index.floor(end - 1)))
@@ -324,8 +327,9 @@ def _fail(
 ) -> None:
     """Fail a read with an error that says why the bytes could not be read.
 
-    Bytes may be missing because of a truncation or deletion that the event loop does not know of
-    yet. Bytes that a truncation or deletion removed are neither damage nor a failure of the disk.
+    Bytes may be missing because a truncation or deletion on the directory's thread has removed
+    them, before the event loop learns of it. Such missing bytes are neither damage nor a failure of
+    the disk.
     """
     if log.truncating_to is not None and is_loss(error):
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -382,7 +386,8 @@ def recheck(log: LogState, segment: Segment, found: CorruptBatch) -> Completion[
 
 
 async def find_damage(log: LogState) -> bool:
-    """Check the segments up to the first damage, and note the damage; return whether there is any.
+    """Check the segments up to the first damaged one, and note its damage; return whether one is
+    damaged.
 
     The log cleaner calls this function, because it does not know which segment is damaged. The
     damage is reported to the directory, as after a failed read (V68).
@@ -420,7 +425,7 @@ def recheck_operation(log: LogState, segment: Segment) -> Recheck:
 
 
 def _believe(log: LogState, segment: Segment, right: Segment, size_bytes: int) -> None:
-    """Use the rebuilt indexes, with the entries of batches that were appended meanwhile."""
+    """Use the rebuilt indexes, and add entries of batches that were appended during the rebuild."""
     index, time_index = right.index or OffsetIndex(0), right.time_index or TimeIndex(0)
     if segment.index is not None:
         for offset, position in segment.index.entries():

@@ -4,7 +4,8 @@ The operations of a log (`append_queue`, `log_reads`, `flush`, `retention`, `tru
 `log_cleaner`) work on this state; `PartitionLog` offers them as methods. Only one operation at a
 time changes the files of a log: each operation takes a turn (`take_turn`), and ends its turn when
 it is done. Truncations and rolls wait in a queue until no other operation has the turn. All calls
-are on the event loop. This module imports no operation, and has nothing to do with replication.
+are on the event loop. This module imports none of the modules with operations, and decides nothing
+about replication.
 
 Offsets rise in this order: first segment, log start, log end (written), next offset (assigned). The
 recovery point is not above the log end. The recovery point may be below the log start, because
@@ -30,7 +31,9 @@ from tidelog.log.segment import BatchStarts, Segment
 
 
 class Damage(NamedTuple):
-    """The first known place where a log differs from its written bytes (V68)."""
+    """The first known offset at which the log's files differ from the bytes that were written
+    (V68).
+    """
 
     #: The first offset that cannot be trusted.
     offset: int
@@ -39,7 +42,7 @@ class Damage(NamedTuple):
 
 
 class _Turn(NamedTuple):
-    """An operation that waits for the log's current operation."""
+    """An operation that waits for its turn, until the log's current operation has ended."""
 
     start: Callable[[], None]
     #: Whether the operation must wait until all planned appends are written.
@@ -137,20 +140,20 @@ class LogState(LogOffsets):
         self.truncation_unsynced = False
         #: Wall-clock time of the first append after the last flush began.
         self.oldest_unflushed_ms = 0
-        #: The values of `truncations` and log end when indexes and snapshot were last written.
+        #: `truncations` and the log end when indexes and producer snapshot were last written.
         self.closed_state: tuple[int, int] | None = None
         #: Whether `partition.metadata` may not have reached the disk.
         self.metadata_unsynced = False
-        #: Log end after the truncation under way, which limits checkpoints and reads; else None.
+        #: Log end after the truncation under way, or None; it limits checkpoints and reads.
         self.truncating_to: int | None = None
-        #: Number of truncations, by which an operation notices a truncation during its run.
+        #: Number of truncations; it shows an operation whether a truncation came during its run.
         self.truncations = 0
         self.batch_starts = BatchStarts()
         #: Ends of recent reads: offset -> (base offset of the segment, position).
         self.read_ends: dict[int, tuple[int, int]] = {}
         #: Appends that are not being written yet, in the order of their offsets.
         self.planned: list[AppendPlan] = []
-        self.is_write_wanted = False  # whether a write was requested during another operation
+        self.is_write_wanted = False  # whether to write `planned` when the current operation ends
         self._busy = False
         self._turns: list[_Turn] = []
         #: Number of waiting and running truncations, during which no append can be planned.
@@ -182,7 +185,7 @@ class LogState(LogOffsets):
 
     @property
     def names_unsynced(self) -> bool:
-        """Whether a power loss may remove the names of created files.
+        """Whether a power loss may remove the directory entries of created files.
 
         No new segment is created before the names of older segments are durable. If a power loss
         removed the name of only the first segment, the log start would seem to have risen (V39).
@@ -331,7 +334,7 @@ class LogState(LogOffsets):
             self.directory.open_files.forget(segment.file)
             self.directory.indexes.forget(segment)
         self.directory.indexes.used(new)
-        # Remembered read ends are positions in the replaced files, so they are no longer valid.
+        # The remembered read positions refer to the replaced files, so they are no longer valid.
         self.read_ends.clear()
         merged = self.base_offsets[first + 1]
         self.snapshots = [
@@ -349,7 +352,7 @@ class LogState(LogOffsets):
     def forget_damage_before_start(self) -> None:
         """Forget damage before the log start, which no reader reads.
 
-        If the damaged batch reaches beyond the log start, the next read of this batch finds the
+        If the damaged batch extends beyond the log start, the next read of the batch finds the
         damage again.
         """
         if self.damage is not None and self.damage.offset < self.log_start_offset:
@@ -362,7 +365,7 @@ class LogState(LogOffsets):
             segment.renamed(path)
 
     def break_off(self, why: str) -> None:
-        """Reject all further operations, because the log's state is unknown."""
+        """Close the log for all further operations, because its state in memory is unknown."""
         self._closed = f"broken: {why}"
 
     def forget_files(self) -> None:

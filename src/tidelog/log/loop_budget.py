@@ -1,11 +1,12 @@
-"""The budget for checks of clients' batches on the event loop; a thread does costlier checks.
+"""The budget for checks of clients' batches on the event loop; checks beyond the budget run on a
+thread.
 
 One batch of a few KiB can decompress to 100 MB, and a hundred such batches can arrive in one turn
 of the event loop. The checks of one log directory therefore share a budget of decompressed bytes:
 each check on the event loop spends from the budget, and time refills the budget. When the event
 loop's budget is used up, a thread of the directory checks compressed batches and batches of many
-records. Whichever thread checks them, the batches of a partition stay in order
-(`broker/replicas/hosting/late_appends`).
+records. The batches of a partition stay in order, even if some are checked on the event loop and
+some on the thread (`broker/replicas/hosting/late_appends`).
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from tidelog.core.ports import Buffer, Clock
 from tidelog.records.batch import ATTRIBUTES_POSITION, COMPRESSION_MASK, HEADER_BYTES
 from tidelog.records.checking import RECORD_EFFORT_BYTES, Effort
 
-#: The format of a batch header from the attributes on, which reads only attributes and record
-#: count.
+#: Format that reads two fields of a batch header, the attributes and the record count; it starts at
+#: the attributes.
 _ATTRIBUTES_AND_COUNT = struct.Struct(">h34xi")
 
 
@@ -38,9 +39,10 @@ class LoopBudget(Effort):
         self.left_bytes -= effort_bytes
 
     def takes(self, records: Buffer, limit_bytes: int) -> bool:
-        """Return whether the event loop may check a batch, by its header and a limit for one batch.
+        """Return whether the event loop may check a batch.
 
-        Bytes that are no batch cost nothing, because the check rejects them.
+        The decision reads only the batch header; `limit_bytes` is the largest cost of one check.
+        Too few bytes for a header cost nothing, because the check rejects them at once.
         """
         if len(records) < HEADER_BYTES:
             return True

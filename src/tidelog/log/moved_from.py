@@ -1,4 +1,5 @@
-"""The file that names the old directories of a replica that moved between log directories (D11).
+"""The file `moved-from` of a replica that moved between log directories: it names the old
+directories (D11).
 
 The file names every log directory that may still have an older copy: the directory from which the
 replica moved, and directories where an earlier removal failed. If the broker finds two copies of a
@@ -17,7 +18,7 @@ from typing import NamedTuple
 class MovedFrom(NamedTuple):
     """The content of a `moved-from` file."""
 
-    #: Directories of older copies, the latest last.
+    #: Directories that may have older copies, the directory of the latest move last.
     paths: tuple[str, ...]
     #: Number of moves of the replica since it last had only one copy.
     moves: int = 1
@@ -30,7 +31,9 @@ class MovedFrom(NamedTuple):
 
 
 def after_move(source: str, before: MovedFrom | None, target: str) -> MovedFrom:
-    """Return the file's content after a move from `source`, where the content was `before`."""
+    """Return the content of the file after a move from `source` to `target`; `before` was its
+    content in `source`.
+    """
     if before is None:
         return MovedFrom((source,))
     older = [path for path in before.paths if path not in (source, target)]
@@ -43,8 +46,8 @@ def format_moved_from(content: MovedFrom) -> bytes:
 
 
 def parse_moved_from(data: bytes) -> MovedFrom | None:
-    """Parse the content of a `moved-from` file, in an old version only a path; return None if it is
-    empty.
+    """Parse a `moved-from` file; return None if it is empty. In an old version, the file has only a
+    path.
     """
     *paths, last = data.decode("utf-8", "replace").split("\n")[:-1] or [""]
     if not last.isdecimal():

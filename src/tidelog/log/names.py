@@ -1,9 +1,9 @@
 """Kafka's names of log files and replica directories.
 
-This module checks topic names against V24 once more, so that no unchecked name from a peer gets
-into a path. The directory of a deleted or stray replica is `TOPIC-PARTITION.ID-delete` or `-stray`,
-with an id of 32 hexadecimal digits. The id in a name that tidelog gives begins with the wall-clock
-time in ms, so that a stray's age survives a restart. Source: LogFileUtils,
+This module checks topic names again (V24), so that no unchecked name from a peer gets into a path.
+The directory of a deleted or stray replica is `TOPIC-PARTITION.ID-delete` or `-stray`, with an id
+of 32 hexadecimal digits. The id in a name that tidelog gives begins with the wall-clock time in ms,
+so that a stray's age survives a restart. Source: LogFileUtils,
 UnifiedLog.parseTopicPartitionName.
 """
 
@@ -27,7 +27,7 @@ SWAP = ".swap"
 DELETE_SUFFIX = "-delete"
 STRAY_SUFFIX = "-stray"
 FUTURE_SUFFIX = "-future"
-#: A file of a log directory that lists its strays that wait for an operator's decision.
+#: A file of a log directory that lists the strays that wait for an operator's decision.
 HELD_STRAYS = "held-strays"
 #: A file of a log directory with the topic ids of replicas created since the broker's start.
 NEW_REPLICAS = "new-replicas"
@@ -51,7 +51,9 @@ def is_topic_name(name: str) -> bool:
 
 
 def offset_name(offset: int, suffix: str) -> str:
-    """Return the name of a file whose first offset, or whose snapshot's offset, is `offset`."""
+    """Return the name of a segment file with base offset `offset`, or of a producer snapshot at
+    `offset`.
+    """
     return f"{offset:020d}{suffix}"
 
 

@@ -1,5 +1,5 @@
-"""The file with the topic ids of replicas created since the broker's start, synced once per
-LeaderAndIsr command.
+"""The file with the topic ids of all replicas created since the broker's start; each LeaderAndIsr
+command syncs the file once.
 
 Syncing each new `partition.metadata` would take 4 s for a thousand replicas. Without a sync, a
 power loss before the log's first flush can destroy `partition.metadata` and with it the topic id. A
@@ -45,8 +45,8 @@ def take_back(files: Files, root: str, replicas: Iterable[TopicPartition]) -> No
     """Durably revoke the topic ids of `replicas` in the file of new replicas. Raises OSError.
 
     The caller revokes the topic ids before it creates a replica directory with the same name again.
-    Without the revocation, a creation that a crash interrupts would get the topic id of the earlier
-    replica (V23).
+    Without the revocation, a new replica whose creation a crash interrupts would get the topic id
+    of the earlier replica (V23).
     """
     path = f"{root}/{names.NEW_REPLICAS}"
     if not files.exists(path):
@@ -64,7 +64,8 @@ def _write(files: Files, root: str, lines: Iterable[str]) -> None:
     try:
         size = files.size(handle)
         if size >= MAX_BYTES:
-            # Once the volume is synced, every replica's own `partition.metadata` is durable.
+            # The sync of the volume makes every replica's own `partition.metadata` durable, so the
+            # file can be emptied.
             files.sync_volume(root)
             files.truncate(handle, 0)
             size = 0
@@ -77,7 +78,7 @@ def _write(files: Files, root: str, lines: Iterable[str]) -> None:
 
 
 def parse(data: bytes) -> dict[TopicPartition, TopicId]:
-    """Return the topic ids in the file, skipping lines without a partition and a complete id."""
+    """Return the topic ids in the file; skip lines that lack a partition or a complete topic id."""
     found: dict[TopicPartition, TopicId] = {}
     for line in data.decode("utf-8", "replace").splitlines():
         name, _, text = line.partition(" ")

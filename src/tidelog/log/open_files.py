@@ -1,9 +1,10 @@
-"""The LRU of a log directory's open files, because ten thousand partitions have too many files.
+"""The open files of a log directory, as an LRU: ten thousand partitions have more files than a
+process may keep open.
 
-The event loop owns the LRU of open files. The submitter of an operation pins the operation's file
-and unpins it when the operation is done, so that no file is closed during an operation. The
+The event loop owns the LRU. The code that submits a file operation pins the operation's file, and
+unpins the file when the operation is done, so that no file is closed during an operation. The
 operation opens its file if needed, on the thread on which the operation runs (`OpenFile.handle`).
-If two operations open a file at once, one of the two handles is closed again.
+If two operations open a file at the same time, the second handle is closed at once.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ DEFAULT_MAX_OPEN_FILES = 1024
 
 
 class OpenFile:
-    """A file that may be open; operations call `handle`, and their submitters pin the file."""
+    """A file that may be open. File operations call `handle`; the code that submits them pins the
+    file.
+    """
 
     __slots__ = ("_opened", "doomed", "path", "pins", "write_failed")
 
@@ -29,7 +32,7 @@ class OpenFile:
         self._opened: dict[str, Handle] = {}
 
     def renamed(self, path: str) -> None:
-        """Note the file's new path, which errors of an open handle then name, too."""
+        """Note the file's new path; errors of a handle that is open name this path from now on."""
         self.path = path
         handle = self._opened.get("handle")
         if handle is not None:
@@ -37,7 +40,7 @@ class OpenFile:
 
     @property
     def opened_path(self) -> str | None:
-        """The path that errors of the open handle name; None if the file is not open."""
+        """The path that appears in errors of the open handle; None if the file is not open."""
         handle = self._opened.get("handle")
         return None if handle is None else handle.path
 

@@ -21,12 +21,12 @@ from tidelog.log.directory_files import (
     parse_meta_properties,
 )
 
-#: The owner that is returned for a directory without `meta.properties`, or with a failing disk.
+#: The owner of a directory that has no `meta.properties` or whose disk fails.
 NO_OWNER = MetaProperties(None, None)
 
 
 async def read_owners(lanes: Mapping[str, Lane]) -> dict[str, MetaProperties]:
-    """Return the owner of each directory; an unreadable directory has none and fails later.
+    """Return the owner of each directory, or NO_OWNER if the directory's disk fails.
 
     Raises ConfigError for an illegible `meta.properties`.
     """
@@ -39,8 +39,8 @@ async def read_owners(lanes: Mapping[str, Lane]) -> dict[str, MetaProperties]:
                 "read owner",
             )
         except StorageError:
-            # When the broker opens the directory, the disk error occurs again, and the broker
-            # handles it then (D5).
+            # Ignore the disk error now: it will occur again when the broker opens the directory,
+            # and the broker then handles it (D5).
             owners[path] = NO_OWNER
     return owners
 
@@ -51,8 +51,8 @@ def last_stamp(owners: Mapping[str, MetaProperties]) -> int:
 
 
 def known_marks(owners: Mapping[str, MetaProperties]) -> tuple[str, ...]:
-    """Return, in order, the names of all marks in `owners`; brokers set a mark on a metadata store
-    that was restored from an older copy (E8).
+    """Return the names of all marks in `owners`, in order. A mark identifies a metadata store that
+    was restored from an older copy (E8).
     """
     marks = dict.fromkeys(mark for owner in owners.values() for mark in owner.marks)
     return tuple(sorted(marks, key=lambda mark: [int(part) for part in mark.split("-")]))

@@ -2,12 +2,12 @@
 
 An append has three steps (DESIGN.md, rule 3). `plan_*` checks the append and assigns its offsets at
 once. `submit_planned` writes all planned appends together. After the write, `append_queue` applies
-the appends. `next_offset` is the offset of the next planned append. `log_end_offset` is the end of
-the written records; only records below it can be read.
+the appends. `next_offset` is the offset of the next planned append. `log_end_offset` is the offset
+after the last written record; only records below `log_end_offset` can be read.
 
 `PartitionLog` offers the operations of `append_validation`, `append_queue`, `log_reads`, `flush`,
 `retention` and `truncation` on one log's state (`log_state`). All calls are on the event loop. The
-log does not deal with replication: its owner knows the leader and the high watermark. This module
+log does not deal with replication: the caller knows the leader and the high watermark. This module
 follows the rules V31 (no file operation in `assign_epoch`), V38, V39, D1 and D17.
 """
 
@@ -43,7 +43,7 @@ __all__ = ["AppendInfo", "LogSlice", "PartitionLog"]
 
 
 class PartitionLog(LogState):
-    """The log of one replica, which only its LogDirectory creates."""
+    """The log of one replica; only its LogDirectory creates it."""
 
     __slots__ = ("flushes",)
 
@@ -96,8 +96,9 @@ class PartitionLog(LogState):
         INVALID_RECORD, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, OUT_OF_ORDER_SEQUENCE_NUMBER,
         INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE. Raises NOT_LEADER_OR_FOLLOWER while the log is
         being truncated or is closed, and StorageError if the directory has failed or is full. The
-        returned completion may fail with StorageError. Raises CostlyBatch if `check_on_thread` must
-        check the batch first and `checked` is None.
+        returned completion may fail with StorageError. If `checked` is None and the batch is too
+        costly to check on the event loop, raises CostlyBatch; the caller must then call
+        `check_on_thread` first.
 
         A duplicate of an idempotent producer's batch is not written again. The completion of a
         duplicate gets the original batch's offsets when the original is written (V38).
@@ -111,13 +112,13 @@ class PartitionLog(LogState):
         return self._appends.repeated(plan_or_original)
 
     def plan_follower_append(self, records: Buffer) -> Completion[AppendInfo]:
-        """Queue the leader's batches unchanged, without an incomplete batch at the end.
+        """Queue the leader's batches unchanged, except an incomplete batch at the end.
 
-        No offset may be below `next_offset`; compaction on the leader causes gaps. Raises
-        KafkaError and changes nothing: CORRUPT_MESSAGE for bytes that are no batch or have a wrong
-        CRC, OFFSET_OUT_OF_RANGE for offsets below `next_offset`. If the log accepts no appends now,
-        the method raises the same errors as `plan_leader_append`. The memory of `records` must stay
-        valid until the completion is done.
+        No offset may be below `next_offset`; gaps are allowed, because compaction on the leader
+        causes them. Raises KafkaError and changes nothing: CORRUPT_MESSAGE for bytes that are no
+        batch or have a wrong CRC, OFFSET_OUT_OF_RANGE for offsets below `next_offset`. If the log
+        accepts no appends now, the method raises the same errors as `plan_leader_append`. The
+        memory of `records` must stay valid until the completion is done.
         """
         self._check_open()
         plan = plan_from_leader(self, records)
@@ -129,7 +130,9 @@ class PartitionLog(LogState):
         return plan.completion
 
     def configured(self, config: LogConfig) -> None:
-        """Use a new configuration of the topic from the next append on."""
+        """Replace the topic's configuration; the new configuration applies from the next append
+        on.
+        """
         was_compacted, self.config = self.config.compact_enabled, config
         if was_compacted and not config.compact_enabled:
             self._settle_gaps()
@@ -174,12 +177,12 @@ class PartitionLog(LogState):
     ) -> Completion[LogSlice]:
         """Return complete batches from the batch with `offset` on, below `end_offset` (exclusive).
 
-        The batches have at most `max_bytes`, except that with `min_one_batch` the first batch may
-        be larger. The returned completion is done at once if the page cache has the batches. Raises
-        KafkaError OFFSET_OUT_OF_RANGE if `offset` is not between log start and log end. The
-        returned completion may fail with StorageError, or with KafkaError CORRUPT_MESSAGE if the
-        file differs from the written bytes. Without `may_wait`, the completion fails with NotCached
-        if the read would have to wait for the disk.
+        The batches have at most `max_bytes` in total; with `min_one_batch`, the first batch may
+        exceed `max_bytes`. The returned completion is done at once if the page cache has the
+        batches. Raises KafkaError OFFSET_OUT_OF_RANGE if `offset` is not between log start and log
+        end. The returned completion may fail with StorageError, or with KafkaError CORRUPT_MESSAGE
+        if the file differs from the written bytes. Without `may_wait`, the completion fails with
+        NotCached if the read would have to wait for the disk.
         """
         return log_reads.read(self, offset, max_bytes, end_offset, min_one_batch, may_wait)
 
@@ -193,11 +196,11 @@ class PartitionLog(LogState):
         return log_reads.offset_for_timestamp(self, timestamp_ms, end_offset)
 
     def offsets_before(self, timestamp_ms: int, count: int, now_ms: int) -> list[int]:
-        """Return at most `count` offsets at which segments begin, in descending order.
+        """Return at most `count` base offsets of segments, in descending order.
 
-        Segments that were last written after `timestamp_ms` are left out; -1 means all segments,
-        and -2 only the first segment. The log end counts as the beginning of one more segment with
-        the time `now_ms`, unless the last segment is empty. Source:
+        Segments that were last written after `timestamp_ms` are left out; the `timestamp_ms` -1
+        selects all segments, and -2 only the first segment. Unless the last segment is empty, the
+        log end counts as the base offset of one more segment, last written at `now_ms`. Source:
         UnifiedLog.legacyFetchOffsetsBefore (ListOffsets version 0).
         """
         return log_reads.offsets_before(self, timestamp_ms, count, now_ms)
@@ -209,7 +212,7 @@ class PartitionLog(LogState):
     # leadership, truncation, flush, retention
 
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
-        """Assign the leader epoch in which this replica leads from `start_offset` on.
+        """Note that `epoch` begins at `start_offset`, when this replica becomes leader.
 
         The call does no file operation (V31, V39).
         """
@@ -267,9 +270,9 @@ class PartitionLog(LogState):
         return self.flushes.start()
 
     def enforce_retention(self, now_ms: int, high_watermark: int) -> Completion[int]:
-        """Remove segments by age and size up to `high_watermark`; return their number.
+        """Remove old segments by retention time and size; return their number.
 
-        Removed segments lie completely below the high watermark. `log_start_offset` rises to the
+        Removed segments lie completely below `high_watermark`. `log_start_offset` rises to the
         first remaining segment. `now_ms` is the wall clock.
         """
         return retention.enforce(self, now_ms, high_watermark, self._appends.rolled)
@@ -299,10 +302,11 @@ class PartitionLog(LogState):
         return self._appends.producers_at(self.log_end_offset)
 
     def succeed(self, former: PartitionLog) -> None:
-        """Take the place of the log `former`, of which this log has all records (D11).
+        """Take the place of the log `former`, whose records this log all has (D11).
 
         No operation on `former` may be under way. This log takes over the planned appends of
-        `former`, and its producers and leader epochs, which the records do not contain completely.
+        `former`. It also takes over the producers and leader epochs of `former`, because they
+        cannot be rebuilt completely from the records.
         """
         assert self.log_end_offset == former.log_end_offset, f"{self.path}, {former.path}"
         self.config = former.config

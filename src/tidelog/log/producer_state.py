@@ -42,7 +42,7 @@ class DamagedSnapshot(ValueError):
 
 
 class BatchMetadata(NamedTuple):
-    """A remembered batch that its producer may send again."""
+    """A batch that the log remembers, because its producer may send it again."""
 
     last_sequence: int
     last_offset: int
@@ -69,7 +69,8 @@ class ProducerEntry(NamedTuple):
     coordinator_epoch: int = -1
     #: First offset of the open transaction, or -1.
     transaction_start: int = NO_OFFSET
-    #: Offset at which the log first saw this producer; the entry has no batch before this offset.
+    #: Offset of the producer's first batch that the log saw; no batch of this entry is before this
+    #: offset.
     first_offset: int = 0
     #: This broker's monotonic clock at the producer's last append, or when a snapshot was loaded.
     #: Timestamps of records may be years old, and a wall clock may jump.
@@ -86,7 +87,8 @@ class ProducerEntry(NamedTuple):
         return self.transaction_start != NO_OFFSET or self.coordinator_epoch >= 0
 
 
-#: What `undo` needs to undo an append: (producer id, the producer's earlier entry or None).
+#: The argument of `undo`, which undoes an append: (producer id, the producer's earlier entry or
+#: None).
 Undo = tuple[int, ProducerEntry | None]
 
 
@@ -127,9 +129,10 @@ class ProducerState:
         return last
 
     def before(self, offset: int) -> ProducerState:
-        """Return the state of the producers whose remembered batches all lie below an offset.
+        """Return the state of the producers whose remembered batches all lie below `offset`.
 
-        A replay of the log from `offset` on does not restore producers without later batches.
+        A replay of the log from `offset` on cannot restore these producers, because it finds no
+        batch of them.
         """
         other = ProducerState(self._limit)
         other._entries = {
@@ -151,8 +154,9 @@ class ProducerState:
         `now_ms` is this broker's monotonic clock. Raises KafkaError INVALID_PRODUCER_EPOCH or
         OUT_OF_ORDER_SEQUENCE_NUMBER. Raises EarlierBatchRefusedError with a retriable code if an
         earlier batch of the producer was refused with that code. Raises NOT_LEADER_OR_FOLLOWER if
-        the former leader may have refused an earlier batch. An unknown producer, whose records were
-        all removed, may start with any sequence number that does not follow a refused batch.
+        the former leader may have refused an earlier batch. An unknown producer may start with any
+        sequence number that does not follow a refused batch, because retention may have removed all
+        its records.
         """
         entry = self._entries.get(batch.producer_id)
         if entry is None:
@@ -197,11 +201,12 @@ class ProducerState:
         self.refused.check_skipped(batch, 0, now_ms)
 
     def append(self, batch: BatchView, now_ms: int) -> Undo:
-        """Note a batch with a producer id and assigned offsets; return the change for `undo`.
+        """Note a batch of an idempotent producer whose offsets are assigned; return the argument of
+        `undo`.
 
-        `now_ms` is this broker's monotonic clock. This broker or the leader has already checked the
-        batch. Raises CorruptBatch and changes nothing for a control batch without a readable
-        marker.
+        `now_ms` is this broker's monotonic clock. The leader (this broker or another) has already
+        checked the batch. Raises CorruptBatch and changes nothing for a control batch without a
+        readable marker.
         """
         producer_id = batch.producer_id
         old = self._entries.get(producer_id)
@@ -225,7 +230,8 @@ class ProducerState:
         return producer_id, old
 
     def take_back(self, undo: Undo, error: ErrorCode, now_ms: int) -> None:
-        """Undo a producer's last append, which failed with `error`; the producer should resend it.
+        """Undo a producer's last append, which failed with `error`, and expect the producer to
+        resend the batch.
 
         `now_ms` is this broker's monotonic clock.
         """
@@ -247,7 +253,9 @@ class ProducerState:
             self._entries[producer_id] = old
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget silent producers without an open transaction; return their number."""
+        """Forget producers that have sent nothing for `expiration_ms`, except those with an open
+        transaction; return the number of forgotten producers.
+        """
         silent = [
             producer_id
             for producer_id, entry in self._entries.items()
@@ -259,7 +267,8 @@ class ProducerState:
         return len(silent)
 
     def truncate_to(self, offset: int) -> bool:
-        """Forget batches at or beyond `offset`; return False if that takes a read of the log (V38).
+        """Forget batches at or beyond `offset`; return False if the caller must read the log
+        instead (V38).
 
         A producer first seen at or beyond `offset` is forgotten. A producer first seen before
         `offset` keeps its remembered batches before `offset`. If the remembered batches of a
@@ -374,7 +383,7 @@ def read_snapshot(data: bytes) -> list[SnapshotRow]:
 
 
 def _no_batch(entry: ProducerEntry) -> BatchMetadata:
-    """Return a snapshot row for a producer without batches in its epoch."""
+    """Return the batch that a snapshot holds for a producer without batches in its epoch."""
     return BatchMetadata(NO_SEQUENCE, -1, 0, entry.last_timestamp_ms)
 
 
@@ -405,7 +414,7 @@ def _after_data(
 
 
 def _after_marker(batch: BatchView, old: ProducerEntry | None, now_ms: int) -> ProducerEntry:
-    """Return a producer's entry after a marker, which ends the transaction.
+    """Return a producer's entry after a transaction marker, which ends the producer's transaction.
 
     A marker may begin a new producer epoch, which starts without batches.
     """

@@ -61,11 +61,14 @@ from tidelog.records.batch import HEADER_BYTES, MAGIC, BatchView, CorruptBatch
 
 @dataclass(slots=True)
 class LoadRequest:
-    """The facts that are known of a partition before its directory is read."""
+    """The facts about a partition that the broker knows before it reads the partition's
+    directory.
+    """
 
     path: str
     clean: bool
-    #: Offset below which all records were flushed; 0 if no checkpoint has the partition.
+    #: Offset below which all records were flushed; 0 if the checkpoint has no entry for the
+    #: partition.
     recovery_point: int
     log_start_offset: int
     index_interval_bytes: int
@@ -73,7 +76,7 @@ class LoadRequest:
     compacted: bool
     #: Wall clock.
     now_ms: int
-    #: Monotonic time that counts as the time of each loaded producer's last append.
+    #: Monotonic time of the load, from which the expiry of each loaded producer counts.
     monotonic_ms: int
     #: The topic id that an earlier process noted when it created the replica; zeros if none (V23).
     noted_topic_id: TopicId = ZERO_TOPIC_ID
@@ -104,7 +107,8 @@ class LoadedLog:
     cut_bytes: int = 0
     #: The directories of older copies of a replica that moved; None without a move (D11).
     moved_from: MovedFrom | None = None
-    #: Paths of files whose new content is in temporary files, which replace the files after a sync.
+    #: Paths of files whose new content is still in temporary files; after a sync, the temporary
+    #: files are renamed to these paths.
     beside: list[str] = field(default_factory=list)
     notes: list[tuple[bool, str]] = field(default_factory=list)
 
@@ -112,8 +116,8 @@ class LoadedLog:
 def load(files: Files, request: LoadRequest) -> LoadedLog:
     """Load a partition's directory. Raises OSError, DamagedLog.
 
-    After an unclean shutdown, the caller must replace the files `LoadedLog.beside` by their
-    temporary files (`put_in_place`) before it uses the log.
+    After an unclean shutdown, the caller must rename the temporary files of `LoadedLog.beside`
+    (`put_in_place`) before it uses the log.
     """
     return _Loader(files, request).load()
 
@@ -127,12 +131,12 @@ class _Loader:
         self.epochs_known = True
         #: Whether the active segment's indexes were read from their files.
         self.resumed = False
-        #: Whether the disk had room for the rebuilt indexes and leader epochs, which later starts
-        #: trust.
+        #: Whether the disk had room for the files with rebuilt indexes and leader epochs. Later
+        #: starts trust these files.
         self.has_room = True
 
     def load(self) -> LoadedLog:
-        """Load the directory, with recovery after an unclean shutdown."""
+        """Load the directory; after an unclean shutdown, recover the log."""
         loaded, request = self.loaded, self.request
         found = self._list_files()
         self._read_topic_id()
@@ -205,8 +209,8 @@ class _Loader:
         """Read the topic id in `partition.metadata`, or else in the file of new replicas.
 
         A power loss before the first flush can destroy the file with the topic id (V23). A replica
-        without its topic id counts as lost, and with it the partition if the ISR has no other
-        member (D3).
+        without its topic id counts as lost. If the ISR has no other member, the partition is then
+        lost, too (D3).
         """
         path = f"{self.path}/{PARTITION_METADATA}"
         problem = "is missing"
@@ -230,8 +234,8 @@ class _Loader:
         """Read the checkpointed leader epochs below the recovery point; the later epochs come from
         the batches.
 
-        If a crash restored segments that retention had removed, the checkpoint lacks the epochs of
-        these segments, and the epochs are rebuilt from the batches.
+        If a crash brought back segments that retention had removed, the checkpoint lacks their
+        epochs, so all epochs are rebuilt from the batches.
         """
         path = f"{self.path}/{LEADER_EPOCHS}"
         entries: list[tuple[int, int]] | None = None
@@ -291,17 +295,17 @@ class _Loader:
         return scan_from is None or segment_end <= scan_from
 
     def _without_stale_tail(self, segment_file: SegmentFile, segment_end: int) -> SegmentFile:
-        """Truncate the bytes after the segment's end.
+        """Remove the bytes at the end of a segment's file that lie beyond the segment's end.
 
         A log may be truncated, and then roll at the offset of the truncation. After a crash, the
-        disk may have the next segment's file, while the truncated segment's file still has the
-        truncated bytes. The truncated bytes are no part of the log.
+        disk may have the next segment's file, while the earlier segment's file still has the
+        truncated bytes. These bytes are no part of the log.
         """
         segment = self._new_segment(segment_file)
         position = self._resume_from_index(segment, segment_file.size_bytes)
         if segment.index is not None and segment.index.last_offset() >= segment_end:
-            # The index is older than an interrupted truncation: its last entry may name a batch
-            # that must be removed.
+            # The index may have been written before the truncation, so its last entry may point to
+            # a batch that must be removed: scan from the segment's start.
             position = 0
         self.resumed = False
         handle = self.files.open(segment.file.path, write=True)
@@ -353,7 +357,8 @@ class _Loader:
         self.loaded.names_changed = True
 
     def _new_segment(self, segment_file: SegmentFile) -> Segment:
-        """Return a segment without records, whose age counts from the last write to its file.
+        """Return a new Segment object for a file; the segment's age counts from the file's last
+        write.
 
         A restart thus does not reset the age of a segment. A restart never makes the segment roll
         earlier, because the last write came after the segment's creation.
@@ -380,7 +385,7 @@ class _Loader:
             and segment.offset_of_max_timestamp < segment_end
         ):
             entry = entry._replace(offset=max(entry.offset, segment.offset_of_max_timestamp))
-        # Damage of segments without index entries is found when the batches are read (V68).
+        # If a segment has no index entry, its damage is found only when its batches are read (V68).
         if entry is not None and entry.offset >= segment.base_offset:
             is_whole, newest_ms = ends_at_entry(self.files, segment, entry)
             if not is_whole:
@@ -395,7 +400,7 @@ class _Loader:
         return segment
 
     def _check_whole(self, segment: Segment, indexed_offset: int, segment_end: int) -> None:
-        """Check a whole segment whose index contradicts its log file.
+        """Check all batches of a segment, because its index contradicts its log file.
 
         The log file is valid if it consists of valid batches up to the next segment, or at least up
         to the last offset in the index. Raises DamagedLog if the log file is invalid.
@@ -418,7 +423,9 @@ class _Loader:
             raise DamagedLog(segment.file.path, scan.position, end, reason, self.request.now_ms)
 
     def _read_last_timestamp(self, segment: Segment) -> bool:
-        """Read the largest timestamp from the time index; return whether the indexes look valid."""
+        """Set the segment's largest timestamp from its time index; return whether both indexes look
+        valid.
+        """
         path = segment.path(names.TIME_INDEX)
         if not self.files.exists(path) or not self.files.exists(segment.path(names.INDEX)):
             self._note(f"the index at {segment.base_offset} is rebuilt: a file is missing")
@@ -454,8 +461,8 @@ class _Loader:
 
         After a clean shutdown, the scan starts at the last index entry, otherwise at the segment's
         start. Batches at or beyond `scan_from` are checked with their CRC. The next segment begins
-        at `segment_end`; a crash that undoes a truncation can restore records of this segment
-        beyond `segment_end`. Records beyond `segment_end` are removed, and the next segment stays.
+        at `segment_end`. If a crash undid a truncation, this segment may have records beyond
+        `segment_end`; the scan removes these records and keeps the next segment.
         """
         segment = self._new_segment(segment_file)
         position = 0
@@ -531,7 +538,8 @@ class _Loader:
         try:
             segment.first_timestamp_ms = BatchView(first).max_timestamp
             batch = BatchView(entry)
-            # Kafka adds one index entry per write, for the last offset of one or more batches.
+            # In Kafka's indexes, an entry has the last offset of a write, which may consist of
+            # several batches.
             if len(index) and (
                 batch.magic != MAGIC
                 or not segment.base_offset <= batch.last_offset <= index.last_offset()
@@ -554,7 +562,9 @@ class _Loader:
         segment.offset_of_max_timestamp = segment.base_offset
 
     def _restart_at(self, start: int) -> None:
-        """Restart the log empty at its start offset, because all records are below the start."""
+        """Make the log empty at its log start offset, because all its records are below this
+        offset.
+        """
         loaded = self.loaded
         self._note(f"the log ends at {loaded.log_end_offset}, before its start {start}: it "
                    "starts over there")  # fmt: skip
@@ -570,8 +580,8 @@ class _Loader:
         loaded, request = self.loaded, self.request
         end = loaded.log_end_offset
         # Snapshots beyond the recovery point may contain records that were truncated later. A
-        # snapshot at the start of the first segment is valid, because retention wrote this
-        # snapshot, and removes only committed records (V64).
+        # snapshot at the start of the first segment is valid: retention wrote it when it removed
+        # older segments, and retention removes only committed records (V64).
         first = loaded.segments[0].base_offset if loaded.segments else 0
         limit = end if request.clean else min(max(request.recovery_point, first), end)
         for offset in [offset for offset in loaded.snapshots if offset > limit]:
@@ -600,10 +610,10 @@ class _Loader:
         loaded.snapshots = kept
 
     def _write_down(self) -> None:
-        """Write temporary files with indexes and epochs, which the caller puts in place.
+        """Write indexes and leader epochs to temporary files, which the caller renames.
 
-        If the disk is full, the next flush writes the indexes and epochs, and the recovery point
-        stays low until then (D14).
+        If the disk is full, the recovery point stays low until the next flush writes the indexes
+        and epochs (D14).
         """
         try:
             self._write_files()

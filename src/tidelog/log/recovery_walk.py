@@ -1,8 +1,8 @@
 """The check of a segment's batch order during recovery, which finds the end of the log.
 
-The scan verifies checksums. No checksum covers base offsets and leader epochs, so the walk compares
-neighboring batches: offsets and epochs must never fall. This module runs inside a file operation,
-like `recovery`.
+The scan (`scan`) verifies checksums. No checksum covers base offsets and leader epochs, so the walk
+in this module compares neighboring batches: offsets and epochs must never fall. This module runs
+inside a file operation, like `recovery`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ class DamagedLog(StorageError):
 
 
 class DoubtfulBatch(Exception):
-    """A batch whose offset or leader epoch does not fit its neighbors, which fit each other.
+    """A batch whose offset or leader epoch contradicts both neighbors, although the neighbors fit
+    each other.
 
     `position` is the start of the batch, `offset` the log end before the batch, and `problem` says
     how the batch contradicts its neighbors.
@@ -56,7 +57,7 @@ class SegmentEnd(NamedTuple):
     offset: int
     #: Reason why the valid batches end before the file does, or None.
     problem: str | None
-    #: Whether the segments after this segment may stay in the log.
+    #: Whether the log may go on with the segments after this segment.
     goes_on: bool
 
 
@@ -77,7 +78,7 @@ class Walk:
     def note_batches(
         self, segment: Segment, scan: Scan, segment_end: int | None, behind: str | None = None
     ) -> SegmentEnd:
-        """Note each batch in the segment; return where and why the valid batches end.
+        """Add each valid batch to the segment's state; return where and why the valid batches end.
 
         `behind` is the reason, if known, why the batch after the scanned range is invalid. Raises
         DamagedLog for an invalid batch below the recovery point, and DoubtfulBatch for a batch that
@@ -91,8 +92,9 @@ class Walk:
         end = segment.base_offset
         latest_epoch = -1
         stale = False
-        #: Position of the last batch, and log end and leader epoch before this batch. `rise` is set
-        #: if the batch raises the epoch, `gap` if offsets before the batch are missing.
+        #: The position of the last batch, with the log end and the leader epoch before this batch.
+        #: `rise` is set if this batch raised the epoch; `gap` is set if offsets before this batch
+        #: are missing.
         rise: tuple[int, int, int] | None = None
         gap: tuple[int, int, int] | None = None
         batches = iter(scan)
@@ -145,7 +147,7 @@ class Walk:
     def _out_of_order(
         self, batch: BatchView, end: int, first: bool, latest_epoch: int
     ) -> str | None:
-        """Return the reason why a batch cannot follow at `end`, or None if it can.
+        """Return the reason why a batch cannot come next at the log end `end`, or None if it can.
 
         The first batch of a segment may begin below the segment's base offset.
         """

@@ -1,18 +1,18 @@
 """Batches of idempotent producers that a broker refused with retriable errors.
 
-If a broker refuses one of several batches in flight (full disk, small ISR, no leadership), the
-producer's later batches skip sequence numbers. The error OUT_OF_ORDER_SEQUENCE_NUMBER would make
-librdkafka bump its epoch and resend batches that other partitions have stored. All batches after a
-refused batch therefore get its error, even if they are stored, and the producer resends them in
-order (V38). A batch that got REQUEST_TIMED_OUT counts as refused, too.
+If a broker refuses one of a producer's batches in flight (full disk, small ISR, no leadership), the
+next batch in flight seems to skip sequence numbers. The error OUT_OF_ORDER_SEQUENCE_NUMBER would
+make librdkafka bump its epoch and resend batches that other partitions have stored. The broker
+therefore responds to all batches after a refused batch with the same error, even if it has stored
+them, and the producer resends all of them in order (V38). Batches that got REQUEST_TIMED_OUT count
+as refused, too.
 
 A gap is a range of refused sequence numbers of one producer. A gap ends when its batches are stored
-or acknowledged, by a newer producer epoch, or `REFUSED_BATCH_AWAITED_MS` after the last refusal;
-later batches then get OUT_OF_ORDER_SEQUENCE_NUMBER. When a gap expires, a new gap begins at the
-earliest blocked batch that the producer still resends. A partition with too many gaps forgets the
-oldest gap. A demoted leader keeps its gaps of sequence numbers. A new leader also waits for batches
-that its predecessor refused (`check_skipped`). Source: rd_kafka_handle_idempotent_Produce_error,
-TransactionManager.
+or acknowledged, or when the producer uses a newer epoch. A gap expires `REFUSED_BATCH_AWAITED_MS`
+after the last refusal; later batches then get OUT_OF_ORDER_SEQUENCE_NUMBER. If the producer still
+resends later batches, a new gap begins at the earliest. A demoted leader keeps its gaps. A
+partition with too many gaps forgets the oldest. A new leader also waits for batches that its
+predecessor refused. Source: rd_kafka_handle_idempotent_Produce_error, TransactionManager.
 """
 
 from __future__ import annotations
@@ -27,17 +27,19 @@ from tidelog.core.limits import (
 )
 from tidelog.records.batch import MAX_SEQUENCE, BatchView
 
-#: Half the range of sequence numbers. Sequence numbers wrap: if the distance from `a` to `b` is
-#: larger than half the range, `b` precedes `a`.
+#: Half the range of sequence numbers. Sequence numbers wrap around: if the distance from `a` up to
+#: `b` is larger than half the range, `b` precedes `a`.
 _HALF: Final = MAX_SEQUENCE // 2
 
 
 class EarlierBatchRefusedError(KafkaError):
-    """The rejection of a batch after a refused batch, with the error code of that refusal."""
+    """The error of a batch that comes after a refused batch; it has the refused batch's error
+    code.
+    """
 
 
 class SkippedBatchesError(KafkaError):
-    """The rejection of a batch whose predecessors the former leader may have refused."""
+    """The error of a batch that skips sequence numbers which the former leader may have refused."""
 
 
 class SentBatch(NamedTuple):
@@ -52,7 +54,9 @@ class SentBatch(NamedTuple):
 
 
 class SequenceGap(NamedTuple):
-    """Sequence numbers of one producer epoch whose batches were refused and are expected again."""
+    """Sequence numbers of refused batches, in one producer epoch; the producer should resend the
+    batches.
+    """
 
     producer_epoch: int
     #: Sequence number of the first refused record.
@@ -124,10 +128,11 @@ class RefusedBatches:
     def check_stored(self, batch: BatchView | SentBatch, now_ms: int) -> None:
         """Raise EarlierBatchRefusedError if a stored batch comes after a refused batch.
 
-        A leader also refuses batches in its log, if the ISR is below the minimum or the followers
-        did not copy a batch in time. If the leader acknowledged later batches, the producer would
-        send new batches before it resends the refused batch. The leader remembers few batches of a
-        producer, so after new batches it would not recognize the resent batch as a duplicate.
+        A leader may refuse a batch that is already in its log: the ISR is below the minimum, or the
+        followers did not copy the batch in time. If the leader then acknowledged later batches, the
+        producer would send new batches before it resends the refused batch. The leader remembers
+        only a producer's last batches, so it would no longer recognize the resent batch as a
+        duplicate.
         """
         gap = self._live(batch.producer_id, now_ms)
         if gap is None or gap.producer_epoch != batch.producer_epoch:
@@ -151,14 +156,16 @@ class RefusedBatches:
             self._refuse_behind(self._gaps[batch.producer_id], batch, gap.first, now_ms)
 
     def another_leads(self, now_ms: int) -> None:
-        """Note that another broker leads, which may acknowledge batches refused here."""
+        """Note that another broker leads now; it may acknowledge batches that this broker
+        refused.
+        """
         self._another_led_ms = now_ms
 
     def _holds_up(self, gap: SequenceGap, batch: BatchView | SentBatch, now_ms: int) -> bool:
-        """Return whether `gap` blocks `batch` even if the first batch of this gap is in the log.
+        """Return whether `gap` blocks `batch` even if the gap's first batch is in the log.
 
-        If another leader may have acknowledged the refused batch, the producer's later batches are
-        blocked for only `STORED_BATCH_AWAITED_MS`.
+        If another leader may have acknowledged the gap's first batch, the gap blocks later batches
+        for only `STORED_BATCH_AWAITED_MS`.
         """
         if not 0 < _ahead(gap.first, batch.base_sequence) <= _HALF:
             return False
@@ -190,19 +197,21 @@ class RefusedBatches:
             self._refuse_behind(self._gaps[batch.producer_id], batch, gap.first, now_ms)
 
     def await_skipped(self, until_ms: int) -> None:
-        """Expect batches that the former leader refused, until the monotonic time `until_ms`."""
+        """Expect producers to resend batches that the former leader refused, until the monotonic
+        time `until_ms`.
+        """
         self._skips_awaited_until_ms = until_ms
 
     def check_skipped(self, batch: BatchView, expected: int, now_ms: int) -> None:
-        """Raise SkippedBatchesError if the producer may still send the batches that `batch` skips.
+        """Raise SkippedBatchesError if the producer may still resend the batches that `batch`
+        skips.
 
-        The former leader may have refused the skipped batches. librdkafka may send a later batch to
-        the new leader before it resends the skipped batches. The client librdkafka marks a refused
-        batch as answered before it queues the batch's records again. Before librdkafka queues the
-        refused batch again, another of its threads may send later batches to the new leader.
-        `expected` is the producer's next sequence number in the batch's epoch. If this method
-        raises, the caller notes `batch` as refused. Sources: rdkafka_request.c
-        (rd_kafka_msgbatch_handle_Produce_result), rdkafka_broker.c
+        The former leader may have refused the skipped batches. The client librdkafka may send a
+        later batch to the new leader before it resends the skipped batches. It marks a refused
+        batch as answered before it queues the batch's records again; in between, another of its
+        threads may send later batches. `expected` is the producer's next sequence number in the
+        batch's epoch. If this method raises, the caller notes `batch` as refused. Sources:
+        rdkafka_request.c (rd_kafka_msgbatch_handle_Produce_result), rdkafka_broker.c
         (rd_kafka_toppar_producer_serve).
         """
         if now_ms >= self._skips_awaited_until_ms or self._is_known_first(batch):
@@ -215,12 +224,10 @@ class RefusedBatches:
             )
 
     def _is_known_first(self, batch: BatchView) -> bool:
-        """Return whether the batch is the first of its producer's gap, and was refused by this
-        broker.
+        """Return whether the batch is the first of its producer's gap, and this broker refused it.
 
-        A batch that this broker itself refused skips no sequence number when the producer resends
-        it. If a resent batch that begins a gap does not continue the log's sequence numbers, the
-        producer's earlier records were removed from the log.
+        When the producer resends such a batch, it skips no batch, even if its sequence number does
+        not continue the log: the producer's earlier records were then removed from the log.
         """
         gap = self._gaps.get(batch.producer_id)
         return (
@@ -232,7 +239,9 @@ class RefusedBatches:
     def _refuse_behind(
         self, gap: SequenceGap, batch: BatchView | SentBatch, expected: int, now_ms: int
     ) -> None:
-        """Add the batch to the gap, keep the gap's expiry, and raise EarlierBatchRefusedError."""
+        """Extend the gap by the batch without postponing the gap's expiry, and raise
+        EarlierBatchRefusedError.
+        """
         first, end = _union(gap, batch.base_sequence, _after(batch.last_sequence))
         gap = gap._replace(first=first, end=end)
         if gap.behind < 0 or _ahead(first, batch.base_sequence) <= _ahead(first, gap.behind):
@@ -245,7 +254,8 @@ class RefusedBatches:
         )
 
     def stored(self, producer_id: int, producer_epoch: int, last_sequence: int) -> None:
-        """Remove an appended batch from a gap; end a gap that is filled or of an old epoch.
+        """Remove an appended batch from its producer's gap; end the gap if it is filled or has an
+        old epoch.
 
         If a follower copies a batch with lower sequence numbers than the gap, the gap stays
         unchanged.

@@ -3,11 +3,11 @@
 During the replacement, no flush or other operation of the current log is under way, and appends are
 planned but not written. The future log already has every record of the current log. A crash may
 leave the future log under its old or its new name, and the next start must find it complete. Before
-the rename, the replacement therefore makes the records, the indexes, the leader epochs and
-producers of the current log, and the directory's checkpoints durable. If a crash leaves two copies,
-a file that names the other directory shows which copy is newer. After the rename, appends go to the
-new log. The old log is deleted like any replica; if the deletion fails, the next start deletes the
-old log.
+the rename, the replacement therefore makes durable: the future log's records and indexes, the
+leader epochs and producers of the current log, and the checkpoints of the future log's directory.
+If a crash leaves both logs, the `moved-from` file, which names the old directory, shows that the
+future log is newer. After the rename, appends go to the new log. The old log is deleted like any
+replica; if the deletion fails, the next start deletes the old log.
 
 Source: LogManager.replaceCurrentWithFutureLog, which does not sync.
 """
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Replacement:
-    """One attempt to replace a log by its future log; the public methods are the steps."""
+    """One attempt to replace a log by its future log; each public method is one step."""
 
     __slots__ = ("_current", "_future", "_held", "_source", "_target", "is_over")
 
@@ -50,7 +50,8 @@ class Replacement:
         self.is_over = False
 
     async def prepare(self, high_watermark: int) -> None:
-        """Make the future log's records and `moved-from` file durable; the current log still runs.
+        """Make the future log's records and `moved-from` file durable, while the current log still
+        accepts operations.
 
         Raises StorageError.
         """
@@ -86,11 +87,12 @@ class Replacement:
             await log.flushes.idle()
 
     async def write_down(self) -> None:
-        """Make the future log and the state that it takes over durable. Raises StorageError.
+        """Make the future log durable, with the state of the current log that it takes over. Raises
+        StorageError.
 
-        Raises KafkaError KAFKA_STORAGE_ERROR if the current log is closed by an error. The producer
-        state of a log closed by an error is unknown, so the new log would accept appends of unknown
-        producers (V38).
+        Raises KafkaError KAFKA_STORAGE_ERROR if an error closed the current log: its producer state
+        is then unknown, and the new log would accept batches without checking their sequence
+        (V38).
         """
         current, future, target = self._current, self._future, self._target
         if current.is_closed:
@@ -117,8 +119,8 @@ class Replacement:
 
         The modification time of a future log's segment becomes the time when its last record was
         written to the current log. A power loss soon after the change of the modification time may
-        restore the time of the copy, so that records seem too young, but never too old. In Kafka,
-        the age of a copied segment without timestamps counts from the time of the copy.
+        restore the time of the copy, so that records seem too young, but never too old. Kafka
+        instead counts the age of a copied segment without timestamps from the time of the copy.
         """
         current, future = self._current, self._future
         bases = [*future.base_offsets[1:], future.log_end_offset]
@@ -167,7 +169,9 @@ class Replacement:
             raise
 
     def undo(self) -> Completion[None]:
-        """Rename the future log back, because the partition is no longer hosted here."""
+        """Give the future log its old name again, because this broker no longer hosts the
+        partition.
+        """
         future, target = self._future, self._target
         old = f"{target.path}/{names.directory_name(future.topic_partition)}"
         new = future.path
@@ -189,8 +193,7 @@ class Replacement:
     def switch(self) -> PartitionLog:
         """Replace the old log by the renamed log in memory, and return the renamed log.
 
-        Before it calls `go_on`, the caller must replace its references to the old log by references
-        to the new log.
+        The caller must use the renamed log in all places before it calls `go_on`.
         """
         current, source, target = self._current, self._source, self._target
         key = current.topic_partition
@@ -214,7 +217,8 @@ class Replacement:
         key = log.topic_partition
         gone = source.delete(key)
         current.end_turn()
-        if len(target.moved_from[key].paths) == 1:  # more paths: older copies may exist
+        # With more paths, other older copies may still exist.
+        if len(target.moved_from[key].paths) == 1:
             gone.then(lambda done: None if done.error else target.forget_moved_from(key))
 
     def give_up(self) -> None:

@@ -1,14 +1,14 @@
-"""Departures of replicas from a log directory: each renames a deleted replica or a stray.
+"""Departures: deleted replicas and strays leave a log directory by a rename.
 
-A departure renames the directory of a replica that leaves, when no operation of its log is under
-way. The renamed directory of a deleted replica is removed later. A stray is kept; before the
-rename, its state is written to a file in its directory (V34, V35, V45).
+A departure renames the replica's directory as soon as no operation of its log is under way. The
+renamed directory of a deleted replica is removed later. A stray is kept; before the rename, the
+departure writes the stray's state to a file in its directory (V34, V35, V45).
 
-If a full disk refuses the rename, the directory of a replica that is no longer hosted keeps the
-partition's name and the records. Until the rename succeeds, no replica of the partition may be
-created, because it would begin with the old replica's records (V23). A refused rename is retried
-periodically, before a new replica of the partition is created, and before a clean shutdown. All
-calls are on the event loop.
+If a full disk refuses the rename, the directory keeps the partition's name and records, although
+the broker no longer hosts the replica. Until the rename succeeds, no new replica of the partition
+may be created, because the new replica would begin with the old replica's records (V23). A refused
+rename is retried periodically, before a new replica of the partition is created, and before a clean
+shutdown. All calls are on the event loop.
 """
 
 from __future__ import annotations
@@ -63,8 +63,7 @@ class ReplicaDepartures:
         #: Renames under way, by partition; a new replica of the partition is created only after the
         #: rename.
         self._under_way: dict[TopicPartition, Completion[None]] = {}
-        #: Replicas whose rename the disk refused, so that their directories still have the old
-        #: names.
+        #: Replicas whose rename the disk refused; their directories still have the old names.
         self._refused: dict[TopicPartition, Departure] = {}
         #: Partitions whose refused rename will be retried by a timer.
         self._scheduled: dict[TopicPartition, None] = {}
@@ -99,7 +98,8 @@ class ReplicaDepartures:
         return completion
 
     def finished(self, topic_partition: TopicPartition) -> Completion[None]:
-        """Free the name of the partition's directory; retry a refused rename if needed.
+        """Return a completion that is done when no old replica has the partition's directory name;
+        retry a refused rename.
 
         If the rename fails, the returned completion fails with StorageError, and the directory
         keeps its old name.
@@ -116,7 +116,9 @@ class ReplicaDepartures:
         return completion
 
     def all_finished(self) -> Completion[None]:
-        """Retry all refused renames; the completion's error is the first refusal."""
+        """Retry all refused renames; the completion fails with the first error if any rename fails
+        again.
+        """
         return all_of([self.finished(topic_partition) for topic_partition in list(self._refused)])
 
     def _rename(self, departure: Departure, completion: Completion[None]) -> None:
@@ -182,7 +184,9 @@ class ReplicaDepartures:
             self.finished(topic_partition)
 
     def _unused_name(self, topic_partition: TopicPartition, now_ms: int, suffix: str) -> str:
-        """Return a new directory name that no renamed directory has, or has had since the start."""
+        """Return a new name for a directory; no renamed directory has this name, or has had it
+        since the broker's start.
+        """
         while True:
             self._names_given += 1
             name = names.aside_name(topic_partition, now_ms, self._names_given, suffix)

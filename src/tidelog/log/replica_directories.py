@@ -62,14 +62,15 @@ class ReplicaDirectories:
         self._high_watermarks = high_watermarks
         self._strays = strays
         self._making: dict[TopicPartition, None] = {}
-        #: Paths that a failed creation in this process made, which never held a replica.
+        #: Paths of directories that a failed creation left in this process; they never held a
+        #: replica.
         self._unfinished: dict[str, None] = {}
         #: The renames of deleted replicas and strays that leave the log directory.
         self.departures = ReplicaDepartures(directory, strays)
 
     def take_aside(self, name: str, now_ms: int) -> None:
-        """Handle a renamed directory that the broker finds at its start: list a stray, finish an
-        interrupted deletion.
+        """Handle a renamed directory that the broker finds at its start: list it if it is a stray,
+        else finish its interrupted deletion.
         """
         directory = self._directory
         aside = names.parse_aside_name(name)
@@ -79,9 +80,8 @@ class ReplicaDirectories:
         if aside.suffix == names.DELETE_SUFFIX:
             directory.remove_later([f"{directory.path}/{name}"], 0)
         elif aside.suffix == names.STRAY_SUFFIX:
-            # If tidelog renamed a stray's directory, the new name contains the time of the
-            # renaming. If the name has no valid time, the time of this start counts as the time of
-            # the renaming.
+            # The name of a stray's directory contains the time when tidelog renamed it. If the name
+            # has no valid time, the stray's age counts from this start.
             since_ms = aside.since_ms if 0 < aside.since_ms <= now_ms else now_ms
             self._strays.add(name, aside.partition_name, since_ms)
 

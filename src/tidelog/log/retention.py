@@ -1,12 +1,12 @@
 """Retention: the removal of old segments, which are renamed at once and removed later.
 
-Retention removes segments from the oldest on. A segment is removed if it is too old, if the log is
-too large even without it, or if the log start lies after it. All removed segments are completely
-below the high watermark. Each removal is on disk before the next removal begins, because names may
-reach the disk in any order. A crash may undo removals, but never leaves a hole in the log. The last
-segment is removed, too, if all its records are too old; a new empty segment is created first.
-Producer state outlives the records: a snapshot is on disk before the records are removed (V64).
-Source: UnifiedLog.deleteOldSegments.
+Retention removes segments from the oldest on. A segment is removed if it is too old, if the log
+exceeds its size limit even without the segment, or if the log start lies after the segment. All
+removed segments are completely below the high watermark. Each removal is on disk before the next
+removal begins, because names may reach the disk in any order. A crash may undo removals, but never
+leaves a hole in the log. The last segment is removed, too, if all its records are too old; a new
+empty segment is created first. Producer state outlives the removed records: a producer snapshot is
+on disk before the records are removed (V64). Source: UnifiedLog.deleteOldSegments.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def segments_to_delete(
     size_bytes: int,
     now_ms: int,
 ) -> int:
-    """Return how many of the oldest segments are to be removed."""
+    """Return how many of the oldest segments retention must remove."""
     excess = size_bytes - config.retention_bytes if config.retention_bytes >= 0 else 0
     count = 0
     for segment in segments:
@@ -159,12 +159,13 @@ def _keep_producers(
     def write(files: Files) -> bool:
         data = known
         if data is None:
-            # A crash lost the producer snapshot that the segment's roll wrote.
+            # The snapshot that the segment's roll wrote is missing (a crash lost it): build it
+            # again from the batches.
             try:
                 producers = producers_at(files, log.path, going, snapshots, first, now_ms)
             except DamagedSegment:
-                # The producers of a damaged segment are unknown; retention removes the segment in
-                # any case.
+                # A segment is damaged, so its producers cannot be read; retention removes the
+                # segment without a snapshot.
                 return False
             data = producers.to_snapshot()
         path = f"{log.path}/{names.offset_name(first, names.SNAPSHOT)}"
@@ -216,7 +217,8 @@ def _remove(log: LogState, count: int, high_watermark: int, completion: Completi
     def rename(files: Files) -> list[str]:
         """Rename the segments one by one, each after the previous rename is durable.
 
-        After a hole above the recovery point, recovery would remove valid segments.
+        A crash must not leave a hole between segments, because recovery would remove the valid
+        segments after a hole above the recovery point.
         """
         renamed: list[str] = []
         sync_first = names_unsynced

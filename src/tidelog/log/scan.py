@@ -1,6 +1,6 @@
 """Iteration over the batches of a log file, with few reads.
 
-A scan either reads batch headers and skips the content of large batches, or reads complete batches
+A scan reads either only batch headers, skipping the records of large batches, or complete batches,
 to check their CRC. Scans run inside file operations of the log directory. A scan ends at the first
 bytes that are no batch of the segment, with the position and the reason. Invalid content never
 raises an error; only a failure of the disk raises OSError.
@@ -33,11 +33,11 @@ _WHOLE_CHUNK_BYTES = MIB
 class Scan:
     """An iterator over (position, batch) of a segment's file from `position` to `end_position`.
 
-    A batch is invalid if it ends below the segment's `base_offset` or beyond the range of its
-    index. Batches that end beyond `check_from_offset` are read completely and checked. For batches
-    that end below `check_from_offset`, the scan reads only the header into `batch.buffer`. After
-    the iteration, `position` is the end of the last valid batch, and `problem` is the reason why
-    the scan ended early, or None.
+    A batch is invalid if it ends below the segment's `base_offset`, or more than
+    `MAX_RELATIVE_OFFSET` above it. Batches that end beyond `check_from_offset` are read completely
+    and checked. For batches that end below `check_from_offset`, the scan reads only the header into
+    `batch.buffer`. After the iteration, `position` is the end of the last valid batch, and
+    `problem` is the reason why the scan ended early, or None.
     """
 
     __slots__ = (
@@ -102,7 +102,7 @@ class Scan:
             )
         wanted = self._check_from_offset
         if wanted is not None and last_offset >= wanted:
-            # The bytes must be read before the view of the chunk is made, because a read may
+            # Read the bytes first and take the view of the chunk afterwards, because a read may
             # replace the chunk.
             at = self._have(position, size, _WHOLE_CHUNK_BYTES)
             batch = BatchView(self._chunk, at)
@@ -110,7 +110,9 @@ class Scan:
         return batch
 
     def _have(self, position: int, size: int, chunk_bytes: int) -> int:
-        """Return where the chunk has the bytes at `position`; read a new chunk if needed."""
+        """Return at which index the chunk in memory has the bytes at `position`; read a new chunk
+        if needed.
+        """
         at = position - self._chunk_position
         if at < 0 or at + size > len(self._chunk):
             wanted = min(max(size, chunk_bytes), self._end - position)

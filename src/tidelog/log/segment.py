@@ -49,7 +49,7 @@ class Segment:
         self.time_index: TimeIndex | None = TimeIndex(base_offset)
         self.max_timestamp_ms = NO_TIMESTAMP
         self.offset_of_max_timestamp = base_offset
-        #: Largest timestamp of the first append; -1 without an append or without a timestamp.
+        #: Largest timestamp in the first append; -1 if there was no append or it has no timestamp.
         self.first_timestamp_ms = NO_TIMESTAMP
         #: Wall-clock time when this segment began; after a restart, the time of the last write
         #: before the restart.
@@ -130,17 +130,18 @@ class Segment:
     def _jitter_ms(self, below_ms: int) -> int:
         """Return how long before its age limit this segment rolls.
 
-        The jitter depends on the file's path. Because of the jitter, which a restart does not
-        change, segments that began together roll at different times.
+        Because of this jitter, segments that began at the same time roll at different times. The
+        jitter depends only on the file's path, so a restart does not change it.
         """
         return zlib.crc32(self.file.path.encode()) % below_ms
 
     def waited_ms(self, max_timestamp_ms: int, now_ms: int) -> int:
-        """Return the age of the segment for rolling by time, from its first to the current append.
+        """Return the segment's age, which decides whether it rolls by time.
 
-        If the first append has no timestamp, the age is the wall-clock time since the segment
-        began. If the first append has a timestamp, an append without a timestamp does not roll the
-        segment. Source: LogSegment.timeWaitedForRoll.
+        The age is the time from the first append's timestamp to `max_timestamp_ms`, the current
+        append's. If the first append has no timestamp, the age is the wall-clock time since the
+        segment began. If only the current append has no timestamp, it does not roll the segment.
+        Source: LogSegment.timeWaitedForRoll.
         """
         if self.first_timestamp_ms >= 0:
             return max_timestamp_ms - self.first_timestamp_ms
@@ -155,8 +156,8 @@ class Segment:
 class BatchStarts:
     """Positions of the newest batches of the active segment.
 
-    Most reads at the log end begin and end at remembered positions, and need no search. The number
-    of remembered positions is bounded; older batches are found by the index.
+    Most reads at the log end begin and end at positions in this list, so they need no search. The
+    list is bounded; reads find older batches by the index.
     """
 
     __slots__ = ("_offsets", "_positions")
@@ -198,7 +199,7 @@ class BatchStarts:
 
 
 class IndexCache:
-    """The indexes of sealed segments in memory, an LRU."""
+    """An LRU of the sealed segments whose indexes are in memory."""
 
     __slots__ = ("_entries", "_limit", "_segments")
 
@@ -221,5 +222,5 @@ class IndexCache:
             oldest.index = oldest.time_index = None
 
     def forget(self, segment: Segment) -> None:
-        """Stop counting the index entries of a segment that is active again or was removed."""
+        """Remove a segment from the LRU, because it is active again or was removed from the log."""
         self._entries -= self._segments.pop(segment, 0)

@@ -2,8 +2,9 @@
 
 The functions of this module run inside file operations. The functions raise OSError for a failure
 of the disk, DamagedIndex for invalid index files, and DamagedSegment for invalid batches. Indexes
-are only hints, because readers verify the checksums of the batches that they find. Damaged producer
-state would go unnoticed, so batches are verified before they change it (V68).
+are only hints, because readers verify the checksums of the batches that they find. Nothing would
+reveal a wrong producer state, so a batch's checksum is verified before the batch changes the
+producer state (V68).
 
 A compacted segment replaces its source segments as in LocalLog.replaceSegments. The new segment's
 files end in `.cleaned` while they are written and synced. Next, the new segment's files are renamed
@@ -73,8 +74,8 @@ def read_indexes(files: Files, segment: Segment) -> None:
 def begins_without_timestamp(files: Files, segment: Segment) -> bool:
     """Return whether the first batch of a segment has no timestamp. Raises OSError.
 
-    If the first batch has no timestamp, an empty time index is no sign of damage, because the index
-    gets an entry only if a later record has a timestamp.
+    The time index of such a segment may be empty without being damaged, because only a record with
+    a timestamp adds an entry.
     """
     handle = files.open(segment.path(names.LOG))
     try:
@@ -117,11 +118,11 @@ def last_entry(files: Files, segment: Segment) -> IndexEntry | None:
 
 
 def ends_at_entry(files: Files, segment: Segment, entry: IndexEntry) -> tuple[bool, int]:
-    """Return (whether a log file agrees with its last index entry, largest timestamp or -1).
+    """Return (whether a log file agrees with its last index entry, its largest timestamp or -1).
 
     The log file agrees with the entry if its batches from the entry on are complete and reach the
-    entry's offset. The returned timestamp is the largest timestamp of the batches from the entry's
-    batch on. Raises OSError.
+    entry's offset. The returned timestamp covers only the batches from the entry's batch on. Raises
+    OSError.
     """
     if entry.position >= segment.size_bytes:
         return not segment.size_bytes and entry.offset < segment.base_offset, -1
@@ -170,7 +171,7 @@ def rebuild_indexes(files: Files, segment: Segment, interval_bytes: int) -> None
 
 
 def _sound_timestamp(files: Files, handle: Handle, position: int, batch: BatchView) -> int:
-    """Return the largest timestamp of a batch, or -1 for a wrong checksum. Raises OSError."""
+    """Return the largest timestamp of a batch, or -1 if its checksum is wrong. Raises OSError."""
     try:
         check(BatchView(files.pread(handle, batch.size_bytes, position)))
     except CorruptBatch:
@@ -189,9 +190,9 @@ def producers_at(
     """Return the producer state at `end_offset`, from the newest valid snapshot and later batches.
 
     Snapshots before the log's first segment are ignored, because retention has removed the records
-    between snapshot and segment. A snapshot older than the first segment would miss the removed
-    records, so that the broker would reject their producer for ever; an unknown producer is
-    accepted. Raises OSError, DamagedSegment.
+    between snapshot and segment. Such a snapshot lacks the last sequence numbers of producers of
+    the removed records, so the broker would reject these producers for ever; the broker accepts a
+    producer that it does not know. Raises OSError, DamagedSegment.
     """
     state = ProducerState()
     start = 0
@@ -254,7 +255,8 @@ class SwapOperation:
     #: Offsets of the producer snapshots to remove, which lie inside the new segment.
     snapshots: list[int]
 
-    #: Whether the new segment has replaced the old segments, whatever fails later.
+    #: Whether the new segment has replaced the old segments. A failure of a later step does not
+    #: undo the replacement.
     committed: bool = False
     #: Paths of renamed files that may be removed.
     deleted: list[str] = field(default_factory=list)
@@ -326,7 +328,9 @@ def finish_swaps(files: Files, directory: str) -> list[str]:
 
 
 def _take_place(files: Files, directory: str, present: list[str], swaps: dict[str, int]) -> str:
-    """Remove the segments that a swapped segment replaces, then the suffix `.swap` of its files."""
+    """Remove the segments that a compacted segment replaces, then remove the suffix `.swap` from
+    the compacted segment's files.
+    """
     logs = {name: at for name, at in swaps.items() if name.endswith(names.LOG + names.SWAP)}
     if logs:
         first = min(logs.values())
@@ -359,7 +363,7 @@ def _next_offset(files: Files, directory: str, name: str, base_offset: int) -> i
 
 
 def _with_suffix(present: list[str], suffix: str) -> dict[str, int]:
-    """Return the names of segment files with a suffix, and their offsets."""
+    """Return the names of the segment files with a suffix, each with its base offset."""
     found: dict[str, int] = {}
     for name in present:
         parsed = names.parse_offset_name(name.removesuffix(suffix))

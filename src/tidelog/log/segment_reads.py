@@ -1,14 +1,14 @@
 """Operations that read one segment's files for fetches, timestamp lookups, and full checks.
 
 If the start and end positions of a fetch are known, the operation reads the file once. If the
-positions are unknown, the operation searches the start from the nearest index entry on, and ends at
-the last complete batch. The search reads only the headers of batches. `log_reads` submits these
-operations.
+positions are unknown, the operation searches for the start from the nearest index entry on, and
+returns batches up to the last complete one. The search reads only the headers of batches.
+`log_reads` submits these operations.
 
 Every batch's checksum is verified before a client gets the batch (V68). If a read finds an error,
 `Recheck` reads the whole segment to find out whether an index entry is wrong or batches are
-damaged. A recent append that is served from memory (`Recent`) was checked on arrival. Sources:
-LogSegment.read, LogSegment.findOffsetByTimestamp.
+damaged. A recent append that followers get from memory (`Recent`) was already checked when it
+arrived. Sources: LogSegment.read, LogSegment.findOffsetByTimestamp.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from tidelog.records.reader import read_columns
 
 #: Size up to which an append is kept as `Recent` for followers that wait at the log end.
 RECENT_BYTES = 16 * KIB
-#: Number of appends of which `Recent` keeps a copy after a read that reached a log end; each copy
+#: After a read has reached a log end, this many next appends are each copied to `Recent`; each copy
 #: replaces the previous copy.
 RECENT_APPENDS = 64
 _SEARCH_BYTES = 8 * KIB
@@ -51,7 +51,7 @@ Found = tuple[int, int, int]
 
 
 class NotCached(Exception):
-    """A read from the page cache that would have to wait for the disk."""
+    """The error of a read that may use only the page cache, but would have to wait for the disk."""
 
 
 @dataclass(slots=True)
@@ -68,7 +68,7 @@ class LogSlice:
     next_offset: int = -1
     #: Position in the segment's file where the slice ends and the next read starts.
     end_position: int = -1
-    #: Whether `max_bytes` left out a batch before the requested end.
+    #: Whether the slice ends before the requested end because of `max_bytes`.
     is_cut: bool = False
     #: Base offset of the slice's segment; a slice holds batches of one segment only.
     base_offset: int = -1
@@ -82,9 +82,9 @@ class LogSlice:
 class Recent(NamedTuple):
     """A copy of the last append in a log directory, kept if the append is small.
 
-    Followers that wait at the log end get the last append without a read of the file. A truncation
-    does not invalidate the copy of an append: the log reaches the append's end offset again only by
-    a new append, which replaces the copy.
+    Followers that wait at the log end get the copy, so their fetches read no file. A truncation
+    need not discard the copy: the log reaches the same end offset again only by a new append, which
+    replaces the copy.
     """
 
     #: The log of the append, used only to compare logs for identity.
@@ -117,12 +117,12 @@ class ReadOperation:
     #: Whether all batches before `limit_position` are below `end_offset`.
     limit_is_end: bool
     end_offset: int
-    #: No batch before `limit_position` begins at or beyond this offset.
+    #: All batches before `limit_position` begin below this offset.
     bound_offset: int
     max_bytes: int
     min_one_batch: bool
-    #: Start of a known batch whose header lies within `max_bytes`; the search for the end of the
-    #: read begins there.
+    #: Position of a known batch whose header lies within `max_bytes`. The search for the last batch
+    #: to return begins at this batch.
     walk_from: int
     #: Lower bound of the offsets of the batches from `position` on.
     least: int
@@ -181,7 +181,7 @@ class ReadOperation:
         return self._cut(read, data, position)
 
     def _find(self, read: Callable[[int, int], Buffer]) -> int:
-        """Return the position of the first batch that reaches `offset`, or -1."""
+        """Return the position of the first batch that ends at or beyond `offset`, or -1."""
         position, limit, offset = self.position, self.limit_position, self.offset
         data: Buffer = b""
         start = position
@@ -208,8 +208,8 @@ class ReadOperation:
         """Return the complete batches of `data` below `end_offset`, within `max_bytes`."""
         first, length, delta = STEP.unpack_from(data)
         if first >= self.bound_offset:
-            # No checksum covers a base offset. Without an error for a batch with a wrong base
-            # offset, the response would be empty, and clients would repeat the fetch for ever.
+            # The base offset is wrong; no checksum covers it. Without this error, the response
+            # would be empty, and clients would repeat the fetch for ever.
             raise CorruptBatch(position, f"offset {first}, where none reach {self.bound_offset}")
         if first >= self.end_offset:
             return LogSlice(b"")
@@ -256,9 +256,10 @@ def verify(data: Buffer, position: int, offset: int, end_offset: int) -> bool:
     """Raise CorruptBatch unless `data`, read at `position`, has valid batches for the read.
 
     The batches must be complete with valid checksums, and their offsets must rise. The first batch
-    must reach `offset`, and no batch may exceed `end_offset`. Returns whether offsets are missing
-    after `offset`, before or between the batches. No checksum covers the base offset after a gap,
-    so the caller must check that the next batch comes after that offset (`verify_next`).
+    must end at or beyond `offset`, and no batch may exceed `end_offset`. Returns whether offsets
+    are missing after `offset`, before or between the batches. No checksum covers base offsets. If
+    the last batch follows a gap, the caller must check that the next batch comes after it
+    (`verify_next`).
     """
     view = memoryview(data)
     size_bytes = len(view)
@@ -308,9 +309,10 @@ class Recheck:
     latest_epoch: int
 
     def __call__(self, files: Files) -> tuple[Segment, int, CorruptBatch | None]:
-        """Return a segment with indexes of its valid batches, the offset after them, and damage.
+        """Return the segment with indexes of its valid batches, the offset after the last valid
+        batch, and the damage found; the damage is None if all batches are valid.
 
-        The damage is None if the segment is valid. Raises OSError.
+        Raises OSError.
         """
         right = Segment(self.segment.directory, self.segment.base_offset, self.segment.created_ms)
         handle = self.segment.file.handle(files)
@@ -319,8 +321,8 @@ class Recheck:
             right.base_offset, 0, self.size_bytes, right.base_offset,
         )  # fmt: skip
         end, epoch = right.base_offset, -1
-        #: Offset at which the gap before the last checked batch begins, -1 without a gap; batches
-        #: below this offset are certainly valid.
+        #: If a gap precedes the last checked batch: the offset where the gap begins; otherwise -1.
+        #: Only batches below this offset are certainly valid.
         before_gap = -1
         for position, batch in scan:
             if (
@@ -384,7 +386,9 @@ class TimestampSearch:
 
 
 def is_loss(error: BaseException) -> bool:
-    """Return whether the error is a missing file or missing bytes, as after a segment's removal."""
+    """Return whether the error says that a file or bytes are missing, as after a segment's
+    removal.
+    """
     if isinstance(error, StorageError):
         return error.errno == ENOENT
     return isinstance(error, CorruptBatch)

@@ -1,16 +1,16 @@
 """Decisions whether a log directory is slow or fast again (D13).
 
-The p99 of a kind of operations is over the threshold if more than one in a hundred of them took
-longer than the threshold. The decision needs only counters of all operations and of slow
-operations, and no times. Writes and reads are counted separately, because thousands of fast writes
-into the page cache must not hide slow reads.
+Reads and writes are judged by their p99 latency: it is over the threshold if more than one in a
+hundred operations took longer than the threshold. The decision therefore needs only the numbers of
+all operations and of slow operations, not their durations. Writes and reads are counted separately,
+because thousands of fast writes into the page cache must not hide slow reads.
 
-A window is extended until it has enough operations for a decision. The slower a disk is, the fewer
-operations end in a window. A window of time is also over the threshold if slow operations took half
-of its time, including the ages of operations under way. A directory becomes slow after
-`SLOW_WINDOWS` consecutive windows over the threshold, and fast after `FAST_WINDOWS` under it. A
-directory needs more windows to become fast, so that a directory at the threshold does not flap. A
-fast directory is watched from its first slow operation to its first window under the threshold.
+A window of time is extended until it has enough operations for a decision. Because few operations
+end in a window on a very slow disk, a window is also over the threshold if slow operations took
+half of its time, including operations that are still under way. A directory becomes slow after
+`SLOW_WINDOWS` consecutive windows over the threshold, and fast after `FAST_WINDOWS` under it.
+`FAST_WINDOWS` is larger, so that a directory at the threshold does not flap. A fast directory is
+watched from its first slow operation to its first window under the threshold.
 
 This module reads no clock and makes no system call. Source: D13 (open ground).
 """
@@ -55,7 +55,8 @@ class SlowDirectory:
 
     def __init__(self) -> None:
         self.is_slow = False
-        #: Number of consecutive windows of time whose operations contradict `is_slow`.
+        #: Number of consecutive windows whose result contradicts `is_slow`: over the threshold
+        #: while fast, or under it while slow.
         self._run = 0
         #: Number of consecutive windows without enough operations and without a slow operation.
         self._undecided = 0
@@ -102,14 +103,16 @@ class SlowDirectory:
 
 
 def is_over(counts: OperationCounts) -> bool:
-    """Return whether the p99 of a kind with enough operations is over the threshold."""
+    """Return whether reads or writes are numerous enough for a decision and have a p99 over the
+    threshold.
+    """
     return _is_kind_over(counts.writes, counts.slow_writes) or _is_kind_over(
         counts.reads, counts.slow_reads
     )
 
 
 def takes_up(window: OperationCounts, window_ns: int) -> bool:
-    """Return whether slow operations of one kind took at least half of a window."""
+    """Return whether slow reads or slow writes took at least half of a window."""
     return 0 < window_ns <= 2 * max(window.slow_write_ns, window.slow_read_ns)
 
 

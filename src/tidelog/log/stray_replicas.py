@@ -1,10 +1,11 @@
 """Stray replicas in a log directory: their inspection, removal and restore.
 
-A stray's directory keeps its last checkpointed offsets (`StrayState`). With the checkpointed
-offsets, a restore recovers the stray like a start after a crash, without truncating flushed
-records. The restore is one rename, after the disk has the recovery point (V35). The removal of a
-stray begins with another rename, so that a partly removed replica never counts as a stray. A file
-of the log directory names the strays that wait for an operator's decision.
+A file in a stray's directory keeps the replica's last checkpointed offsets (`StrayState`). With
+these offsets, a restore recovers the stray's log as a start after a crash does, and truncates no
+flushed records. The restore then writes the recovery point to disk and renames the stray's
+directory (V35). The removal of a stray first renames the directory again, so that a partly removed
+replica never counts as a stray. A file of the log directory names the strays that wait for an
+operator's decision.
 
 `broker/replicas/stray_recovery` decides whether a stray may be restored, by topic, epochs and
 leader.
@@ -248,7 +249,8 @@ class StrayReplicas:
     # restore
 
     async def recover(self, found: StrayFound, config: LogConfig) -> Recovered:
-        """Recover the log of a stray in its directory, like a start after a crash.
+        """Recover the log of a stray, as a start after a crash does; the stray keeps its directory
+        and name.
 
         Raises KafkaError if the recovery point is unknown, and StorageError if the disk fails.
         Raises DamagedLog if flushed records are damaged, without changing the stray.
@@ -315,8 +317,8 @@ class StrayReplicas:
         request = self._request(new, state, config, clean=True)
 
         def rename(files: Files) -> LoadedLog:
-            # In the file of new replicas, the last line with the partition's directory name may
-            # have the id of another topic.
+            # The file of new replicas may still name an earlier topic id for this directory name:
+            # append the right topic id.
             new_replicas.append(files, root, [(key, state.topic_id)])
             files.rename(old, new)
             files.fsync_directory(root)
@@ -324,7 +326,8 @@ class StrayReplicas:
                 loaded = load(files, request)
                 files.unlink(f"{new}/{STRAY_STATE}")
             except (OSError, StorageError):
-                # A crash may leave the stray's directory under its old or its new name.
+                # This rename restores the stray. After a crash, the directory has its old or its
+                # new name.
                 files.rename(new, old)
                 raise
             return loaded
@@ -333,7 +336,7 @@ class StrayReplicas:
         try:
             # No checkpoint on disk may keep an entry of an earlier replica of the same name.
             await directory.lower(key, -1)
-            # Write the recovery point, from which the broker's next start recovers after a crash.
+            # Write the recovery point of the restored log, at which recovery after a crash begins.
             # If the recovery point on disk were below a gap left by compaction, recovery would
             # mistake the gap for lost records.
             await directory.checkpoint()

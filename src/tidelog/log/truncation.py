@@ -1,14 +1,14 @@
 """Truncation of a log at a batch boundary: the file operation and the steps around it (V38).
 
 First, the truncation finds the batch boundary. The directory then lowers its checkpoints to the
-batch boundary (`lower`), so that recovery checks batches that are later appended at the removed
-offsets. Next, segments beyond the boundary are removed, the last segment first. The removals are
-made durable before the remaining segment is truncated. If the broker crashes between two steps, the
-disk has a prefix of the old log or the truncated log, never a log with a hole. Offsets, indexes,
-leader epochs and producer state are updated last. In a log with known damage, checksums determine
-the boundary, because a damaged header may have any offset (V68). If the remembered batches of a
-producer do not reach back to the boundary, the producer state is rebuilt from a snapshot and later
-batches (`segment_files.producers_at`).
+batch boundary (`lower`): new batches will reuse the removed offsets, and recovery must check them.
+Next, segments beyond the boundary are removed, the last segment first. The removals are made
+durable before the remaining segment is truncated. If the broker crashes between two steps, the disk
+has a prefix of the old log or the truncated log, never a log with a hole. Offsets, indexes, leader
+epochs and producer state are updated last. In a log with known damage, the truncation verifies
+checksums to find the boundary, because a damaged header may contain any offset (V68). If the
+remembered batches of a producer do not reach back to the boundary, the producer state is rebuilt
+from a snapshot and later batches (`segment_files.producers_at`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ from tidelog.records.batch import HEADER_BYTES, NO_TIMESTAMP, BatchView, Corrupt
 
 @dataclass(slots=True)
 class TruncationPoint:
-    """The position where a segment is truncated, after its last batch wholly below an offset."""
+    """The position at which a segment is truncated: the end of the last batch that lies wholly
+    below the requested offset.
+    """
 
     position: int
     #: Offset after the last kept batch, or None if no batch is kept.
@@ -141,7 +143,8 @@ class TruncateOperation:
 def truncate_to(log: LogState, offset: int, done: Completion[None]) -> None:
     """Truncate `log` at or before `offset`; complete `done` when files and state are truncated."""
     if offset >= log.log_end_offset:
-        # A leader epoch without a record in this log may contradict the leader's history.
+        # Drop leader epochs from `offset` on even without records: they may contradict the leader's
+        # epochs.
         log.epochs.truncate_from_end(offset)
         done.resolve(None)
         return
@@ -174,8 +177,8 @@ def _find_before_damage(log: LogState, kept: Segment, offset: int, done: Complet
             return
         right, end, wrong = completion.result()
         if wrong is not None and end < offset:
-            # A segment damaged below `offset` cannot be truncated, because records below `offset`
-            # may be committed.
+            # The damage lies below `offset`, so the truncation fails: records below `offset` may be
+            # committed.
             found = DamagedSegment(kept.file.path, wrong.position, end, wrong.reason)
             done.fail(_begun_again(log, found))
             return
@@ -199,7 +202,7 @@ def _find(
     if kept.index is None:
         raise AssertionError(f"the index of {kept.file.path} is not in memory")
     file, size_bytes = kept.file, kept.size_bytes if size_bytes is None else size_bytes
-    # Scan from an index entry whose batch ends below `offset` and therefore stays.
+    # Start the scan at an index entry whose batch ends below `offset`, so that this batch stays.
     scan_from = kept.index.floor(offset - 1)
     log.directory.open_files.pin(file)
 
@@ -286,10 +289,11 @@ def _truncate_files(
 def _fail_in_between(
     log: LogState, operation: TruncateOperation, error: BaseException, done: Completion[None]
 ) -> None:
-    """Fail a truncation that has removed segments; the log now ends before them (V38).
+    """Fail a truncation that has removed segments; the log now ends before the removed segments
+    (V38).
 
-    The producer state is restored to the new log end. With newer producer state, the log would
-    acknowledge lost batches as duplicates when their producer resends them.
+    The producer state is rebuilt for the new log end. Otherwise the log would acknowledge a lost
+    batch as a duplicate when its producer resends it.
     """
     log.snapshots = [each for each in log.snapshots if each not in operation.snapshots]
     log.reset_ends(_end_of_last(log))
@@ -299,7 +303,7 @@ def _fail_in_between(
 
 
 def _end_of_last(log: LogState) -> int:
-    """Return the end of a log that lost only its last segments."""
+    """Return the new log end after a failed truncation removed only the last segments."""
     following = [base for base in log.base_offsets if base > log.segments[-1].base_offset]
     return min([*following, log.log_end_offset])
 
@@ -344,13 +348,14 @@ def _restore_producers(log: LogState, done: Completion[None]) -> None:
 
     def read(completion: Completion[ProducerState]) -> None:
         if completion.error is not None:
-            # The producer state is unknown, so the log would accept any batch that a producer sends
-            # next.
+            # Close the log: its producer state is unknown, so it would accept any batch of any
+            # producer.
             log.break_off("its producer state could not be read")
             done.fail(_begun_again(log, completion.error))
             return
         producers = completion.result()
-        producers.refused = log.producers.refused  # refused batches are only in memory (V38)
+        # Keep the refused batches, which are only in memory (V38).
+        producers.refused = log.producers.refused
         log.producers = producers
         done.resolve(None)
 
@@ -362,9 +367,10 @@ def _restore_producers(log: LogState, done: Completion[None]) -> None:
 
 
 def _begun_again(log: LogState, error: BaseException) -> BaseException:
-    """Return the error with which a failed truncation blocks the log.
+    """Return the error of a failed truncation; if the log is damaged, also fail the directory.
 
-    A follower truncates to the damaged offset at the next start and refetches (V68).
+    The broker's next start truncates the log to the damaged offset, and the follower refetches the
+    records (V68).
     """
     if not isinstance(error, DamagedSegment):
         return error
@@ -376,7 +382,7 @@ def _begun_again(log: LogState, error: BaseException) -> BaseException:
 
 def truncate_fully(log: LogState, offset: int, done: Completion[None]) -> None:
     """Remove all segments and begin a new segment at `offset`."""
-    # The recovery point is 0, because a crash after the removal of all files leaves no segment.
+    # Set the recovery point to 0, because a crash after the removal of all files leaves no segment.
     log.recovery_point = 0
     log.truncating_to = offset
     operation = TruncateOperation(
