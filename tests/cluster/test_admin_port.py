@@ -46,6 +46,12 @@ def test_each_broker_has_metrics_and_probes(make_cluster: MakeCluster) -> None:
         status, text = fetched(place, "/metrics")
         assert status == 200 and "\ntidelog_controller_isr_expands_total 0\n" in text
         assert place.admin is not None and place.admin.startswith("127.0.0.1:")
+        names = "process_cpu_seconds_total,tidelog_loop_turn_ms"
+        status, text = fetched(place, f"/metrics?names={names}")
+        heads = [line for line in text.splitlines() if line.startswith("# TYPE ")]
+        assert (status, len(heads)) == (200, 2) and "tidelog_loop_turn_ms_count " in text
+        status, text = fetched(place, "/metrics?names=no_such_metric")
+        assert status == 400 and "'no_such_metric': no metric has this name" in text
         eventually(partial(has_history, place), "a first look at the metrics")
     _is_unready_while_behind(cluster)
     _lives_on(cluster)

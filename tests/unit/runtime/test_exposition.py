@@ -97,6 +97,16 @@ def test_a_gauge_keeps_its_name_in_openmetrics() -> None:
     assert f"# TYPE {newer} gauge\n{newer} 1\n" in b"".join(pieces).decode()
 
 
+def test_a_text_of_named_metrics_has_no_other_metric() -> None:
+    made = metrics_text(filled(), DECLARED, names=frozenset({"tidelog_size"}))
+    assert b"".join(asyncio.run(made)).decode().splitlines() == [
+        "# HELP tidelog_size bytes of a log",
+        "# TYPE tidelog_size gauge",
+        'tidelog_size{topic="t",partition="0"} 7',
+        'tidelog_size{topic="t",partition="1"} 8',
+    ]
+
+
 def test_the_client_chooses_the_format() -> None:
     assert content_type({}) == content_type({"accept": "text/plain"}) == PROMETHEUS
     accepted = "application/openmetrics-text;version=1.0.0,text/plain;q=0.5"

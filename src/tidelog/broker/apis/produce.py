@@ -173,7 +173,7 @@ class _PartitionAppend:
         answer.log_append_time_ms = info.log_append_time_ms
         answer.log_start_offset = partition.log.log_start_offset
         self.produce.context.replicas.topic_meters.produced(
-            partition.topic_partition.topic,
+            partition.topic_partition,
             0 if info.duplicate else info.size_bytes,
             0 if info.duplicate else info.record_count,
         )

@@ -103,6 +103,14 @@ FAILED_FETCHES: Final = _traffic("failedfetchrequests", "partitions of refused F
 REPLICATION_BYTES_IN: Final = _traffic("replicationbytesin", "bytes fetched by followers here")
 REPLICATION_BYTES_OUT: Final = _traffic("replicationbytesout", "bytes sent to followers")
 INVALID_CRCS: Final = _traffic("invalidmessagecrcrecords", "produced batches with a wrong checksum")
+#: Partitions that clients have produced to or fetched from at this broker, since its start.
+PARTITION_BYTES: Final = tuple(
+    counter(f"tidelog_partition_{name}_total", meaning, "topic", "partition")
+    for name, meaning in (
+        ("bytes_in", "bytes of records that clients produced to a partition of this broker"),
+        ("bytes_out", "bytes of records of a partition that this broker sent to consumers"),
+    )
+)
 TOPICS_SUMMED: Final = gauge(
     "tidelog_metrics_topics_summed",
     "topics beyond the limit of series, counted together as `(other topics)`",

@@ -19,7 +19,7 @@ from tidelog.core.metrics import declared_in
 from tidelog.core.types import Endpoint
 from tidelog.runtime.admin.exposition import content_type, metrics_text
 from tidelog.runtime.admin.history import History
-from tidelog.runtime.admin.http_messages import HttpRequest, HttpResponse
+from tidelog.runtime.admin.http_messages import BadRequest, HttpRequest, HttpResponse
 from tidelog.runtime.admin.http_server import HttpServer
 from tidelog.runtime.admin.probes import Readiness, healthz
 from tidelog.runtime.admin.process_readings import PROCESS_METRICS, ProcessReadings
@@ -28,6 +28,7 @@ from tidelog.runtime.turns import TurnSelector
 
 #: The metrics of `/metrics`, in the order of their names.
 PUBLISHED: Final = tuple(declared_in(METRICS, PROCESS_METRICS))
+_NAMES: Final = frozenset(each.name for each in PUBLISHED)
 _LOG: Final = logging.getLogger("tidelog.admin")
 
 
@@ -38,8 +39,8 @@ class AdminPort:
         self._broker = broker
         self._process = ProcessReadings(broker.services.metrics, turns)
         self.readiness = Readiness(broker)
-        #: The tasks that are making texts, by format.
-        self._making: dict[str, asyncio.Task[list[bytes]]] = {}
+        #: The tasks that are making texts, by format and wanted names.
+        self._making: dict[tuple[str, frozenset[str] | None], asyncio.Task[list[bytes]]] = {}
         self.routes = Routes()
         self.routes.add("GET", "/metrics", self._metrics)
         self.routes.add("GET", "/healthz", healthz)
@@ -74,8 +75,8 @@ class AdminPort:
         await asyncio.gather(*self._making.values(), return_exceptions=True)
 
     async def _metrics(self, request: HttpRequest) -> HttpResponse:
-        form = content_type(request.headers)
-        making = self._making.get(form)
+        form, names = content_type(request.headers), _names(request)
+        making = self._making.get((form, names))
         if making is None:
             services = self._broker.services
             text = metrics_text(
@@ -83,8 +84,25 @@ class AdminPort:
                 PUBLISHED,
                 form,
                 has_newer_names=services.config.metrics_newer_names_enable,
+                names=names,
             )
-            making = self._making[form] = asyncio.get_running_loop().create_task(text)
-            making.add_done_callback(lambda _: self._making.pop(form))
+            making = self._making[form, names] = asyncio.get_running_loop().create_task(text)
+            making.add_done_callback(lambda _: self._making.pop((form, names)))
         # A client that disconnects must not cancel the text that other clients await.
         return HttpResponse(HTTPStatus.OK, await asyncio.shield(making), form)
+
+
+def _names(request: HttpRequest) -> frozenset[str] | None:
+    """Return the metrics that a request names with `names=A,B`; None for all metrics."""
+    asked = request.query.get("names")
+    if asked is None:
+        return None
+    wanted = frozenset(asked.split(","))
+    unknown = sorted(wanted - _NAMES)
+    if unknown:
+        raise BadRequest(
+            HTTPStatus.BAD_REQUEST,
+            f"names={unknown[0][:80]!r}: no metric has this name; docs/reference/metrics.md lists"
+            " all metrics",
+        )
+    return wanted

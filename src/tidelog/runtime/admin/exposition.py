@@ -66,14 +66,16 @@ async def metrics_text(
     form: str = PROMETHEUS,
     *,
     has_newer_names: bool = False,
+    names: frozenset[str] | None = None,
 ) -> list[bytes]:
     """Return the text in pieces; between the slices the loop does other work.
 
-    With `has_newer_names`, metrics also appear under the names of Strimzi's own reporter.
+    With `has_newer_names`, metrics also appear under the names of Strimzi's own reporter. With
+    `names`, the text has the metrics of these names only.
     """
     pieces: list[bytes] = []
     begin_ns = time.monotonic_ns()
-    for _ in _steps(metrics, declared, form, pieces, has_newer_names):
+    for _ in _steps(metrics, declared, form, pieces, has_newer_names, names):
         if time.monotonic_ns() - begin_ns >= _SLICE_NS:
             await asyncio.sleep(0)
             begin_ns = time.monotonic_ns()
@@ -86,12 +88,17 @@ def _steps(
     form: str,
     pieces: list[bytes],
     has_newer_names: bool = False,
+    names: frozenset[str] | None = None,
 ) -> Iterator[None]:
     """Make the text; yield after each small step."""
     lines: _Lines = {}
     for number, (group, values, labels) in enumerate(metrics.readings()):
-        text = _label_text(group[0].labels, labels) if labels else ""
+        text = None
         for metric, value in zip(group, values, strict=True):
+            if names is not None and metric.name not in names:
+                continue
+            if text is None:
+                text = _label_text(metric.labels, labels) if labels else ""
             found = lines.get(metric)
             if found is None:
                 found = lines[metric] = []
@@ -100,6 +107,8 @@ def _steps(
         if number % _STEP == 0 or not group:
             yield
     for metric in declared:
+        if names is not None and metric.name not in names:
+            continue
         found = lines.pop(metric, [])
         # A counter that a collector reads must not get the 0 of a counter that counted nothing.
         for number, sample in enumerate(() if found else metrics.samples(metric)):
