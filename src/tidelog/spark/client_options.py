@@ -1,4 +1,4 @@
-"""Settings of Kafka's consumer with the prefix `kafka.`, as far as the source's client has them.
+"""Options with the prefix `kafka.`: the settings of Kafka's consumer that the source supports.
 
 Settings with an effect on the client are checked and returned. Settings that the source decides
 itself are rejected, as in the connector. TLS and SASL are rejected, too: the client does not
@@ -19,7 +19,7 @@ from tidelog.spark.option_values import OptionError, choice, count, positive
 BOOTSTRAP: Final = "kafka.bootstrap.servers"
 _DEFAULT_TIMEOUT_MS: Final = 60_000
 
-#: Size of one response, which is large enough to pay for its round trip, and small beside a
+#: Bytes of one fetch response: enough to make the round trip worthwhile, and few compared with a
 #: worker's memory.
 FETCH_BYTES: Final = 8 * MIB
 MAX_WAIT_MS: Final = 500

@@ -1,4 +1,5 @@
-"""The columns of `format("tidelog")`, which are those of Spark's Kafka connector, all or some.
+"""The columns of `format("tidelog")`: the columns of Spark's Kafka connector, or a selection of
+them.
 
 Spark's schema is made from Arrow's (`plan_schema`). The reader yields Arrow batches of exactly this
 schema: Spark compares names and types and rejects any other schema.

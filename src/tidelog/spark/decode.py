@@ -34,7 +34,7 @@ _ROW_BYTES: Final = 32
 
 
 class CorruptBatchError(TidelogError):
-    """Fetched bytes that are illegible; the message has the partition and the place."""
+    """Fetched bytes that are no valid record batches; the message has partition and offset."""
 
 
 def never(_batch: BatchView) -> bool:
@@ -74,7 +74,7 @@ class PartitionDecoder:
             for batch in iter_batches(chunk):
                 check(batch)
                 if batch.base_offset >= self._end:
-                    covered = self._end  # compaction removed the records before this batch
+                    covered = self._end  # compaction removed the last records of the range
                     break
                 is_left_out = is_aborted(batch) or batch.is_control
                 if batch.last_offset < covered:
@@ -114,7 +114,7 @@ class PartitionDecoder:
 
 
 class _Constants:
-    """Columns with one value for the whole partition, made once and then sliced."""
+    """Columns with one value for all rows of a partition; each Arrow batch gets slices of them."""
 
     def __init__(self, tp: TopicPartition) -> None:
         self._values = {
@@ -124,7 +124,7 @@ class _Constants:
         self._made: dict[str, pa.Array] = {}
 
     def of(self, count: int, wanted: frozenset[str]) -> dict[str, pa.Array]:
-        """Return the wanted columns, each with `count` rows."""
+        """Return the columns that are in `wanted`, each with `count` rows."""
         found: dict[str, pa.Array] = {}
         for name, value in self._values.items():
             if name in wanted:
@@ -154,7 +154,7 @@ def _records_of(batch: BatchView) -> Buffer:
 
 
 def _ends(rows: Rows) -> npt.NDArray[np.int64]:
-    """Return where each row would end if the bytes of the rows were stored without gaps."""
+    """Return the sum of the row sizes in bytes up to the end of each row."""
     ends = np.arange(1, rows.count + 1, dtype=np.int64) * _ROW_BYTES
     for name in ("key", "value"):
         if name in rows.columns:

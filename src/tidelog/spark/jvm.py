@@ -121,10 +121,10 @@ def cache_directory() -> Path:
 
 
 def write_shim(java: Path, cache: Path) -> Path:
-    """Return a Java home whose bin/java is a script that drops a rejected argument, then runs
-    `java`.
+    """Return a Java home whose bin/java runs `java` without the unsupported argument.
 
-    The script is written whole and renamed into place, because two sessions may write it together.
+    The script is written to a temporary file and renamed, because two sessions may write it at the
+    same time.
     """
     text = _SHIM.format(java=str(java).replace("'", "'\\''"))
     home = cache / f"java-{_stable_name(text)}"

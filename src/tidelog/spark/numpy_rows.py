@@ -95,8 +95,8 @@ def _cut(arena: bytes, pieces: Pieces) -> pa.Array:
     """Return a binary column of pieces of the arena, the buffer with all records.
 
     Arrow gets the buffer with all records as one binary array with two elements for each row: the
-    bytes of the row, and the gap after these bytes. Arrow then copies only the elements with bytes
-    of rows, so these bytes are copied once.
+    bytes of the row, and the gap after these bytes. Arrow then takes only the elements with the
+    bytes of rows, so these bytes are copied once.
     """
     rows = len(pieces.starts)
     bounds = np.empty(2 * rows + 1, dtype=np.int32)

@@ -1,4 +1,4 @@
-"""Where a read starts and ends: offsets or timestamps, for all partitions or for each.
+"""The start and the end of a read: offsets or timestamps, for all partitions or for single ones.
 
 This module parses the two families of options, `starting...` and `ending...`, with the connector's
 precedence: a timestamp for all partitions, then timestamps by partition, then offsets. Options of

@@ -97,7 +97,7 @@ class ReadOptions:
     segments: tuple[str, ...] = ()
     #: Whether segments are read beyond the high watermark, to the end of the log.
     segments_to_log_end: bool = False
-    #: Whether the reader takes filters if Spark's configuration allows pushdown.
+    #: Whether the reader applies filters itself, if Spark's configuration allows pushdown.
     pushdown: bool = True
     #: A sentence for each option that was given and has no effect.
     remarks: tuple[str, ...] = ()

@@ -28,7 +28,7 @@ class SourceSchema(StructType):
 
     @classmethod
     def typeName(cls) -> str:  # noqa: N802 - Spark's name
-        """Return the type's name in JSON, which Spark would make of the class's name."""
+        """Return the type's name in JSON; Spark would otherwise derive it from the class's name."""
         return StructType.typeName()
 
     def __arrow_c_schema__(self) -> Any:

@@ -1,4 +1,4 @@
-"""Transport of code and objects to executors; the error of an executor that lacks a package.
+"""Transport of code and objects to executors, with a clear error if an executor lacks a package.
 
 Spark pickles a source with its reader, a writer, or a function on the driver, and restores it in an
 executor's Python. If that Python lacks tidelog, or a package that tidelog needs, unpickling by name

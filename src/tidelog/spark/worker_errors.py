@@ -36,7 +36,7 @@ class sentence_first:  # noqa: N801 - a context manager
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Suppress the traceback of a tidelog error; the error itself goes on."""
+        """Suppress the traceback of a tidelog error, but not the error itself."""
         if not isinstance(error, TidelogError):
             return
         if _is_worker():

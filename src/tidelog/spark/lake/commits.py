@@ -13,12 +13,12 @@ from typing import Final
 from tidelog.spark.lake.state import TableError
 from tidelog.spark.lake.table import Lake
 
-#: The first version with rows has at most this number.
+#: The highest number that the first version with rows can have.
 _FIRST_VERSION: Final = 1
 
 
 def landed_runs(lake: Lake, after: int) -> list[str]:
-    """Return the runs of the commits after a version, from the newest on. Raises TableError."""
+    """Return the ids of the runs that committed after a version, newest first; raise TableError."""
     return [commit.note.run for commit in lake.commits(after) if commit.note is not None]
 
 
@@ -28,7 +28,7 @@ def first_known(lake: Lake) -> int:
 
 
 def offsets_before(lake: Lake, columns: Iterable[str]) -> dict[str, dict[int, int]]:
-    """Return, for each column, the offsets in each partition below which rows may lack the column.
+    """Return, by column and partition, the offset below which rows may lack the column.
 
     A run adds a column before it writes rows with it. If older commits were cleaned from the log,
     the oldest remaining commit may have added its columns. Raises TableError.
@@ -48,7 +48,7 @@ def offsets_before(lake: Lake, columns: Iterable[str]) -> dict[str, dict[int, in
 
 
 def dead_letters(lake: Lake) -> list[str]:
-    """Return the paths of the dead letters of the commits that the log still has."""
+    """Return the paths of the dead-letter files that commits in the table's log name."""
     notes = (commit.note for commit in lake.commits())
     return [path for note in notes if note is not None for path in note.dead_letters]
 
@@ -62,7 +62,7 @@ def version_at(lake: Lake, time_ms: int) -> int:
 
 
 def version_with(lake: Lake, partition: int, offset: int) -> int:
-    """Return the first version with a partition's offsets up to `offset`. Raises TableError."""
+    """Return the first version with all records of a partition below `offset`; raise TableError."""
     found = reached = None
     for commit in lake.commits():
         if commit.note is None:

@@ -1,9 +1,9 @@
-"""Delta tables through delta-rs: a state to read, and commits by compare-and-set.
+"""Delta tables through delta-rs. A commit succeeds only if its version does not exist yet.
 
-An ingest commits an application transaction for each partition, whose version is the next offset.
-Delta keeps application transactions as long as the table exists, while the metadata of commits may
-be cleaned with the log. The library delta-rs must not start in a process that forks later, so
-Spark's worker daemon must not import this module.
+An ingest commits an application transaction for each partition; the version of the application
+transaction is the partition's next offset. Delta keeps application transactions as long as the
+table exists, while the metadata of commits may be cleaned with the log. The library delta-rs must
+not start in a process that forks later, so Spark's worker daemon must not import this module.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _log = logging.getLogger("tidelog.spark")
 _LOG: Final = "_delta_log"
-#: Maximum number of reads of a table that concurrent commits may spoil.
+#: Maximum number of attempts to read a table while no other commit comes in between.
 _LOOKS_AT_ONE_VERSION: Final = 100
 _FENCE: Final = "tidelog-fence"
-#: Numbers of commits to read, one after the other, in the search for an ingest's last commit.
+#: The search for an ingest's last commit reads the last commit, then the last 20, then more.
 _LOOKS: Final = (1, 20, 1_000, None)
-#: Parts of messages about requests that no retry will help.
+#: Parts of the error messages of requests that would fail again if they were retried.
 _REFUSALS: Final = (
     "Permission denied",
     "Read-only file system",
@@ -66,14 +66,15 @@ _REFUSALS: Final = (
     "AccessDenied",
     "No space left",
 )
-#: Parts of messages about a version that another commit has taken.
+#: Parts of the error messages of commits whose version another commit has taken.
 _CONFLICTS: Final = ("already exists", "ersion conflict", "oncurrent")
 #: Maximum number of attempts of a vacuum; each fails if another commit comes first.
 _VACUUMS: Final = 5
-#: A look at the table reads all commits since the last checkpoint. delta-rs writes one after 100
-#: commits, which makes looks three times as dear; one after 10 would double the log's size.
+#: A read of the table's state reads all commits since the last checkpoint. With delta-rs's default
+#: of 100 commits between checkpoints, a read takes three times as long as with 20. With 10, the log
+#: would be twice as large.
 _CONFIGURATION: Final = {"delta.checkpointInterval": "20"}
-#: Number of consecutive partitions without a transaction after which no more are expected.
+#: The search for transactions ends after this number of consecutive partitions without one.
 _NO_MORE: Final = 100
 
 
@@ -148,7 +149,7 @@ class DeltaLake:
         return ""
 
     def _settled(self, look: Callable[[DeltaTable], T]) -> T:
-        """Return the result of `look` at a newest version that no commit replaced meanwhile.
+        """Return the result of `look` at the newest version; repeat it if a commit came meanwhile.
 
         `DeltaTable.history` shows commits beyond the version of its table. Raises TableError.
         """
@@ -188,7 +189,7 @@ class DeltaLake:
                 commit_properties=_properties(()),
             )
         except (DeltaError, OSError) as error:
-            if self._open() is not None:  # another run created it, or this run without an answer
+            if self._open() is not None:  # created by another run, or by this run
                 return CommitAnswer.CONFLICT
             raise TableError(f"{self.location} cannot be created: {reason_of(error)}") from error
         return CommitAnswer.COMMITTED
@@ -247,7 +248,7 @@ class DeltaLake:
         )
 
     def _sent(self, state: LakeState, send: Callable[[DeltaTable], None]) -> CommitAnswer:
-        """Send a commit on top of `state`. Raises TableError, also after a rollback."""
+        """Send a commit on top of `state`. Raises TableError, also if the table was rolled back."""
         from deltalake.exceptions import CommitFailedError, DeltaError
 
         if state.rollback:
@@ -290,7 +291,7 @@ class DeltaLake:
         return self._settled(look)
 
     def history(self) -> Iterator[tuple[int, int]]:
-        """Yield the times in ms of all versions that the log still has, from the newest on.
+        """Yield (time in ms, version) of each version that the log still has, newest first.
 
         Raises TableError.
         """
@@ -335,13 +336,13 @@ class DeltaLake:
         return {}
 
     def check_files_are_rows(self, version: int | None = None) -> None:
-        """Raise TableError if a version's rows are not those of its files."""
+        """Raise TableError if a version's rows differ from the rows in its data files."""
         table = self._at(version)
         for feature in hidden_rows(table):
             raise HiddenRowsError(needs_delta(self.location, feature))
 
     def added_in(self, paths: Collection[str]) -> dict[str, tuple[int, ...]]:
-        """Return the last version that added each of these files, if the log has its commit."""
+        """Return, by path, the last version that added the file, if the log has its commit."""
         opened = self.store.open()
         wanted, found = set(paths), dict[str, tuple[int, ...]]()
         for version in range(self.newest(), first_known(self) - 1, -1):
@@ -367,8 +368,8 @@ class DeltaLake:
         """Delete data files that commits removed over `keep_hours` ago; return their number.
 
         Raises TableError. Files that no commit ever added stay. A vacuum is a commit, too, and
-        fails if another commit comes first; after _VACUUMS attempts the next vacuum deletes the
-        files.
+        fails if another commit comes first. After _VACUUMS failures the files stay until the next
+        vacuum.
         """
         from deltalake.exceptions import CommitFailedError, DeltaError
 
@@ -403,7 +404,7 @@ class DeltaLake:
             ) from error
 
     def _noted(self, table: DeltaTable) -> NotedCommits:
-        """Return the commits with valid offset notes; read only the last ones if they suffice."""
+        """Return the newest commit with a note, and the newest with a valid note."""
         noted = NotedCommits()
         for limit in _LOOKS:
             noted = noted_commits(self._commits(table, limit))
@@ -412,7 +413,7 @@ class DeltaLake:
         return noted
 
     def _commits(self, table: DeltaTable, limit: int | None) -> list[LakeCommit]:
-        """Return the last commits, from the newest on."""
+        """Return the last `limit` commits, newest first; all commits for None."""
         return [
             LakeCommit(
                 table.version() - place,
@@ -428,13 +429,13 @@ class DeltaLake:
         return None if text is None else CommitNote.from_json(text, self.location)
 
     def _described(self, table: DeltaTable) -> Origin | None:
-        """Return the origin in the table's description, which the cleaning of the log keeps."""
+        """Return the origin from the table's description, which outlives old log files."""
         with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError):
             return Origin(**json.loads(table.metadata().description or "")[MARK])
         return None
 
     def _followed(self, table: DeltaTable, origin: Origin) -> dict[int, PartitionRun]:
-        """Return each partition's next offset from the transactions; offset notes are lost.
+        """Return each partition's next offset from the transactions, if the log has no note.
 
         An ingest commits a transaction for each partition of its topic.
         """
@@ -448,7 +449,7 @@ class DeltaLake:
                 found[number] = PartitionRun(number, end, end, 0)
                 missed = 0
             number += 1
-        # `file_uris` are those of the version read here: another commit may have come meanwhile.
+        # `file_uris` reads the same version as the transactions, even if another commit came since.
         if not found and table.file_uris():
             raise TableError(
                 f"{self.location} has files, and its log has no offsets of an ingest; ingest to"
@@ -538,7 +539,7 @@ def _file_of(row: Mapping[str, Any], bounded: tuple[str, str]) -> LakeFile:
 
 
 def _restored_by(commit: Mapping[str, Any]) -> int | None:
-    """Return the version that a commit restored, NO_VERSION if only its time is known."""
+    """Return the version that a RESTORE restored, NO_VERSION if it names only a time; else None."""
     if commit.get("operation") != "RESTORE":
         return None
     version = whole_number(str(commit.get("operationParameters", {}).get("version")))
@@ -546,14 +547,14 @@ def _restored_by(commit: Mapping[str, Any]) -> int | None:
 
 
 def _value_text(value: Any) -> str | None:
-    """Return a partition value as Delta's log has it."""
+    """Return a partition value as the text that Delta's log contains."""
     if isinstance(value, bool):
         return str(value).lower()
     return None if value is None else str(value)
 
 
 def _answer_of(error: Exception, location: str) -> CommitAnswer:
-    """Return what a failed request means for its commit; raise TableError if it is refused."""
+    """Return LOST for an error after which the commit may exist; raise TableError for a refusal."""
     text = reason_of(error)
     if any(word in text for word in _REFUSALS):
         raise TableError(f"{location} cannot be written: {text}") from error

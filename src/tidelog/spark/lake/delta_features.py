@@ -1,7 +1,7 @@
 """Features of Delta tables that ingests and readers of files do not support, and names of types.
 
-Other tools add such features to a table. Messages name the feature, because the table looks like
-any other.
+Other tools add such features to a table. Error messages name the feature, because users do not see
+it in the table's columns or files.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def needs_delta(location: str, feature: str) -> str:
 
 
 def hidden_rows(table: DeltaTable) -> list[str]:
-    """Return the features by which the rows of a table's files are not those of the table."""
+    """Return the features that make the rows in the data files differ from the table's rows."""
     settings = table.metadata().configuration
     found = []
     if settings.get("delta.columnMapping.mode", "none") != "none":

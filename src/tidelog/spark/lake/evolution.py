@@ -1,6 +1,6 @@
-"""Columns of a table that grows with its runs: new ones are added, changed types are refused.
+"""Schema evolution of a table: a run adds its new columns; a changed column type is an error.
 
-A column that a run lacks is null in the run's rows, and a new column is null in the rows before. A
+A column that a run lacks is null in the run's rows, and a new column is null in all earlier rows. A
 run commits its new columns before it writes files. If another commit comes first, the run compares
 its columns with those of the table again.
 """
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 def missing_columns(table: Lake, schema: pa.Schema) -> pa.Schema:
     """Return the columns of `schema` that a table lacks.
 
-    Raises TableError for a column of another type, or whose name differs from another only in case,
-    because most readers treat such names as equal.
+    Raises TableError for a column whose type differs from the table's. Also raises TableError for
+    two names that differ only in case, because most readers treat such names as equal.
     """
     import pyarrow as pa
 

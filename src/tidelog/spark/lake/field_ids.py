@@ -20,7 +20,7 @@ _KEY: Final = b"PARQUET:field_id"
 def with_field_ids(schema: pa.Schema, ids: Mapping[str, int]) -> pa.Schema:
     """Return the columns with their ids; `ids` has the id of each path, or is empty.
 
-    A column that the table lacks, such as the mark of tombstones in staged files, stays without id.
+    A column that the table lacks, such as the tombstone column of staged files, gets no id.
     """
     import pyarrow as pa
 
@@ -52,10 +52,9 @@ def _with_inner_ids(kind: pa.DataType, path: str, ids: Mapping[str, int]) -> pa.
 
 
 def check_field_ids(schema: pa.Schema, ids: Mapping[str, int], path: str) -> None:
-    """Raise HiddenRowsError if a file has a column under another name, or another column under its
-    name.
+    """Raise HiddenRowsError if a file's column has another name or another id than in the table.
 
-    Another tool may have renamed the column, or dropped it and added one of the same name.
+    Another tool may have renamed the column, or dropped it and added a new column of the same name.
     """
     paths = {number: name for name, number in ids.items()}
     for name, number in _ids_of(schema):
@@ -86,7 +85,7 @@ def _ids_of(fields: Iterable[pa.Field], prefix: str = "") -> Iterator[tuple[str,
 
 
 def plain_types(schema: pa.Schema) -> pa.Schema:
-    """Return columns as Iceberg has them, without ids, in Arrow types with 32-bit lengths.
+    """Return the schema without field ids, in Arrow types with 32-bit lengths, as Iceberg has them.
 
     Two schemas with equal columns are equal in this form.
     """

@@ -1,9 +1,9 @@
-"""Iceberg tables through pyiceberg: a state to read, and commits on a known head of the branch.
+"""Iceberg tables through pyiceberg. A commit succeeds only on top of the snapshot that it expects.
 
 A version is Iceberg's last sequence number: each commit of a snapshot raises it, and a rollback
 does not lower it. The offset note of a commit is in the summary of its snapshot, so that a rollback
-takes offsets and rows back together. A second copy of the offset note is in the table's properties,
-in case another tool expires all snapshots with notes.
+undoes offsets and rows together. A second copy of the offset note is in the table's properties, in
+case another tool expires all snapshots with notes.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _PROPERTIES: Final = {
 }
 #: Ids in the texts of types.
 _IDS: Final = re.compile(r"-?[0-9]+: ")
-#: Parts of messages about requests that no retry will help.
+#: Parts of the error messages of requests that would fail again if they were retried.
 _REFUSED: Final = (
     "Permission denied",
     "Read-only file system",
@@ -109,7 +109,7 @@ class IcebergLake:
         return LakeStore(location_of(table.location()), store_options(table.io.properties))
 
     def read(self) -> LakeState:
-        """Look at the newest version. Raises TableError."""
+        """Read the state of the newest version. Raises TableError."""
         table = self._open()
         if table is None:
             return LakeState()
@@ -190,7 +190,7 @@ class IcebergLake:
         try:
             if table.properties.get(_RETRIES) != "0":
                 HeadTransaction(table).set_properties({_RETRIES: "0"}).commit_transaction()
-                return CommitAnswer.CONFLICT  # look again: another commit may have come in
+                return CommitAnswer.CONFLICT  # another commit may have come first
             send(table)
         except (CommitFailedException, ValidationException):
             return CommitAnswer.CONFLICT
@@ -255,9 +255,9 @@ class IcebergLake:
         return found
 
     def history(self) -> Iterator[tuple[int, int]]:
-        """Yield the times in ms from which each version was the newest one, from the newest on.
+        """Yield (time in ms, version), newest first; each version became current at its time.
 
-        A snapshot that was rolled back is given by its id. Raises TableError.
+        A rolled-back snapshot has its snapshot id in place of the version. Raises TableError.
         """
         table = self._at_head()
         versions = {each.snapshot_id: each.sequence_number or 0 for each in ancestors(table)}
@@ -276,7 +276,7 @@ class IcebergLake:
             ]
 
     def referenced(self) -> set[str]:
-        """Return the paths of all snapshots' files, also of those on branches and with tags."""
+        """Return the paths of the data files of all snapshots, also of branches and tags."""
         table = self._at_head()
         root = f"{location_of(table.location())}/"
         with self._asking("be read"):
@@ -295,14 +295,14 @@ class IcebergLake:
         return dict(index_by_name(self._at_head().schema()))
 
     def check_files_are_rows(self, version: int | None = None) -> None:
-        """Raise TableError if a version's rows are not those of its files, read by column name."""
+        """Raise TableError if a version's rows differ from its files' rows, read by column name."""
         table = self._at_head()
         self._check_rows(table, self._snapshot(table, version))
 
     def added_in(self, paths: Collection[str]) -> dict[str, tuple[int, ...]]:
         """Return the ids of the snapshots that added each of these files.
 
-        A snapshot may be expired. A file may have been added more than once.
+        A returned snapshot may be expired. A file may have been added more than once.
         """
         table = self._at_head()
         added: dict[str, tuple[int, ...]] = {}
@@ -321,8 +321,9 @@ class IcebergLake:
         return {field.name: _type_text(field.field_type) for field in found.fields}
 
     def add_columns(self, state: LakeState, columns: pa.Schema) -> CommitAnswer:
-        """Commit new columns, if the schema is the newest; this changes the schema, but not the
-        version. Raises TableError.
+        """Commit new columns, without a new version; return CONFLICT if the schema changed.
+
+        Raises TableError.
         """
 
         def send(table: Table) -> None:
@@ -332,7 +333,7 @@ class IcebergLake:
         return self._sent(state, send)
 
     def vacuum(self, keep_hours: int) -> int:
-        """Expire snapshots that were replaced over `keep_hours` ago; return the deleted data files.
+        """Expire snapshots that were replaced over `keep_hours` ago; count the deleted data files.
 
         Raises TableError.
         """
@@ -360,7 +361,7 @@ class IcebergLake:
             raise TableError(f"{self.location}: Iceberg has no such column: {error}") from error
 
     def _snapshot(self, table: Table, version: int | None) -> Snapshot | None:
-        """Return the snapshot of a version, or of a snapshot's id. Raises TableError."""
+        """Return the snapshot whose version or snapshot id is `version`. Raises TableError."""
         newest = _version(table)
         if version is None or version == newest:
             return table.current_snapshot()
@@ -410,7 +411,7 @@ class IcebergLake:
         return None if text is None else CommitNote.from_json(text, self.location)
 
     def _file_of(self, table: Table, file: DataFile, bounded: tuple[str, str]) -> LakeFile:
-        """Return a file of the table; bounds that its manifest lacks are -1."""
+        """Return a data file of the table; offset bounds that its manifest lacks are -1."""
         schema = table.schema()
         lowest, highest = (bound(schema, bounded[1], each) for each in bounds(file))
         partition, last = (bound(schema, bounded[0], each) for each in bounds(file))
@@ -502,7 +503,7 @@ class IcebergLake:
 
     @contextmanager
     def _asking(self, what: str) -> Iterator[None]:
-        """Convert the errors of a catalog or a store to one sentence."""
+        """Raise TableError with one sentence for an error of the catalog or of the store."""
         from tidelog.spark.lake.iceberg_library import CATALOG_ERRORS
 
         try:

@@ -1,7 +1,7 @@
-"""Commits of Iceberg beside pyiceberg's own: of staged files, of merges, of expired snapshots.
+"""Commits to Iceberg tables that pyiceberg's API lacks: staged files, merges, expired snapshots.
 
-pyiceberg has an API for tables of Arrow. An ingest has files that tasks have written, with a note
-of its offsets, and commits them on top of one known snapshot.
+pyiceberg's API commits Arrow tables, for which it writes the files itself. An ingest commits files
+that Spark tasks have written, with an offset note, on top of one known snapshot.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ if TYPE_CHECKING:
 
 
 class HeadTransaction(Transaction):
-    """A transaction that looks at the newest snapshot of each branch and tag alone.
+    """A transaction whose metadata has only the newest snapshot of each branch and tag.
 
-    pyiceberg copies all snapshots at each of some thirty looks that a commit takes. A table of a
-    thousand snapshots would take seconds for a commit. The catalog gets the updates, and applies
-    them to all snapshots.
+    pyiceberg copies the table's metadata some thirty times during a commit. With the metadata of a
+    thousand snapshots, a commit would take seconds. The catalog receives only the updates, and
+    applies them to the complete metadata.
     """
 
     _looked: tuple[int, TableMetadata] | None = None
@@ -147,7 +147,7 @@ def _partition_value(kind: IcebergType, text: str | None) -> Any:
 
 
 class ReplacedFiles(_OverwriteFiles):
-    """A commit that writes rows to other files; incremental readers skip it."""
+    """A commit that replaces files by files with the same rows; incremental readers skip it."""
 
     def _summary(self, snapshot_properties: dict[str, str]) -> Summary:  # type: ignore[override]
         summary = super()._summary(snapshot_properties)

@@ -1,10 +1,10 @@
-"""Parts that Iceberg tables need beside pyiceberg: catalogs by place, durable files, merges. A user
-writes `iceberg:NAMESPACE.TABLE`.
+"""Additions to pyiceberg for Iceberg tables: catalogs from options, and durable local files.
 
 A user writes `iceberg:NAMESPACE.TABLE`. The catalog comes from options with pyiceberg's names, or
-from pyiceberg's own configuration. A `warehouse` alone gets an embedded catalog, a SQLite file in
-that directory. pyiceberg leaves the durability of local files to the kernel, so after a power
-failure a catalog could refer to metadata that is gone. Files are synced here.
+from pyiceberg's own configuration. If the options give only a `warehouse`, the catalog is embedded:
+a SQLite file in that directory. pyiceberg leaves the durability of local files to the kernel, so
+after a power failure a catalog could refer to lost metadata. This module therefore syncs local
+files.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 #: The file of an embedded catalog, in its warehouse.
 CATALOG_FILE: Final = "catalog.db"
-#: The catalog name under which embedded catalogs register their tables.
+#: The name of every embedded catalog, under which its SQLite file lists the tables.
 _EMBEDDED: Final = "default"
 #: Exceptions that a catalog or a store raises for a failed request.
 CATALOG_ERRORS: Final = (OSError, SQLAlchemyError, RESTError, RequestException, ValueError)
@@ -75,7 +75,7 @@ _STORE_OPTIONS: Final = {
 
 
 def open_catalog(options: Mapping[str, str], where: str) -> Catalog:
-    """Return the catalog that options or pyiceberg's configuration name. Raises TableError.
+    """Return the catalog that the options or pyiceberg's configuration define. Raises TableError.
 
     `catalog` is the catalog's name in the configuration, by default pyiceberg's own default.
     """
@@ -89,7 +89,7 @@ def open_catalog(options: Mapping[str, str], where: str) -> Catalog:
         try:
             return load_catalog(name, **properties)
         except OperationalError:
-            return load_catalog(name, **properties)  # another process made its tables first
+            return load_catalog(name, **properties)  # lost a race to create it
     except CATALOG_ERRORS as error:
         raise TableError(
             f"{where} has no catalog: {reason_of(error)}. Give one, such as warehouse=DIRECTORY, or"
@@ -98,7 +98,7 @@ def open_catalog(options: Mapping[str, str], where: str) -> Catalog:
 
 
 def embedded_warehouse(options: Mapping[str, str]) -> str | None:
-    """Return the directory or URI of a warehouse that is given alone, without a catalog."""
+    """Return the location of the option `warehouse` if no option names a catalog; else None."""
     if "warehouse" not in options or any(name in options for name in ("uri", "type", "catalog")):
         return None
     return location_of(options["warehouse"])
@@ -136,7 +136,7 @@ class DurableFileIO(PyArrowFileIO):
     """pyiceberg's file access through Arrow; a local file is durable once it is closed."""
 
     def new_output(self, location: str) -> OutputFile:  # type: ignore[override]  # as the base has it
-        """Return a file to write."""
+        """Return an output file, which is synced on close if it is local."""
         output = super().new_output(location)
         is_local = "://" not in location.removeprefix("file://")
         return _DurableOutput(output, location.removeprefix("file://")) if is_local else output

@@ -1,7 +1,7 @@
-"""Data files of Iceberg's snapshots, as manifests have them, and the files that snapshots keep.
+"""Data files of Iceberg snapshots as their manifests list them, and all files in use by snapshots.
 
 A snapshot has a list of manifests, and a manifest has entries of data files with their statistics.
-pyiceberg is imported by the functions: places of tables are compared where it is not installed.
+Each function imports pyiceberg itself, because this module must load without pyiceberg.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
 
-#: The name of a partition column's own values.
+#: Iceberg's transform of a partition column that leaves the values as they are.
 IDENTITY: Final = "identity"
 _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 
@@ -38,7 +38,7 @@ def entries(table: Table, snapshot: Snapshot | None) -> Iterator[ManifestEntry]:
 
 
 def hidden_rows(table: Table, snapshot: Snapshot | None) -> Iterator[str]:
-    """Yield the features by which a snapshot's rows differ from those of its files."""
+    """Yield the features that make a snapshot's rows differ from the rows in its data files."""
     from pyiceberg.manifest import ManifestContent
     from pyiceberg.schema import index_name_by_id
 
@@ -75,7 +75,7 @@ def values_of(table: Table, file: DataFile) -> dict[str, str | None]:
 
 
 def bounds(file: DataFile) -> tuple[Mapping[int, bytes], Mapping[int, bytes]]:
-    """Return the bounds of a file's columns by their ids: the lowest, the highest values."""
+    """Return a data file's lowest values and highest values, both by column id."""
     return file.lower_bounds or {}, file.upper_bounds or {}
 
 

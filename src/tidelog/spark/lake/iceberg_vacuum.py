@@ -1,8 +1,8 @@
-"""Vacuum of Iceberg's tables: snapshots expire, and files go to which none refers any more.
+"""Vacuum of Iceberg tables: expire old snapshots, then delete files that no snapshot refers to.
 
 Data files, manifests and lists of manifests are deleted after the commit that expires their last
-snapshot. A commit that died before its catalog's answer has left manifests to which no snapshot
-ever referred. They are deleted by age, as no commit takes days.
+snapshot. A process that died during a commit leaves manifests to which no snapshot refers. The
+vacuum deletes such manifests once they are older than any commit can take.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
     from tidelog.spark.lake.stores import LakeStore
 
-#: Age in ms from which a manifest without a snapshot counts as left by a dead commit.
+#: Age in ms from which a manifest without a snapshot counts as left by a process that died.
 _DEAD_AFTER_MS: Final = 72 * 3_600_000
-#: The folder of manifests and of the lists of them, and the end of their names.
+#: The folder of manifests and manifest lists, and the suffix of their names.
 _FOLDER, _SUFFIX = "metadata", ".avro"
 
 
 def vacuum(table: Table, store: LakeStore, keep_hours: int) -> int:
-    """Expire snapshots that were replaced over `keep_hours` ago; return the deleted data files.
+    """Expire snapshots that were replaced over `keep_hours` ago; count the deleted data files.
 
     Raises the errors of the catalog and of the store.
     """
@@ -65,11 +65,12 @@ def vacuum(table: Table, store: LakeStore, keep_hours: int) -> int:
 
 
 def _delete_dead_manifests(table: Table, store: LakeStore) -> None:
-    """Delete old manifests, and lists of them, to which no snapshot refers.
+    """Delete old manifests and manifest lists to which no snapshot refers.
 
-    They are known by their names, which are unique: other tools may write `s3a:` for `s3:`.
+    Files are compared by their names, which are unique. Whole paths may differ for one file,
+    because other tools may write `s3a:` for `s3:`.
     """
-    # The listing comes first: a commit that comes in after it has young files.
+    # List the files before the snapshots: a commit in between has files too young to delete.
     listed = [file for file in store.listed(_FOLDER) if file.path.endswith(_SUFFIX)]
     if not listed:
         return

@@ -1,8 +1,8 @@
-"""Partition columns of a table: the columns that can be one, and their values in rows and files.
+"""Partition columns of a table: the permitted columns, and their values in rows and paths.
 
-A data file has the rows of one value of each partition column. Values are text here, as Delta's log
-has them. For Delta an empty text is null. If a run has no column `day`, the column is derived: the
-day, in UTC, of the record's timestamp.
+All rows of a data file have the same value in each partition column. Values are text here, as
+Delta's log has them. For Delta an empty text is null. If a run has no column `day`, the column is
+derived: the day, in UTC, of the record's timestamp.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 #: The derived column, and the column from which it is derived.
 DAY: Final = "day"
 TIMESTAMP: Final = "timestamp"
-#: Characters of column names that some readers misread in paths.
+#: Characters that a partition column's name must not have, because some readers misread paths.
 _SIGNS: Final = '/=%\\?#"{}'
 #: Maximum length in bytes of `COLUMN=VALUE` in paths: the limit of file systems for names.
 _PATH_BYTES: Final = 255
@@ -89,7 +89,7 @@ def _check_type(name: str, kind: pa.DataType) -> None:
 def by_values(
     rows: pa.RecordBatch, names: Sequence[str], *, empty_is_null: bool = True
 ) -> Iterator[tuple[tuple[str | None, ...], pa.RecordBatch]]:
-    """Yield the rows of each combination of values, in the order in which they come."""
+    """Yield (partition values, rows) for each combination, in order of first occurrence."""
     import numpy as np
     import pyarrow as pa
 
@@ -110,7 +110,7 @@ def by_values(
 
 
 def _texts(rows: pa.RecordBatch, name: str, *, empty_is_null: bool) -> pa.Array:
-    """Return a column as Delta writes the values; null for a column that the rows lack."""
+    """Return a column's values as Delta's text; nulls for a column that the rows lack."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -138,7 +138,7 @@ def with_day(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def folder_of_values(values: Values) -> str:
-    """Return the folders of a file below those of its run, as in `day=2026-01-02/`.
+    """Return a file's folders below the folder of its run, such as `day=2026-01-02/`.
 
     Some readers take the values from the path instead of the log. Raises TableError for a value
     that is too long.

@@ -1,8 +1,8 @@
 """The commit protocol of lake tables, as pure decisions.
 
-A run reads the table, stages files of the offsets after the table's last ones, and commits files
-and offsets on top of the version that it has read. The store accepts one commit for each version.
-After any answer but a success, the run reads the table again, and `next_step` decides.
+A run reads the table, stages files with the records after the table's last offsets, and commits
+files and offsets on top of the version that it has read. The store accepts one commit for each
+version. After any answer but a success, the run reads the table again, and `next_step` decides.
 
 A vacuum deletes files that no commit refers to; these files may belong to a run that has yet to
 commit. Before it deletes files, the vacuum commits a *fence*. No run that began below the fence can
@@ -57,7 +57,7 @@ class PlannedOffsets:
 class CommitAttempt:
     """A run's staged files: new offsets (an ingest), or merged files in place of others.
 
-    An upsert has both: new offsets, and files without the rows that its own rows replace.
+    An upsert has both: new offsets, and rewritten files without the rows that its new rows replace.
     """
 
     run: str
@@ -73,14 +73,14 @@ class CommitAttempt:
 
 @dataclass(frozen=True, slots=True)
 class TableView:
-    """What a look at the table shows."""
+    """The state of the table after which `next_step` decides."""
 
     version: int
     #: The next offset of each partition.
     following: Mapping[int, int]
     #: Runs that began below this version cannot commit.
     fence: int
-    #: The runs whose commits came after the version on which the attempt was last committed.
+    #: The runs that committed after the version on top of which the attempt was last sent.
     landed: Collection[str]
     #: Paths of the version's files; empty for an attempt without inputs.
     files: Collection[str] = ()
@@ -95,7 +95,7 @@ class CommitAgain:
 
 @dataclass(frozen=True, slots=True)
 class LandedBefore:
-    """The attempt is part of the table."""
+    """The table contains the attempt: an earlier commit succeeded without an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +109,10 @@ NextStep = CommitAgain | LandedBefore | StartOver
 
 
 def next_step(attempt: CommitAttempt, view: TableView) -> NextStep:
-    """Return what a run does after a look at the table.
+    """Return what a run does next, given the state of the table after an unsuccessful commit.
 
-    The files of an attempt that starts over may be deleted: all its commits were for versions that
-    exist by now, so none can come later.
+    The files of an attempt that starts over may be deleted: each of its commits was for a version
+    that exists by now, so no commit of the attempt can succeed later.
     """
     if attempt.run in view.landed:
         return LandedBefore()

@@ -15,7 +15,7 @@ from typing import Final
 from tidelog.core.dataclass import dataclass
 from tidelog.spark.lake.state import LakeCommit
 
-#: Number of partitions that a sentence names.
+#: Maximum number of partitions that an error message names.
 _NAMED: Final = 3
 
 

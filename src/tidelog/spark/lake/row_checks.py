@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 #: Hive's name for a null in paths.
 NULL_NAME: Final = "__HIVE_DEFAULT_PARTITION__"
-#: 0001-01-01 and 9999-12-31 in days since 1970: the dates that all readers have.
+#: 0001-01-01 and 9999-12-31 in days since 1970; all readers support the dates in between.
 FIRST_DAY: Final = -719_162
 LAST_DAY: Final = 2_932_896
 
@@ -25,9 +25,10 @@ LAST_DAY: Final = 2_932_896
 def check_rows(
     partition: int, rows: pa.RecordBatch, names: Iterable[str], partition_by: Iterable[str]
 ) -> None:
-    """Raise TableError for a row of a partition that a table with these columns cannot have.
+    """Raise TableError for a row that readers of the table could not read.
 
-    `names` are the columns of files, `partition_by` those whose values are in paths.
+    `partition` is for the message. `names` are the columns of data files, and `partition_by` are
+    the columns whose values are in paths.
     """
     by = tuple(partition_by)
     for name in dict.fromkeys([*names, *by]):
@@ -50,7 +51,7 @@ def _check_text(partition: int, rows: pa.RecordBatch, name: str) -> None:
     except pa.ArrowInvalid as error:
         place = _first_invalid(column)
         if place is None:
-            # The invalid text lies outside this slice, and is found in the slice with its row.
+            # The invalid text lies outside this slice; the check of its own slice reports it.
             return
         raise TableError(
             f"column {name!r} of {_place(partition, rows, place)} is no text in UTF-8, and readers"

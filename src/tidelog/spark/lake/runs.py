@@ -38,7 +38,8 @@ from tidelog.spark.lake.table import Lake
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Maximum number of commits of one run or vacuum. Each refused commit is another run's success.
+#: Maximum number of commits that one run or vacuum tries. Each conflict means that another run has
+#: committed.
 MOST_COMMITS: Final = 100
 #: The shortest and the longest wait after a commit without an answer.
 FIRST_WAIT_S: Final = 0.05
@@ -47,7 +48,7 @@ LONGEST_WAIT_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """What became of a run: the table with its change, or the obstacle at which it starts over."""
+    """The result of a run: the table's state, and any obstacle that makes the run start over."""
 
     state: LakeState
     obstacle: CommitObstacle | None = None
@@ -80,7 +81,7 @@ def opened(
 
 
 def attempt_of(run: str, state: LakeState, change: TableChange) -> CommitAttempt:
-    """Return the attempt of a change that was planned with a state of the table."""
+    """Return the commit attempt for a change that was planned from `state`."""
     following = state.following()
     planned = [
         PlannedOffsets(each.partition, following.get(each.partition), each.start, each.end)
@@ -105,7 +106,7 @@ def commit_run(
     *,
     sleep: Callable[[float], None] = time.sleep,
 ) -> RunOutcome:
-    """Commit a change that was planned with `state`. Raises TableError.
+    """Commit a change that was planned from `state`. Raises TableError.
 
     After an outcome with an obstacle, the caller may delete the change's files.
     """

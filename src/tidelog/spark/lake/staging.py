@@ -4,8 +4,8 @@
 
 BEGAN is the version of the table at which the run began, which fences compare (`protocol`). A file
 has the rows of one partition of the topic in order of offset, with one value of each partition
-column of the table, if it has any (`partitioning`). A task writes a file under a unique name, so a
-file of a dead or repeated task belongs to the run and never to its commit.
+column of the table, if it has any (`partitioning`). Each task writes files under unique names. A
+failed task's files lie in the folder of the run, but the run never commits them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow import parquet
 
-#: Bytes of rows in one row group, before compression; a task holds as many in memory.
+#: Bytes of rows in one row group, before compression; a task holds this many bytes in memory.
 ROW_GROUP_BYTES: Final = 64 * MIB
 #: Default size of a file: large enough to keep files few, small enough for parallel reads.
 TARGET_FILE_BYTES: Final = 128 * MIB
@@ -54,7 +54,7 @@ _STAGED: Final = re.compile(rf"({_FOLDER.pattern})/.+\.parquet")
 
 
 def new_run() -> str:
-    """Return a run's id."""
+    """Return a new unique id for a run."""
     return uuid.uuid4().hex[:16]
 
 
@@ -64,7 +64,7 @@ def folder_of(run: str, began: int) -> str:
 
 
 def staged_files(store: LakeStore) -> list[StagedFile]:
-    """Return the files that runs have staged, with or without a commit. Raises TableError."""
+    """Return the files that runs have staged, committed or not. Raises TableError."""
     found = []
     for file in store.listed():
         match = _STAGED.fullmatch(file.path)
@@ -81,7 +81,7 @@ class StagingFolder:
     folder: str
     #: Ids of the table's columns by their paths, for a format whose files carry them.
     field_ids: Mapping[str, int] = field(default_factory=dict)
-    #: Whether files have the table's partition columns too, which Delta keeps in its log alone.
+    #: Whether data files contain the table's partition columns; Delta has them only in its log.
     keeps_partition_columns: bool = False
 
 
@@ -120,7 +120,7 @@ def run_folder(table: Lake, run: str, began: int) -> StagingFolder:
 
 
 def discard(place: StagingFolder, kept: Collection[LakeFile] = ()) -> None:
-    """Delete the files of a run's folder except `kept`: those of repeated tasks, or all."""
+    """Delete all files in a run's folder except `kept`, such as the files of failed tasks."""
     names = {file.path for file in kept}
     listed = place.store.listed(place.folder)
     place.store.delete([file.path for file in listed if file.path not in names])
@@ -147,11 +147,11 @@ class LakeFileWriter:
 
     @property
     def is_full(self) -> bool:
-        """Whether one more row group of the last one's size would exceed the file's target."""
+        """Whether another row group as large as the last one would exceed the target size."""
         return self._written_bytes + self._group_bytes > self._plan.target_bytes
 
     def append(self, batch: pa.RecordBatch) -> None:
-        """Add rows; write a row group once there are enough."""
+        """Add rows; write a row group once enough rows are buffered."""
         self._held.append(batch)
         self.held_bytes += batch.nbytes
         self.rows += batch.num_rows
@@ -159,7 +159,7 @@ class LakeFileWriter:
             self.flush()
 
     def close(self) -> LakeFile:
-        """Write the rest and the footer, durably; return the file."""
+        """Write the buffered rows and the footer, sync the file, and return it."""
         self.flush()
         assert self._writer is not None
         self._writer.close()
@@ -182,7 +182,7 @@ class LakeFileWriter:
         )
 
     def abandon(self) -> None:
-        """Delete the file, which stays incomplete."""
+        """Delete the incomplete file."""
         if self._writer is not None:
             for part in (self._writer, self._sink):
                 with contextlib.suppress(OSError):  # closing an unwritable file fails, too
@@ -190,7 +190,7 @@ class LakeFileWriter:
             self._plan.place.store.delete([self.path])
 
     def flush(self) -> None:
-        """Write the rows at hand as a row group."""
+        """Write the buffered rows as a row group."""
         import pyarrow as pa
         from pyarrow import parquet
 
@@ -217,10 +217,10 @@ class LakeFileWriter:
 
 
 class TaskFiles:
-    """The files that a task has open, and those that it has closed.
+    """The open and the closed files of one task.
 
     A task has a file open for each partition and each combination of partition values, at most
-    MOST_OPEN of them. The open files together hold the rows of one row group.
+    MOST_OPEN of them. All open files together buffer at most the rows of one row group.
     """
 
     def __init__(self, plan: FilePlan) -> None:
@@ -230,7 +230,7 @@ class TaskFiles:
         self._open: dict[_Split, LakeFileWriter] = {}
         self._closed: list[LakeFile] = []
         self._evicted: dict[_Split, None] = {}
-        #: Number of additional files because of the limit MOST_OPEN.
+        #: Number of files that continue a file which was closed early because of MOST_OPEN.
         self.reopened = 0
 
     def append(self, partition: int, rows: pa.RecordBatch) -> None:
@@ -284,7 +284,7 @@ class TaskFiles:
 
 
 def partitions_of(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield the rows of each partition, in slices of a batch whose partitions are in order."""
+    """Yield (partition, slice of `batch`) for a batch whose rows are in order of partition."""
     import numpy as np
 
     numbers = batch.column("partition").to_numpy(zero_copy_only=False)
@@ -298,10 +298,10 @@ def partitions_of(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]
 def in_columns(
     batch: pa.RecordBatch, schema: pa.Schema, values: Values | None = None
 ) -> pa.RecordBatch:
-    """Return a file's rows in the table's columns.
+    """Return a file's rows with the columns of `schema`.
 
-    `values` are those of the table's partition columns. Any other column that the file lacks is
-    null.
+    `values` has the values of the table's partition columns. Any other column that the file lacks
+    is null.
     """
     import pyarrow as pa
 
@@ -317,7 +317,7 @@ def in_columns(
 
 
 def bounds(footer: Any, column: str) -> tuple[int, int]:
-    """Return the extremes of an integer column of a file."""
+    """Return the lowest and the highest value of an integer column of a file."""
     names = [footer.schema.column(place).path for place in range(len(footer.schema))]
     place = names.index(column)
     parts = [
@@ -358,7 +358,7 @@ def stats_of(footer: Any) -> str:
 
 
 def as_json(value: Any, *, up: bool) -> int | str | None:
-    """Return a bound as Delta writes it; None for a type without bounds here.
+    """Return a bound as Delta writes it; None for a type whose bounds are not written.
 
     Delta's bounds have milliseconds; an upper bound is rounded up, so that no reader skips a file
     because of microseconds.

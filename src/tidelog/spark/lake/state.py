@@ -28,12 +28,12 @@ class TableError(TidelogError):
 
 
 class HiddenRowsError(TableError):
-    """A table whose rows are not those of its files; only the format's own readers can read it."""
+    """A table whose rows differ from its files' rows; only the format's own readers can read it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The topic that a table belongs to, and its mode. A recreated topic has another id."""
+    """The topic and the key of a table. A recreated topic has another id."""
 
     topic: str
     topic_id: str
@@ -107,7 +107,7 @@ class TableChange:
     removed: tuple[LakeFile, ...] = ()
     #: Runs that began below this version cannot commit any more; 0 leaves the fence as it is.
     fence: int = 0
-    #: Paths of dead letters, in the form that readers open.
+    #: Paths of dead-letter files, in the form in which Spark opens them.
     dead_letters: tuple[str, ...] = ()
 
 
@@ -125,11 +125,12 @@ class LakeState:
     is_whole: bool = True
     #: The table's id in the metadata of its format.
     table_id: str = field(default="", compare=False)
-    #: Why the offsets are no longer those of the table's rows, as a sentence; no commit may follow.
+    #: A sentence that says why the offsets no longer match the table's rows; empty if they match.
+    #: While it is set, no run may commit.
     rollback: str = ""
     #: Names of the table's partition columns.
     partition_by: tuple[str, ...] = ()
-    #: The id of the newest commit, in a format whose tables may go back to an earlier one.
+    #: The id of the newest commit, in a format that can roll a table back to an earlier commit.
     head: str = field(default="", compare=False)
 
     def following(self) -> dict[int, int]:

@@ -1,7 +1,7 @@
 """Data files of a lake table in the table's own store: a local path, or a URI with options.
 
 Options have delta-rs's names (`AWS_ENDPOINT_URL`, `AWS_REGION`, ...), so that data files and the
-table's log are in the same store by the same credentials. A LakeStore can be pickled for tasks.
+table's log use the same store and the same credentials. A LakeStore can be pickled for tasks.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from tidelog.spark.lake.state import TableError
 if TYPE_CHECKING:
     from pyarrow import fs
 
-#: Folder of the files that are written to learn the store's time; readers of tables skip such
-#: names.
+#: Folder of small files whose modification times show the store's clock; readers of tables skip
+#: names that begin with `_`.
 _PROBES: Final = "_tidelog"
 _PROBE_BUFFER_BYTES: Final = 64
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
@@ -55,7 +55,7 @@ def reason_of(error: Exception) -> str:
 
 
 def lost_file(location: str, path: str, which: str) -> TableError:
-    """Return the error of a table's file that is gone; `which` names a version."""
+    """Return the error for a missing file of a table; `which` names the table's version."""
     return TableError(
         f"{location} has lost {path}, a file of {which}: a vacuum deleted it, or it was removed by"
         " hand. Read a version of which no file is gone, or see `tidelog pipeline prove`"
@@ -73,7 +73,7 @@ class ListedFile:
 
 @dataclass(frozen=True, slots=True)
 class LakeStore:
-    """The place of a table's files."""
+    """The local directory or the object store in which a table's files lie."""
 
     location: str
     options: Mapping[str, str] = field(default_factory=dict)
@@ -113,7 +113,7 @@ class LakeStore:
                 yield ListedFile(info.path, info.size, modified_ms)
 
     def existing(self, paths: Iterable[str]) -> list[str]:
-        """Return those of the files that exist."""
+        """Return the paths of the files that exist."""
         from pyarrow import fs
 
         found = self.open().get_file_info(list(paths))

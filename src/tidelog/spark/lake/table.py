@@ -31,10 +31,11 @@ class Lake(Protocol):
     location: str
     #: The format's word for the numbers that `added_in` returns.
     commit_noun: str
-    #: Whether files have the partition columns too, or just the table's log has their values.
+    #: Whether data files contain the partition columns, or only the table's log has their values.
     keeps_partition_columns: bool
-    #: Default time in seconds between the batches of a follower. A commit of Iceberg writes the
-    #: list of all snapshots again: a week of batches a minute is ten thousand.
+    #: Default time in seconds between the batches of an ingest that follows a topic. Each commit to
+    #: an Iceberg table rewrites the list of all snapshots, and a batch a minute adds ten thousand
+    #: snapshots in a week.
     batch_interval_s: float
 
     @property
@@ -43,7 +44,7 @@ class Lake(Protocol):
         ...
 
     def read(self) -> LakeState:
-        """Look at the newest version; without a table the state has no version."""
+        """Return the state of the newest version; without a table its version is NO_VERSION."""
         ...
 
     def create(
@@ -57,7 +58,7 @@ class Lake(Protocol):
         ...
 
     def newest(self) -> int:
-        """Return the newest version, whoever made it; NO_VERSION without a table."""
+        """Return the newest version, by whichever tool; NO_VERSION without a table."""
         ...
 
     def commits(self, after: int | None = None) -> list[LakeCommit]:
@@ -65,7 +66,7 @@ class Lake(Protocol):
         ...
 
     def history(self) -> Iterable[tuple[int, int]]:
-        """Yield the times in ms from which each version was the newest one, from the newest on."""
+        """Yield (time in ms, version), newest first; each version became current at its time."""
         ...
 
     def files(
@@ -96,7 +97,7 @@ class Lake(Protocol):
         ...
 
     def added_in(self, paths: Collection[str]) -> dict[str, tuple[int, ...]]:
-        """Return the versions that added each of these files, as far as they are known.
+        """Return, by path, the versions that added the file, if they are known.
 
         A format whose commits have ids returns the ids.
         """

@@ -11,7 +11,7 @@ proves tables of other tools, with `offset_faults`. `content_proof` compares row
 the tasks of `content_blocks`.
 
 `continuity` proves that files have every offset once, with `counting` and `spans`; `sequence`
-proves from a table alone that no number is missing.
+proves from a table alone that no sequence number is missing.
 
 All pipelines share `task_rows` (work as Spark tasks), `job_progress`, `report` with `figures` and
 `html`. `directory_lock` is the lock of a directory of results.

@@ -44,7 +44,7 @@ _UNKNOWN: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class PartitionOffsets:
-    """A partition's offsets `[start, end)` in a table, and those that are missing or doubled."""
+    """A partition's offsets `[start, end)` in a table, with counts of missing and doubled ones."""
 
     partition: int
     start: int
@@ -73,7 +73,7 @@ class ColumnProof:
     version: int
     partitions: tuple[PartitionOffsets, ...]
     offsets: tuple[OffsetFault, ...]
-    #: The versions that added each file that an offset's fault names, as far as they are known.
+    #: By path of each file that a fault names: the versions that added the file, if known.
     added_in: Mapping[str, tuple[int, ...]]
     files: tuple[FileFault, ...] = ()
     #: Whether `added_in` has versions, or ids of snapshots.
@@ -81,7 +81,7 @@ class ColumnProof:
 
     @property
     def holds(self) -> bool:
-        """Whether each offset has one row, or the log has no record of it."""
+        """Whether each offset has one row, or none because the log has no record there."""
         return not self.files and all(
             each.lost == 0 and each.doubled == 0 for each in self.partitions
         )
@@ -131,7 +131,7 @@ def prove_columns(
 def _counted(
     spark: SparkSession, store: LakeStore, files: Sequence[LakeFile], columns: OffsetColumns
 ) -> FileCounts:
-    """Count files; another tool's bounds are not compared, but describe what a lost file had."""
+    """Count the offsets in files; use another tool's bounds only to describe a missing file."""
     unbounded = [replace(file, partition=_UNKNOWN, start=_UNKNOWN, end=_UNKNOWN) for file in files]
     counted = count_files(spark, store, unbounded, columns)
     by_path = {file.path: _with_value(file, columns) for file in files}
@@ -145,7 +145,7 @@ def _counted(
 
 
 def _with_value(file: LakeFile, columns: OffsetColumns) -> LakeFile:
-    """Return a file with its partition, if that is a partition column of the table."""
+    """Return a file; set its partition if `columns.partition` is a partition column."""
     partition = whole_number(file.values.get(columns.partition) or "")
     return file if partition is None else replace(file, partition=partition)
 
@@ -190,8 +190,9 @@ def _explained(
 ) -> tuple[list[PartitionOffsets], list[OffsetFault]]:
     """Return the partitions, with the log's content at missing offsets, and the remaining faults.
 
-    Offsets outside the log count as lost: nothing shows what they were. A partition of the topic
-    without a row has no offsets. Raises TableError for a partition that the topic does not have.
+    Offsets outside the log count as lost, because the log no longer shows what they contained. A
+    partition of the topic without a row has no offsets. Raises TableError for a partition that the
+    topic does not have.
     """
     _, known = origin_of(client, topic)
     starts = client.list_offsets(dict.fromkeys(known, EARLIEST))

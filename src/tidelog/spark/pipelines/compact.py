@@ -43,13 +43,13 @@ if TYPE_CHECKING:
 
 #: Default time in hours to keep replaced files: a week, as in Delta.
 KEEP_HOURS: Final = 168
-#: Maximum number of merges whose files other commits replace before a compaction gives up.
+#: A compaction gives up after this number of merges whose files other commits replaced first.
 _ATTEMPTS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionReport:
-    """The result of one compaction; `version` is None if no small files are neighbours."""
+    """The result of one compaction; `version` is None if there were no small files to merge."""
 
     table: str
     before: tuple[LakeFile, ...]
@@ -124,7 +124,7 @@ def _neighbours(files: Iterable[LakeFile], target_file_bytes: int) -> list[list[
 
 
 def is_small(file: LakeFile, target_file_bytes: int) -> bool:
-    """Return whether a merge takes a file: an ingest's file of at most half the target size."""
+    """Return whether a merge may take a file: an ingest's file of at most half the target size."""
     return file.start >= 0 and 2 * file.size_bytes <= target_file_bytes
 
 
@@ -215,8 +215,8 @@ def _merged(
 ) -> tuple[int | None, bool]:
     """Replace each planned group by one file.
 
-    Returns the new version, None without a commit, and whether no other commit replaced the files
-    first.
+    Returns the new version (None if nothing was committed), and False if another commit replaced
+    the files first.
     """
     state = table.read()
     if state.rollback:
@@ -241,7 +241,7 @@ def _merged(
         discard(place)
         there = {file.path for file in table.files()}
         if any(file.path not in there for file in removed):
-            return None, False  # another compaction has replaced the files, and deleted them
+            return None, False  # another compaction replaced and deleted the files
         raise
     except BaseException:  # even after Ctrl-C, delete the merged files
         discard(place)
@@ -254,7 +254,7 @@ def _merged(
 
 
 def _written(spark: SparkSession, jobs: Sequence[_MergeJob]) -> list[dict[str, Any]]:
-    """Write merged files; the driver writes few rows itself, which is faster than a Spark job."""
+    """Write merged files; the driver writes a few rows itself, faster than a Spark job would."""
     if sum(file.rows for job in jobs for file in job.files) <= DRIVER_ROWS:
         return [row for job in jobs for row in _merge(job)]
     return run_tasks(spark, jobs, _merge)
@@ -308,7 +308,7 @@ def _ascends(offsets: pa.Array | pa.ChunkedArray) -> bool:
 
 
 def _overlapping(files: Iterable[LakeFile]) -> list[list[LakeFile]]:
-    """Return files in groups whose offsets do not overlap; `files` are in order of first offset."""
+    """Return groups of files whose offsets do not overlap; `files` are in offset order."""
     groups: list[list[LakeFile]] = []
     end = -1
     for file in files:
@@ -362,7 +362,7 @@ def _compare(
     added: Sequence[LakeFile],
     topic: str,
 ) -> None:
-    """Raise ProofError unless the merged files have the offsets of those that they replace."""
+    """Raise ProofError unless the merged files have the same offsets as the replaced files."""
     from tidelog.spark.pipelines.spans import counts_of
 
     old, new = (count_files(spark, store, files) for files in (removed, added))

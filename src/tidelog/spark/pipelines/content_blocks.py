@@ -36,7 +36,7 @@ from tidelog.spark.reading import read_range_with
 #: Approximate bytes of a file's rows that are decoded at once.
 _DECODED_BYTES: Final = 16 * MIB
 _MOST_DECODED_ROWS: Final = 65_536
-#: Number of consecutive offsets without a row that a read of the log skips.
+#: If more consecutive offsets than this have no row, the log is not read at these offsets.
 _SKIPPED_OFFSETS: Final = 10_000
 #: Maximum number of ranges with faults that a block names; further ranges are only counted.
 _NAMED_RANGES: Final = 100
@@ -261,10 +261,11 @@ class _PartitionComparison:
         self._note("differing", rows.take(wrong), differs[wrong])
 
     def _without_record(self, rows: _Rows) -> None:
-        """Count rows without a record; the log's start may have moved beyond some of them.
+        """Count rows for which a read of the log returned no record, by the reason.
 
-        Compaction removes a record's offset from the log. If the log still has an offset without a
-        record, the offset is a marker's or an aborted record's.
+        The log start may have moved beyond some of the rows. If a batch of the log still covers a
+        row's offset, the offset belongs to a marker or an aborted record; otherwise compaction
+        removed the record.
         """
         if not len(rows.offsets):
             return
@@ -292,7 +293,7 @@ class _PartitionComparison:
         return is_compacted(self._client, self._job.topic)
 
     def _note(self, kind: str, rows: _Rows, differs: Ints | None = None) -> None:
-        """Count faulty rows, and name their ranges: in one file, with the same faulty columns."""
+        """Count faulty rows, and name their ranges by file and faulty columns."""
         count = len(rows.offsets)
         if not count:
             return
@@ -319,7 +320,7 @@ class _PartitionComparison:
 
 
 def _windows(rows: _Rows) -> Iterator[_Rows]:
-    """Yield rows in parts; the log is not read between two parts."""
+    """Yield rows in parts, split at long gaps between offsets, which are not read from the log."""
     if not len(rows.offsets):
         return
     breaks = np.flatnonzero(np.diff(rows.offsets) > _SKIPPED_OFFSETS) + 1

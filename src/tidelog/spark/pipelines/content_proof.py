@@ -1,4 +1,4 @@
-"""The proof that a table's rows have the content of the log's records, as far as the log reaches.
+"""The proof that a table's rows have the content of the log's records, if the log still has them.
 
 The driver gives each task a few files, whose rows the task compares with the records at the same
 offsets (`content_blocks`). The proof compares the columns that the table has unchanged from the
@@ -95,7 +95,7 @@ class ContentProof:
 
     @property
     def holds(self) -> bool:
-        """Whether each row that the log reaches has the content of its record."""
+        """Whether each row between log start and log end has the content of its record."""
         return not self.files and not any(
             each.differing or each.unknown or each.beyond for each in self.partitions
         )
@@ -143,7 +143,7 @@ def prove_content(
         raise TableError(f"{table} holds no table: ingest a topic to it first")
     lake.check_files_are_rows(version)
     files = lake.files(version)
-    # Files lack the partition columns of a Delta table.
+    # The data files of a Delta table lack its partition columns.
     lacking = {name for file in files for name in file.values}
     fields = [field for field in lake.schema(version) if field.name not in lacking]
     columns = _compared_columns(table, fields, compare)

@@ -125,7 +125,7 @@ def _count(job: _CountJob) -> Iterator[dict[str, Any]]:
 
 
 def described(file: LakeFile) -> str:
-    """Return, as the end of a sentence, a file's offsets according to the table's log."""
+    """Return the end of a sentence with a file's offsets according to the table's log."""
     if file.start < 0 or file.partition < 0:
         return ""
     return f", with offsets {file.start} to {file.end} of partition {file.partition}"
@@ -165,7 +165,7 @@ def offsets_of(
 
 
 def _column(rows: pa.RecordBatch, name: str, values: Mapping[str, str | None]) -> pa.Array:
-    """Return a column by its dotted name; a partition column of the table has its one value."""
+    """Return a column by its dotted name; repeat the value of a partition column of the table."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -63,7 +63,7 @@ def debezium_columns(spark: SparkSession, ddl: str) -> Transform:
         parsed = frame.select(*RECORD_COLUMNS, value.alias("_value")).select(
             *RECORD_COLUMNS,
             "_value",
-            F.when(is_delete, F.from_json(key, row)).alias("_key"),  # parsed for deletes alone
+            F.when(is_delete, F.from_json(key, row)).alias("_key"),  # only deletes need the key
             F.when(is_delete, inner_key).alias("_inner_key"),
         )
         columns = []

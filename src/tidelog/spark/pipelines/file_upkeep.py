@@ -1,10 +1,10 @@
 """Upkeep of a followed table: merges and deletions of files beside its batches.
 
-Each batch leaves small files. A thread merges these files in rounds, each of which commits a few
-seconds' work at most. The thread deletes files whose time to be kept has passed, also where nothing
-is to be merged: a table of Iceberg would keep all snapshots, and each commit writes their list
-again. Batches go on meanwhile: of two commits of the same version, the later one is repeated. A
-batch waits for the end of a round only if merges fall far behind.
+Each batch leaves small files. A thread merges these files in rounds; each round commits at most a
+few seconds of work. The thread also deletes replaced files after `keep_hours`, even if there is
+nothing to merge: otherwise an Iceberg table would keep all snapshots, and each commit rewrites the
+list of snapshots. Batches go on during a round: if a batch and a merge commit the same version, the
+later commit is repeated. A batch waits for the end of a round only if merges fall far behind.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger(__name__)
 #: Default number of small files of one partition that starts a merge.
 COMPACT_AFTER: Final = 32
-#: A batch waits for a round once there are this many times the small files that start a merge.
+#: A batch waits for a round once there are this many times as many small files as start a merge.
 _FAR_BEHIND: Final = 4
-#: Maximum time in seconds between deletions; if shorter, a fraction of the time to keep files.
+#: Maximum time in seconds between deletions; a fraction of `keep_hours` may be shorter.
 _DELETE_EVERY_S: Final = 3_600.0
 _PARTS_OF_KEEPING: Final = 24
 #: Shortest time in seconds between deletions without a merge.
@@ -52,8 +52,8 @@ class FileUpkeep:
     ) -> None:
         """No other code may use `table`, because the upkeep's thread uses it.
 
-        Without `is_beside`, a round runs between batches. A batch that replaces files itself, as an
-        upsert does, would lose its work to a merge of the same files.
+        Without `is_beside`, a round runs between batches, as upserts need: an upsert replaces
+        files, and would lose its work if a merge replaced the same files first.
         """
         self._spark = spark
         self._table = table
@@ -90,7 +90,7 @@ class FileUpkeep:
             _LOG.error("small files were not merged: %s", self._error)
 
     def added(self, files: Iterable[LakeFile]) -> None:
-        """Count the files of a batch; begin to merge if they are enough, to delete if it is time.
+        """Count the files of a batch; start a merge if files are many, and a deletion if it is due.
 
         Raises the error of an earlier round: TableError, ProofError, or Spark's errors.
         """
@@ -146,14 +146,14 @@ class FileUpkeep:
         return has_more
 
     def _delete(self) -> bool:
-        """Delete files whose time to be kept has passed; return that nothing is left to do."""
+        """Delete files that were replaced over `keep_hours` ago; return False: no work is left."""
         self._deleted_at = time.monotonic()
         self._table.vacuum(self._keep_hours)
         vacuum_staged(self._table, [self._table.store])
         return False
 
     def _is_time_to_delete(self, least_s: float) -> bool:
-        """Return whether files are to be deleted; never within `least_s` of the last time."""
+        """Return whether a deletion is due; False within `least_s` seconds of the last deletion."""
         if self._deleted_at is None:
             return time.monotonic() - self._began >= least_s
         every_s = min(_DELETE_EVERY_S, self._keep_hours * 3_600 / _PARTS_OF_KEEPING)

@@ -2,8 +2,8 @@
 
 A run takes the committed records after the table's last offsets. The run stages these records as
 files, proves the files, and commits files and offsets together (`lake`). `ingest` is one run.
-`follow` repeats runs until stopped; no checkpoint can differ from the table, because the table has
-the offsets.
+`follow` repeats runs until it is stopped; it needs no checkpoint, because the table itself has the
+offsets.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class IngestReport:
     dead_letters: tuple[str, ...] = ()
     #: Columns that the run has added to the table.
     new_columns: tuple[str, ...] = ()
-    #: Number of additional files because a task has at most MOST_OPEN files open.
+    #: Number of files that continue a file which a task closed early because of MOST_OPEN.
     reopened: int = 0
 
     def is_full(self, most: int) -> bool:
@@ -153,7 +153,7 @@ class TopicIngest:
             if added:
                 new_columns += added
                 self._state = self._table.read()
-                continue  # other runs may have landed offsets before the commit of the columns
+                continue  # another run may have landed offsets meanwhile
             run = new_run()
             place = run_folder(self._table, run, state.version)
             letters = self._letters(place.folder)
@@ -193,7 +193,7 @@ class TopicIngest:
         place: StagingFolder,
         letters: StagingFolder | None,
     ) -> Landing:
-        """Stage and prove the run's files; delete those of repeated tasks, and all on an error."""
+        """Stage and prove the run's files; delete failed tasks' files, and on an error all files."""
         if not rows.ranges:
             return NOTHING
         options = self._options
@@ -221,14 +221,14 @@ class TopicIngest:
             raise
 
     def _has_lost_files(self, state: LakeState) -> bool:
-        """Return whether an upsert's base has files that other commits have replaced meanwhile."""
+        """Return whether other commits have replaced files of the version that an upsert read."""
         if not self._options.upsert_by:
             return False
         kept = {file.path for file in self._table.files()}
         return any(file.path not in kept for file in self._table.files(state.version))
 
     def _upserted(self, landing: Landing, place: StagingFolder) -> Landing:
-        """Replace the staged files by those of an upsert."""
+        """Replace the staged files by the files that an upsert adds to the table."""
         assert self._state is not None
         version = self._state.version
         files = upsert_files(

@@ -15,7 +15,7 @@ from tidelog.spark.pipelines.continuity import PartitionProof
 from tidelog.spark.pipelines.ingest import IngestReport
 from tidelog.spark.pipelines.report import PipelineReport, Plot, PlotKind, Series, Table
 
-#: Number of a follower's last batches whose ranges are kept.
+#: Number of last batches of `follow` whose offset ranges are kept.
 _LAST_BATCHES: Final = 1_000
 #: Number of files of one batch above which a report says how to get fewer files.
 _MANY_FILES: Final = 1_000
@@ -37,7 +37,7 @@ def row_of(proof: PartitionProof) -> dict[str, int]:
 
 
 class IngestSums:
-    """Sums over all batches, and ranges of only the last ones, as a follower runs for years."""
+    """Sums over all batches, and offset ranges of the last batches: `follow` may run for years."""
 
     def __init__(self, reports: Iterable[IngestReport] = ()) -> None:
         self.batches = self.rows = self.files = 0

@@ -59,7 +59,7 @@ class TableProof:
     faults: tuple[FileFault, ...] = ()
     #: Doubled and stray offsets, and offsets without a row in partitions that have lost records.
     ranges: tuple[OffsetFault, ...] = ()
-    #: Why the table's offset notes are not true, as a sentence, if a version was rolled back.
+    #: A sentence that says why the table's offset notes are not true; empty without a rollback.
     rollback: str = ""
 
     @property
@@ -80,10 +80,10 @@ def read_landed(
     """Return the rows of a Delta table, which needs no jar of Delta.
 
     At most one option chooses an earlier state: `version`, the newest version at `timestamp`, or
-    the first one with the offsets of a partition below an offset, as in `offset="0:1200"`. Files of
-    an object store are read by the tasks themselves, with `storage_options` as in `ingest`. Raises
-    TableError, also for a table with features that this reader lacks (deletion vectors, column
-    mapping), and OptionError.
+    the first version with all records of a partition below an offset, as in `offset="0:1200"`.
+    Files of an object store are read by the tasks themselves, with `storage_options` as in
+    `ingest`. Raises TableError, also for a table with features that this reader lacks (deletion
+    vectors, column mapping), and OptionError.
     """
     from tidelog.spark.plan_schema import frame_schema
 
@@ -331,7 +331,7 @@ def proof_of(
 
 
 def _stray(wanted: Mapping[int, OffsetRange], spans: Iterable[FileSpan]) -> Iterator[OffsetFault]:
-    """Yield the offsets of files that lie outside the ranges that the commits have landed."""
+    """Yield offsets in files that lie outside the offset ranges of the table's commits."""
     for span in spans:
         known = wanted.get(span.partition)
         start, end = (span.start, span.start) if known is None else (known.start, known.end)

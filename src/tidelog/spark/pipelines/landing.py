@@ -46,7 +46,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-#: Approximate maximum of offsets in one task: seconds of work, which a lost executor repeats.
+#: Approximate maximum number of offsets in one task. After the loss of an executor, Spark repeats
+#: seconds of work.
 OFFSETS_PER_TASK: Final = 2_000_000
 _PLACE: Final = LETTER[:3]
 
@@ -124,14 +125,14 @@ class RunRows:
 
     ranges: tuple[OffsetRange, ...]
     schema: pa.Schema
-    #: None without a transform: tasks write the records as they read them.
+    #: None without a transform: then each task writes the records that it reads.
     frame: DataFrame | None = None
     partition_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Landing:
-    """WrittenFiles and proved files."""
+    """The written and proved files of a run."""
 
     proof: ContinuityProof
     files: tuple[LakeFile, ...]
@@ -139,7 +140,7 @@ class Landing:
     runs: tuple[PartitionRun, ...] = field(default=())
     #: Files of the table that an upsert replaces.
     replaced: tuple[LakeFile, ...] = ()
-    #: Number of additional files because a task has at most MOST_OPEN files open.
+    #: Number of files that continue a file which a task closed early because of MOST_OPEN.
     reopened: int = 0
 
 
@@ -204,7 +205,7 @@ def _write(
 
 
 def offered(options: LandingOptions) -> tuple[str, ...]:
-    """Return the columns of records."""
+    """Return the columns that the source yields for each record."""
     return (*COLUMNS, HEADERS) if options.include_headers else COLUMNS
 
 
@@ -288,7 +289,7 @@ def _transformed(
 def with_tombstones(
     frame: DataFrame, options: LandingOptions, nulled: Sequence[str] = ()
 ) -> DataFrame:
-    """Return rows with their tombstones marked, and with an error for those without a key.
+    """Return rows with tombstones marked, and with an error in rows without a key.
 
     An empty text of one of the columns `nulled` is no key. A key that differs from the former key
     in BEFORE_COLUMN is an error, too, because the former key's row would stay. Raises TableError

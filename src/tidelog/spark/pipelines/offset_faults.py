@@ -72,7 +72,7 @@ def offset_faults(spans: Iterable[FileSpan]) -> list[OffsetFault]:
 def _faults(ordered: list[FileSpan]) -> Iterator[OffsetFault]:
     """Yield the faults of one partition, whose spans are in order of their starts.
 
-    No span starts or ends within the range of a fault, which names all files of the range.
+    No span starts or ends inside the range of a fault, so all its offsets are in the same files.
     """
     bounds = sorted({bound for span in ordered for bound in (span.start, span.end)})
     coming = deque(ordered)

@@ -32,7 +32,7 @@ def run_tasks(
     """Run `work` on each element of `specs` in a task of its own; return the rows in order.
 
     `work` must be importable on executors, and `specs` must pickle. Raises TaskFailedError with the
-    first error, after all tasks have ended, or PySparkException for executors without a package.
+    first error, after all tasks have ended, or PySparkException if an executor lacks a package.
     """
     if not specs:
         return []

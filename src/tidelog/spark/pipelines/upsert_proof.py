@@ -83,7 +83,7 @@ class UpsertProof:
 
     @property
     def holds(self) -> bool:
-        """Whether the table has the latest row of each key that the log reaches, and no other."""
+        """Whether the table has only the latest row of each key, as far as the log shows."""
         return not self.files and not any(self.counts.values())
 
     @property
@@ -178,8 +178,8 @@ def _joined(
 ) -> DataFrame:
     """Return each key of table and log with its `kind`, its offsets and its text.
 
-    `nulled` are columns whose empty texts are null in the table. A row below the offsets of a
-    column in `added` may lack the column.
+    `nulled` are columns whose empty texts are null in the table. `added` has, for each column, the
+    offset of a partition below which rows may lack the column.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as F  # noqa: N812 - how all of Spark names it

@@ -3,7 +3,7 @@
 A run has staged all new records. The rows that leave the table (`latest_rows`) are dropped from the
 table's files and from the staged ones: a file with such rows is written again without them. The
 commit removes the former files, adds the new ones and carries the offsets, so that the change lands
-once or not at all. Files whose keys no new record has stay as they are.
+once or not at all. Files without the key of a new record stay as they are.
 
 The driver compares the keys of small runs. Spark's tasks compare the keys of larger runs.
 """
@@ -199,9 +199,9 @@ def _step(
 ) -> DataFrame:
     """Apply `work` to the rows of each Spark partition, and return the resulting rows.
 
-    The resulting rows have an additional column of failures. A failure of this or an earlier step
-    is the only row of its task: the driver then raises one sentence instead of a worker's
-    traceback.
+    The resulting rows have an additional column of failures. If this step or an earlier step fails,
+    the task returns only the failure as a row, so that the driver raises one sentence instead of a
+    worker's traceback.
     """
     import pyarrow as pa
 

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 ERROR_COLUMN: Final = "error"
 #: Spark's types that a table cannot have, as parts of their names.
 _NO_COLUMNS: Final = ("void", "interval", "variant")
-#: Partition and offset go to the front if they stand behind so many columns, or behind a nested
-#: one: Delta keeps bounds of 32 columns, and a struct counts as its fields.
+#: Partition and offset are moved to the front if so many columns, or a nested column, precede them:
+#: Delta keeps bounds of the first 32 columns, and counts each field of a struct.
 _BOUNDED_COLUMNS: Final = 8
 #: Columns of a dead letter.
 LETTER: Final = ("topic", "partition", "offset", "key", "value", ERROR_COLUMN)
@@ -59,7 +59,7 @@ class WrittenFiles:
     files: tuple[LakeFile, ...] = ()
     letters: tuple[LakeFile, ...] = ()
     bad: BadRecord | None = None
-    #: Number of additional files because a task has at most MOST_OPEN files open.
+    #: Number of files that continue a file which a task closed early because of MOST_OPEN.
     reopened: int = 0
 
 
@@ -91,7 +91,7 @@ def write_ranges(
 ) -> WrittenFiles:
     """Write the records of `ranges`.
 
-    Raises TaskFailedError, or Spark's errors (also for executors without a package).
+    Raises TaskFailedError, or Spark's errors (also if an executor lacks a package).
     """
     columns = plan.schema.names
     if DAY in columns:
@@ -172,9 +172,9 @@ def _rows_of(files: TaskFiles) -> list[dict[str, Any]]:
 
 
 def _sort_key(frame: DataFrame, name: str, plan: FilePlan) -> Column:
-    """Return a partition column with the table's values: Delta has null for an empty text.
+    """Return the column by which to sort rows: a partition column, in Delta null for empty text.
 
-    Sorted by this column, rows of one value come in order of offset.
+    The sort keeps the rows of one value together.
     """
     from pyspark.sql import functions as F  # noqa: N812 - how all of Spark names it
     from pyspark.sql.types import StringType
@@ -192,7 +192,7 @@ def _quoted(name: str) -> str:
 
 
 def table_schema(frame: DataFrame, dropped: Sequence[str]) -> pa.Schema:
-    """Return a DataFrame's columns as those of a table: times in UTC, bounded columns in front.
+    """Return the schema of a table for a DataFrame: times in UTC, offsets among the first columns.
 
     Raises TableError for a column that a table cannot have.
     """

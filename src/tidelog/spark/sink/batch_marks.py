@@ -44,7 +44,7 @@ class AttemptMark:
         return f"{self.write_id}/{self.batch}/{self.run}/{self.task}/{self.attempt}/"
 
     def values(self, rows: npt.NDArray[np.int64], last_row: int | None) -> npt.NDArray[np.uint8]:
-        """Return one line of bytes, the header's value, per row; `last_row` is the task's last."""
+        """Return the header's value for each row, as a row of bytes; mark the task's `last_row`."""
         prefix = np.frombuffer(self.prefix.encode(), dtype=np.uint8)
         start = len(prefix)
         out = np.empty((len(rows), start + _ROW_DIGITS + 2), dtype=np.uint8)

@@ -6,7 +6,8 @@ Fetch request at the ends of its logs, and holds the request until a record come
 (`fetch.max.wait.ms`). The wait drops the fetched records, because the batch's tasks read the
 records again.
 
-A leader that does not respond delays only the detection of its own records: the wait ends in time.
+A leader that does not respond delays only the detection of its own records, because the wait ends
+after its time limit anyway.
 """
 
 from __future__ import annotations

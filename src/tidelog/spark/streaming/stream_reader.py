@@ -354,7 +354,7 @@ class BatchPlanner:
 
 
 def _changes_course(reached: Offsets, step: StreamStep) -> bool:
-    """Return whether partitions came or went, or the stream continues at a lower offset."""
+    """Return whether partitions were added or deleted, or the stream goes back in a log."""
     return reached.keys() != step.ends.keys() or any(
         end < step.starts[tp] for tp, end in step.ends.items()
     )

@@ -131,7 +131,7 @@ def _judged(
     step.done()
     counts = summaries.departures(history)
     churn = incidents_of(counts, DepartureRole.FOLLOWER)
-    # A broker that left an ISR as its dead leader did not fall behind as a follower.
+    # If a broker left an ISR because it died as the leader, it did not fall behind as a follower.
     as_follower = incidents_of(
         [each for each in counts if each.broker != each.leader], DepartureRole.FOLLOWER
     )

@@ -57,8 +57,8 @@ class LagPoint:
     group: str
     time_ms: int
     records: int
-    #: Largest lag of a partition as a time: how long ago its log ended at the committed offset,
-    #: rounded to windows.
+    #: Largest lag of a partition in ms: the time since the log ended at the committed offset, in
+    #: whole windows.
     behind_ms: int
 
 
@@ -101,7 +101,8 @@ def present_lags(client: BlockingClient) -> PresentLags:
 def _first_time(client: BlockingClient, tp: TopicPartition, offset: int) -> int | None:
     """Return the timestamp of the first record from an offset on; None if there is no record.
 
-    The search skips deleted records, because the log may begin after a group's position.
+    The search starts at the log start offset if that is above `offset`, because records may have
+    been deleted.
     """
     position = offset
     for _ in range(_SCANS):

@@ -392,12 +392,12 @@ def _lag_plots(findings: Findings) -> Iterable[Plot]:
 
 
 def utc(time_ms: int) -> str:
-    """Return a time as people read it."""
+    """Return a time as readable text in UTC."""
     return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def _percent_cell(times: StateTimes) -> float | None:
-    """Return the share of unavailable time in percent, as availabilities near 100 % look alike."""
+    """Return the unavailable share of the time in percent; availabilities near 100 % look alike."""
     if times.availability is None:
         return None
     missing = times.known_ms - times.ms.get(State.ACKNOWLEDGING, 0)

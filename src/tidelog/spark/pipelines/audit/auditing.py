@@ -65,7 +65,8 @@ class PartitionAudit:
     tp: TopicPartition
     high: int
     audits: list[ReplicaAudit]
-    #: The replicas that must agree: no replica of another topic, no older copy of a move.
+    #: The replicas that must agree. Replicas of another topic and older copies of a moved replica
+    #: are left out.
     compared: list[ReplicaAudit] = field(default_factory=list)
     findings: list[AuditFinding] = field(default_factory=list)
     divergences: list[Divergence] = field(default_factory=list)
@@ -250,7 +251,7 @@ class _Auditing:
         return done
 
     def audit_asides(self, asides: Sequence[Aside]) -> list[AuditFinding]:
-        """Return the damage in the files of strays and of future replicas that do not change."""
+        """Return the damage in strays and future replicas whose files do not change meanwhile."""
         replicas: dict[TopicPartition, list[Replica]] = {}
         for aside in asides:
             if aside.content is not None:
@@ -273,7 +274,7 @@ class _Auditing:
         replicas: Mapping[TopicPartition, list[Replica]],
         highs: Mapping[TopicPartition, int],
     ) -> dict[str, list[RangeResult]]:
-        """Return the results of all ranges by path; scan files whose ranges do not chain again."""
+        """Return the results of all ranges by path; rescan whole files whose ranges do not chain."""
         results = self._scan_ranges(replicas, highs, ())
         again = broken_chains(results)
         return self._scan_ranges(replicas, highs, again) if again else results

@@ -3,9 +3,9 @@
 Base offset and leader epoch lie outside the checksum, so only neighbouring batches reveal a flipped
 bit in these fields. A batch is wrong if its neighbours fit each other without it. The last offset
 of a batch with a wrong checksum is taken from the next batch. A digest covers base offset, size,
-epoch and checksum. The checksum covers all other bytes of a batch, so equal digests mean equal
-batches, except for one accident in 2^32. Sums of digests do not depend on the borders of ranges.
-The module opens no file.
+epoch and checksum. The checksum covers all other bytes of a batch, so two batches with equal
+digests are equal, except with a probability of 2^-32. Sums of digests do not depend on the borders
+of ranges. The module opens no file.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Flags = npt.NDArray[np.bool_]
 
 #: Maximum number of offsets that a batch with a wrong checksum may claim.
 _BELIEVED_OFFSETS: Final = 1 << 20
-#: The largest number of a codec (zstd), and the bits of a batch's attributes that have a meaning.
+#: The largest codec number (zstd), and the bits of a batch's attributes that have a meaning.
 _LAST_CODEC: Final = 4
 _KNOWN_BITS: Final = 0x7F
 _SEEDS: Final = tuple(np.uint64(each) for each in (0x9E3779B97F4A7C15, 0xD1B54A32D192ED03))

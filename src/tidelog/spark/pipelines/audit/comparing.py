@@ -27,7 +27,7 @@ def high_watermark(replicas: Sequence[Replica]) -> int:
 def gaps_of(
     replicas: Sequence[Replica], is_compacted: bool, assigned: PartitionMetadata | None
 ) -> Gaps:
-    """Return the explanation of gaps in a partition's logs.
+    """Return whether, and below which offset, compaction explains gaps in a partition's logs.
 
     A cleaner's checkpoint proves that a topic is compacted. The offset up to which compaction
     removed records is known only if all replicas are audited, because a follower copies the gaps of
@@ -36,7 +36,7 @@ def gaps_of(
     cleaned = [each.cleaned_to for each in replicas if each.cleaned_to is not None]
     all_here = assigned is not None and len(replicas) >= len(assigned.replicas)
     below = max(cleaned) if cleaned and all_here else None
-    # The first compaction of a log writes the checkpoint after the new segment.
+    # The first compaction of a log has no checkpoint yet when it replaces segments.
     is_begun = any(is_compacting(each) for each in replicas)
     return Gaps(is_compacted or bool(cleaned) or is_begun, None if is_begun else below)
 

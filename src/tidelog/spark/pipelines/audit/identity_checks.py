@@ -2,10 +2,10 @@
 
 A topic id belongs to one topic name, and a topic has one id. A broker that was down while its topic
 was deleted and created again keeps a replica with the old id; the broker sets such a replica aside
-when it starts. A replica of another topic is therefore a notice, unless its records are the topic's
-or its id belongs to another name. A broker has one replica of a partition. A crash at the end of a
-move leaves two copies, and the file `moved-from` of the newer copy names the directory of the older
-copy. The functions are pure.
+when it starts. A replica with an old id is therefore a notice. The replica is damage if its records
+are those of the present topic, or if its id belongs to another topic name. A broker has one replica
+of a partition. A crash at the end of a move leaves two copies, and the file `moved-from` of the
+newer copy names the directory of the older copy. The functions are pure.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class TopicIds:
 
     #: The id of most replicas of a topic, or the id that a running cluster reports.
     usual: dict[str, str] = field(default_factory=dict)
-    #: The topics whose replicas have an id, with the number of these replicas.
+    #: By topic id, the topics whose replicas have this id, with the number of these replicas.
     topics: dict[str, Counter[str]] = field(default_factory=dict)
 
     @classmethod
@@ -47,7 +47,7 @@ class TopicIds:
         return found
 
     def other_owner(self, replica: Replica) -> str | None:
-        """Return another topic to which the replica's topic id belongs rather; None without one."""
+        """Return the other topic that owns the replica's topic id; None if no other topic does."""
         counts = self.topics.get(replica.topic_id or "", Counter())
         own = counts[replica.tp.topic]
         is_usual = self.usual.get(replica.tp.topic) == replica.topic_id
@@ -77,13 +77,13 @@ def older_copies(replicas: Sequence[Replica]) -> dict[str, Replica]:
 
 
 def _names(directories: Iterable[str], directory: str) -> bool:
-    """Return whether `directories` have a directory, perhaps under another mount point."""
+    """Return whether `directories` contain `directory`, perhaps under another mount point."""
     last = os.path.basename(directory)
     return any(each == directory or os.path.basename(each) == last for each in directories)
 
 
 def comparable(replicas: Sequence[Replica], ids: TopicIds) -> list[Replica]:
-    """Return the replicas that must agree: those of the same topic that are no older copies."""
+    """Return the replicas that must agree: replicas of the topic, without moves' older copies."""
     older = older_copies(replicas)
     usual = [each for each in replicas if ids.is_usual(each) and each.path not in older]
     return usual or list(replicas)

@@ -64,7 +64,7 @@ class IndexChecks:
         self._result.findings += self._index.all() + self._times.all()
 
     def _check_presence(self, path: str, kind: FindingKind, found: Collector) -> None:
-        """Report an index file that a flushed segment must have."""
+        """Report an index file that is missing, although the segment was flushed."""
         if not os.path.exists(path) and os.path.exists(self._job.path):
             found.add(kind, "the file is missing, and the segment was flushed with its indexes")
 

@@ -3,8 +3,9 @@
 Compaction renames the new segment to `.swap`, then the segments that it replaces to `.deleted`,
 then the new segment to its name. A crash in between leaves a log without a log file for some
 offsets. The next start of the broker finishes the swap, so the audit reads the `.swap` file as the
-segment. A `.swap` file at or beyond a `.cleaned` file belongs to a swap that had not begun, and the
-broker removes it. Source: LogLoader.removeTempFilesAndCollectSwapFiles.
+segment. If the base offset of a `.swap` file is not below that of every `.cleaned` file, the swap
+had not begun, and the broker removes the `.swap` file. Source:
+LogLoader.removeTempFilesAndCollectSwapFiles.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _CLEANED = ".cleaned"
 
 
 def with_swapped(replica: Replica) -> Replica:
-    """Return the replica with the `.swap` files whose log file is missing among its segments."""
+    """Return the replica, with each `.swap` file whose log file is missing as a segment."""
     present = {segment.base_offset for segment in replica.segments}
     cleaned = min((base for base, _ in _logs(replica, _CLEANED)), default=2**63)
     swapped = [
@@ -39,7 +40,7 @@ def with_swapped(replica: Replica) -> Replica:
 def without_replaced(
     segments: Sequence[ListedSegment], results: Mapping[str, Sequence[RangeResult]]
 ) -> list[ListedSegment]:
-    """Return the segments, except those that lie inside the offsets of a `.swap` file."""
+    """Return the segments without the segments whose offsets a `.swap` file covers."""
     kept: list[ListedSegment] = []
     end = -1
     for segment in segments:

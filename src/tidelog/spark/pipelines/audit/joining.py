@@ -371,7 +371,7 @@ class _Joining:
 
     def _extent(self) -> JoinedLog:
         audit = self._audit
-        # Swapped files hide the order of the epochs.
+        # If segment files are swapped, the order of leader epochs in the log is unknown.
         is_swapped = any(each.kind is FindingKind.SWAPPED for each in audit.findings)
         is_cut = any(
             each.kind is FindingKind.CUT_TAIL and each.severity is Severity.DAMAGE

@@ -1,9 +1,9 @@
 """Metadata of a running cluster for an audit: assignment, ISR, topic ids, compaction, retention.
 
-An audit needs no broker. With metadata, the audit finds missing replicas, lets replicas outside the
-ISR be behind, and knows a compacted topic before its first compaction. With retention settings and
-log starts, the audit decides whether retention explains that a replica begins late. The cluster is
-asked once, before directories are listed.
+An audit needs no broker. With metadata, the audit finds missing replicas, permits replicas outside
+the ISR to be behind, and recognises a compacted topic before its first compaction. With retention
+settings and log starts, the audit decides whether retention explains that a replica begins late.
+The cluster is asked once, before directories are listed.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ EpochStart = tuple[int, int, int | None]
 
 @dataclass(frozen=True, slots=True)
 class JoinedLog:
-    """What the batches of a replica say about its log."""
+    """The offsets and leader epochs of a replica's log, taken from its batches."""
 
     #: The offsets `[start, end)` of the log, and the number of its batches.
     start: int
@@ -55,7 +55,7 @@ def check_offsets(replica: Replica, log: JoinedLog) -> list[AuditFinding]:
 
 
 def _after_crash(replica: Replica) -> Severity:
-    """Return the severity of what a crash leaves: damage if the broker shut down cleanly."""
+    """Return the severity of a mismatch that a crash may cause: damage after a clean shutdown."""
     return Severity.DAMAGE if replica.is_clean else Severity.NOTICE
 
 
@@ -104,7 +104,7 @@ def _check_recovery_point(replica: Replica, log: JoinedLog, found: list[AuditFin
 
 
 def _check_clean(replica: Replica, log: JoinedLog, found: list[AuditFinding]) -> None:
-    """Check what only a clean shutdown guarantees: every checkpoint agrees with the log."""
+    """Check that every checkpoint agrees with the log, as it must after a clean shutdown."""
     point, high = replica.recovery_point, replica.high_watermark
 
     def add(name: str, sentence: str, offset: int | None) -> None:

@@ -70,7 +70,7 @@ def read_snapshot(snapshot: Snapshot) -> tuple[SnapshotRows, list[AuditFinding]]
 
 
 def _problem_of(data: bytes) -> str:
-    """Return why the bytes are no producer snapshot; an empty text if they are one."""
+    """Return why the bytes are no producer snapshot; an empty text for a valid snapshot."""
     if len(data) < _HEADER.size:
         return f"{len(data)} bytes are fewer than the header of a producer snapshot"
     version, crc, count = _HEADER.unpack_from(data)

@@ -1,8 +1,8 @@
 """Translation of groups' committed offsets, and their commit in the target cluster.
 
-A later run translates an offset that the copy has not reached, so a group never skips records. A
-larger committed offset in the target is kept, because consumers have already moved there. The
-coordinator accepts offsets only for a group without members.
+If the copy has not reached a committed offset yet, a later run translates this offset, so a group
+never skips records. A larger committed offset in the target stays, because the group already
+consumes there. The coordinator accepts offsets only for a group without members.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FURTHER: Final = "the target's group is further"
 
 @dataclass(frozen=True, slots=True)
 class TranslatedOffset:
-    """A group's offset of one partition in both clusters; `target` is None until translated.
+    """A group's committed offset of one partition; `target` is None until it is translated.
 
     If a group's offsets could not be read, the partition is None and the outcome states the reason.
     """

@@ -1,6 +1,6 @@
 """One task of a copy: a range of one partition, batch by batch, in order.
 
-A task first compares the target's tail with the source (`tail`): records that an ended run stored
+A task first compares the target's tail with the source (`tail`): records that an earlier run stored
 count as copied. After the comparison with the target's tail, the task sends the next batches. The
 position of a batch in the copy determines its sequence number, under the copy's own producer id.
 The leader of the target therefore stores each batch once: it recognises repeated batches, and

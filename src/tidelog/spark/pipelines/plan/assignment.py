@@ -423,7 +423,7 @@ def _highs(
 
 @contextlib.contextmanager
 def _standard_output_closed() -> Iterator[None]:
-    """Discard standard output: the solver prints its version into the JSON document."""
+    """Discard standard output, because the solver would print its version into the JSON output."""
     sys.stdout.flush()
     kept = os.dup(1)
     nowhere = os.open(os.devnull, os.O_WRONLY)

@@ -79,7 +79,7 @@ class ClusterModel:
 
 
 def replicas_wanted(load: PartitionLoad, goals: Goals) -> int:
-    """Return the wanted number of replicas of a partition."""
+    """Return the number of replicas that a partition has under the goals."""
     return goals.replication_factors.get(load.tp.topic, len(load.replicas))
 
 

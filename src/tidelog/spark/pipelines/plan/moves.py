@@ -2,7 +2,7 @@
 
 A batch of moves lasts as long as its busiest broker receives or sends at the given bandwidth. New
 replicas are copied from the current leader. Batches of moves run one after the other. A broker may
-hold more than its share while some of its replicas wait for a later batch.
+exceed its share until a later batch moves replicas away from it.
 """
 
 from __future__ import annotations
