@@ -108,8 +108,8 @@ def _root(
 def run() -> None:
     """Run the command line of this process and exit with its code.
 
-    Garbage collections begin with the command: imports leave no garbage, and collections would take
-    an eighth of the imports' time.
+    Python's garbage collection is off during imports, because imports leave no garbage, and
+    collections would take an eighth of their time.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:

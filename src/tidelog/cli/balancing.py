@@ -38,7 +38,7 @@ def balance(
     ] = False,
     dry_run: DryRunOption = False,
 ) -> None:
-    """Move replicas from full volumes of a broker to emptier volumes, with few bytes.
+    """Move replicas from full volumes of a broker to emptier volumes, copying few bytes.
 
     Nothing moves while the fills of the volumes differ by no more than
     log.dir.balance.threshold.percent of the broker. The exit code is 1 if a move was refused; the

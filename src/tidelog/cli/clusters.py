@@ -261,7 +261,7 @@ def _state(broker: BrokerStatus) -> Marked:
 
 
 def _healthy_internal_topics(now: ClusterStatus) -> dict[str, list[PartitionStatus]]:
-    """Return the internal topics whose partitions need no row each."""
+    """Return the internal topics that need only one row, because all partitions are healthy."""
     topics: dict[str, list[PartitionStatus]] = {}
     for each in now.partitions:
         if is_internal_topic(each.topic):
@@ -298,7 +298,7 @@ def broker(
     a broker whose terminal hangs up.
 
     With --print-systemd the command prints the unit of a service for this broker, with absolute
-    paths and the directories that the broker may write to. The user must own these.
+    paths and the directories that the broker may write to. The user must own these directories.
     """
     key_values(override)
     if print_systemd:

@@ -169,7 +169,7 @@ def warn_of_minimum(minimum: str, replicas: int) -> None:
 
 
 def _without_effect(change: ConfigChange, resource: ConfigResource) -> str:
-    """Return the end of a message about a key that brokers store and ignore; "" for other keys."""
+    """Return the end of a message for a key that brokers store but ignore; "" for any other key."""
     if change.operation is ConfigOperation.DELETE:
         return ""
     if resource.type == BROKER:

@@ -1,8 +1,8 @@
 """`tidelog console`: the web console of a cluster, as a process of its own.
 
 The console needs the extra `console` (Starlette and uvicorn), which is imported when the command
-runs. The token of changes is in the fragment of the printed address: browsers send a fragment to no
-server.
+runs. The token that permits changes is in the fragment (`#...`) of the printed address, because
+browsers do not send fragments to servers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tidelog.cli.target import BootstrapOption, OptionalDirectoryOption, choose_
 from tidelog.core.errors import ConfigError
 from tidelog.runtime.extras import install_command
 
-#: The environment variable that chooses the token of changes.
+#: The environment variable with the user's choice of the token that permits changes.
 TOKEN_VARIABLE = "TIDELOG_CONSOLE_TOKEN"
 #: Minimum length of a chosen token.
 _TOKEN_CHARACTERS = 16

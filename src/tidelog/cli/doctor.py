@@ -81,14 +81,15 @@ def doctor(
 
     For a log directory and for the brokers of a local cluster, the examination covers limits of
     open files and memory maps, disks, file systems and mount options. The command finds a directory
-    that is missing, foreign, in use, or not closed cleanly. `tidelog pipeline audit` checks the
-    logs themselves. In a configuration file, the command finds values that brokers refuse, and keys
-    that they do not know. The command also examines the log directories that the file names.
+    that is missing, is no log directory, is in use, or was not closed cleanly. `tidelog pipeline
+    audit` checks the logs themselves. In a configuration file, the command finds values that
+    brokers refuse, and keys that they do not know. The command also examines the log directories
+    that the file names.
 
     Exit codes are those of `tidelog health`: 0 healthy, 1 degraded, 2 unavailable in part, 3 not
-    reached. For exit code 2, a broker does not start with the log directory or the configuration
-    file. Notices do not change the exit code. The last lines name what could not be examined.
-    Brokers of Apache Kafka, for example, do not report why a replica is out of sync.
+    reached. Exit code 2 also means that a broker cannot start with the log directory or the
+    configuration file. Notices do not change the exit code. The last lines name what could not be
+    examined. Brokers of Apache Kafka, for example, do not report why a replica is out of sync.
     """
     if where is not None and (bootstrap is not None or directory is not None):
         raise typer.BadParameter("give PATH, --bootstrap-server or --dir, not several of them")

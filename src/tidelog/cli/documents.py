@@ -1,9 +1,9 @@
 """The JSON documents that commands print with `-o json`: a contract for programs.
 
 Some documents are values of the client, such as `ConfigValue` and `GroupListing`; this module has
-all other documents. Keys are never renamed or removed; new keys may come. `docs/reference/cli.md`
-lists the keys; it is generated from the classes. Times are milliseconds since 1970, sizes are
-bytes, null means unknown or absent.
+all other documents. Keys are never renamed or removed; new keys may be added.
+`docs/reference/cli.md` lists the keys; it is generated from the classes. Times are milliseconds
+since 1970, sizes are bytes, null means unknown or absent.
 """
 
 from __future__ import annotations
@@ -279,7 +279,7 @@ class AssignedPartition(OfPartition):
 
 @dataclass(frozen=True, slots=True)
 class MemberDocument:
-    """A member of a group; `partitions` is null if its assignment is not a consumer's."""
+    """A member of a group; `partitions` is null if the member is not a consumer."""
 
     member_id: str
     instance_id: str | None
@@ -458,8 +458,7 @@ class ReassignmentDocument:
 
 @dataclass(frozen=True, slots=True)
 class MoveCancelled(OfPartition):
-    """A move that a command was to cancel. `result` is `cancelled`, `would_cancel`, or Kafka's
-    error name.
+    """A move to be cancelled. `result` is `cancelled`, `would_cancel`, or Kafka's error name.
 
     `replicas` are all replicas before the cancel, `target` are the replicas that the move aimed at.
     `message` is the broker's reason for an error, empty if it gave none.
@@ -584,7 +583,7 @@ class LogDirDescribed:
 
 @dataclass(frozen=True, slots=True)
 class DirectoryMoveEntry:
-    """A replica that is to be in another log directory of its broker.
+    """A requested move of a replica to another log directory of its broker.
 
     `result` is `accepted`, `done` (with --wait), `would_move`, or Kafka's error name.
     `log_dir_before` is null where the broker has no replica yet.

@@ -85,10 +85,10 @@ def drain(
 ) -> None:
     """Move leaderships off brokers, and replicas as far as other brokers can take them.
 
-    A replica for which the other brokers are too few stays as a follower. The brokers stay in the
-    cluster: new topics may use them, and the file of --save-rollback reverts the moves. Partitions
-    that also have a replica on a dead broker do not move. The exit code is 1 if a partition has a
-    replica on a dead broker, or if a move or an election was refused.
+    If the other brokers are too few for a replica, the replica stays as a follower. The brokers
+    stay in the cluster: new topics may use them, and the file of --save-rollback reverts the moves.
+    Partitions that also have a replica on a dead broker do not move. The exit code is 1 if a
+    partition has a replica on a dead broker, or if a move or an election was refused.
     """
     check_named_once(tuple(brokers), "ID")
     leaving = frozenset(brokers)

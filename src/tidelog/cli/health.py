@@ -54,7 +54,7 @@ from tidelog.local.status import BrokerStatus, ClusterStatus, remote_status
 from tidelog.runtime.blocking import BlockingClient
 
 _MINIMUM = "min.insync.replicas"
-#: Seconds for the controller to list moves; the list needs neither disk nor store.
+#: Time limit in seconds for the controller's list of moves, which needs no disk and no store.
 _CONTROLLER_S = 5.0
 _BLOCKED = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER})
 #: Colour of each level on a terminal.

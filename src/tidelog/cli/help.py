@@ -85,7 +85,7 @@ class CommandGroup(typer.Typer):
         )
 
     def command(self, name: str | None = None, **settings: Any) -> Callable[[Any], Any]:
-        """Add a function as a command called `name`, or by default like the function.
+        """Add a function as the command `name`, by default under the function's own name.
 
         A parameter whose class is a dataclass stands for the options that its fields declare.
         """

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 app = CommandGroup("Histories of clients' operations.")
 
 #: Number of anomalies of one kind that are printed without --all.
-_TOLD_OF_EACH = 3
+_SHOWN_OF_EACH = 3
 
 
 @app.callback()
@@ -155,7 +155,7 @@ def _shown(report: Report, every: bool) -> list[Anomaly]:
     shown = []
     for each in report.forbidden_anomalies:
         counts[each.name] = counts.get(each.name, 0) + 1
-        if counts[each.name] <= _TOLD_OF_EACH:
+        if counts[each.name] <= _SHOWN_OF_EACH:
             shown.append(each)
     return shown
 

@@ -72,7 +72,7 @@ def _value(sample: BrokerMetric) -> str:
 
 
 def _bound_of_most(buckets: Iterable[MetricBucket], count: int) -> float | None:
-    """Return the upper bound of the percentile's bucket; None for the unbounded last bucket."""
+    """Return the upper bound of the bucket with the 99th percentile; None for the last bucket."""
     below = 0
     for each in buckets:
         below += each.count

@@ -269,7 +269,7 @@ def way_back_on_error(back: Targets, saved: Path | None) -> Iterator[None]:
 
 
 def say_way_back(back: Targets, saved: Path | None, dry_run: bool = False) -> None:
-    """Print the document that moves partitions back to these replicas, unless it is in a file."""
+    """Print the document that moves partitions back to these replicas, unless a file has it."""
     if back and saved is None and not dry_run:
         say(f"to move them back once they are moved, execute: {rollback(back)}")
 

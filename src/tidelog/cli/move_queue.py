@@ -42,7 +42,7 @@ def queue(
 ) -> None:
     """Queue the moves that a file names; without a file, show the queue and why each move waits.
 
-    A queued partition that is on the move to other brokers first returns to its former replicas.
+    If a queued partition is on the move to other brokers, it first returns to its former replicas.
     There is one queue: the moves of a second file are refused until the queue is empty. `tidelog
     reassign cancel` takes moves out of the queue. The exit code is 1 if a move was refused, or with
     --wait did not reach its target.

@@ -1,7 +1,7 @@
 """`tidelog produce`: records from arguments, standard input or a file, with kcat's options.
 
-Success means that all in-sync replicas acknowledged every record, and that each is stored once.
-After a failure, the message states how many records are stored.
+Success means that all in-sync replicas acknowledged every record, and that the log has each record
+once. After a failure, the message states how many records are stored.
 """
 
 from __future__ import annotations

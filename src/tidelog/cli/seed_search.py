@@ -37,10 +37,10 @@ class SearchInterrupted(BaseException):
 
 
 class Interruptions:
-    """A context in which the first signal raises Interrupted; `number` is that signal's number.
+    """A context in which the first signal raises SearchInterrupted; `number` is its number.
 
     Python drops an exception inside a finalizer or a callback of a weak reference, so check
-    `number`, too. Python's message about a dropped Interrupted is suppressed.
+    `number`, too. Python's message about a dropped SearchInterrupted is suppressed.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
 """The systemd unit of a broker, which `tidelog broker --print-systemd` prints.
 
-The broker may write to the directories of its configuration and to nothing else. The unit waits for
-the broker's reports of its start and its stop (`runtime/supervisor`).
+The broker may write to the directories of its configuration and to nothing else. systemd waits
+until the broker reports that it has started or stopped (`runtime/supervisor`).
 """
 
 from __future__ import annotations

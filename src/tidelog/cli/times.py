@@ -3,8 +3,8 @@
 Durations follow java.time.Duration.parse, and times follow Kafka's Utils.getDateTime; a test
 compares them. The commands also accept `1h30m`, a date alone, minutes without seconds, and
 milliseconds since 1970. Two forms follow ISO 8601 and not Kafka: `.5` is half a second (5 ms in
-Kafka), and the minutes of `+0530` count (Kafka drops them). Text after a time is an error; Kafka
-ignores such text.
+Kafka), and the minutes of the zone `+0530` count (Kafka ignores these minutes). Text after a time
+is an error; Kafka ignores such text.
 """
 
 from __future__ import annotations

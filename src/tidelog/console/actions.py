@@ -1,8 +1,8 @@
-"""Changes of the cluster that a viewer with the token asks for.
+"""Changes of the cluster that a viewer with the token may request.
 
-Each action takes the body of its request and returns what it did, or with `dry_run` what it would
-do. A body that cannot be used raises BadQuery before any request is sent. Changes of offsets,
-placements and configuration are checked by the brokers too, also in a dry run where they offer it.
+Each action takes the body of its request and returns the changes that it made, or with `dry_run`
+the changes that it would make. A body that cannot be used raises BadQuery before any request is
+sent. Brokers check the changes too, and in a dry run as far as the Kafka API has one.
 """
 
 from __future__ import annotations
@@ -41,9 +41,10 @@ def _partition(body: Body) -> TopicPartition:
 
 
 def reset_offsets(client: BlockingClient, body: Body) -> Document:
-    """Set the committed offsets of a group without members: `to` is a place in each log.
+    """Set the committed offsets of a group without members to the position `to` in each log.
 
-    `to` is earliest, latest, an offset, or a time; without `topic`, all committed topics.
+    `to` is earliest, latest, an offset, or a time. Without `topic`, the offsets in all topics with
+    a committed offset are set.
     """
     name, to = _text(body, "group"), _text(body, "to").strip()
     topic = body.get("topic") or None
@@ -142,7 +143,10 @@ def change_configuration(client: BlockingClient, body: Body) -> Document:
 
 
 def produce(client: BlockingClient, body: Body) -> Document:
-    """Write one record of now, with acks=all. Raises BadQuery for a value that is no text."""
+    """Write one record with acks=all and the present time as its timestamp.
+
+    Raises BadQuery for a value that is no text.
+    """
     tp = _partition(body)
     value, key = body.get("value"), body.get("key") or None
     if not isinstance(value, str) or not (key is None or isinstance(key, str)):

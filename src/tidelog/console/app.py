@@ -1,7 +1,7 @@
 """The web application: routes, and the checks and headers of every request.
 
 Routes are thin: a page's document comes from `hub`, and a change is made by `actions`. All data is
-JSON; the pages themselves are the same file for every address, and their scripts build them.
+JSON. Every page address returns the same HTML file, whose scripts build the page from the data.
 """
 
 from __future__ import annotations
@@ -36,13 +36,14 @@ from tidelog.runtime.blocking import BlockingClient
 #: Addresses of pages; the server responds to each with the same file.
 ADDRESSES: Final = (*PAGES, *LOOKUPS)
 _SHELL: Final = "index.html"
-#: Most lookups and changes at a time, and the time in ms that each may wait for a broker.
+#: Maximum number of concurrent lookups and changes, and the time in ms that each may wait for a
+#: broker.
 MAX_ASKS: Final = 4
 ASK_MS: Final = 10_000
-#: Largest body of a change.
+#: Maximum size in bytes of the body of a change.
 MAX_BODY_BYTES: Final = 1 << 20
 
-#: Returns a poller that publishes to the given function.
+#: A function that makes a poller, which publishes its readings to the given function.
 MakePoller = Callable[[Callable[..., None]], Poller]
 
 
@@ -142,7 +143,7 @@ class ConsoleApp:
         return JSONResponse(await self._asked(lambda client: action(client, body)))
 
     async def _asked(self, ask: Callable[[BlockingClient], Document]) -> Document:
-        """Return what a function reads with a client of its own, in a thread."""
+        """Return the result of `ask`, called in a thread with a client of its own."""
 
         def run() -> Document:
             with BlockingClient(self._settings.bootstrap, "tidelog-console", ASK_MS) as client:
@@ -155,7 +156,7 @@ class ConsoleApp:
         page, params = _page(request)
         if self.hub.viewers >= MAX_VIEWERS:
             return _error(503, f"{MAX_VIEWERS} live pages are open: close some")
-        # A bad query gets an error response, not a broken stream.
+        # Check the query before the stream starts, so that a bad query gets an error response.
         await self.hub.first_document(page, params)
         return StreamingResponse(
             self.hub.live(page, params),
@@ -165,7 +166,7 @@ class ConsoleApp:
 
 
 class Guard:
-    """The checks before every request, and the security headers of every answer."""
+    """A middleware that checks every request, and adds the security headers to every response."""
 
     def __init__(self, app: ASGIApp, access: RequestAccess) -> None:
         self._app = app

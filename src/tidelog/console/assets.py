@@ -1,7 +1,6 @@
-"""The files of the front end: read once, served from memory, each with a tag of its content.
+"""The files of the front end, read once and served from memory, each with an ETag.
 
-A name without a file in the front end is not looked up on the disk, so that no request reaches
-another file.
+A request never opens a file by its name, so no request can reach another file on the disk.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The latest reading, and its viewers, on the event loop of the server.
+"""The latest reading of the cluster, and the viewers of live pages, on the server's event loop.
 
-The poller's thread publishes readings, for which viewers wait. A viewer gets a document only if the
+The poller's thread publishes each new reading to the viewers. A viewer gets a document only if the
 document has changed, and at most once a second.
 """
 
@@ -20,14 +20,15 @@ from tidelog.console.views.tables import Document
 MAX_VIEWERS: Final = 64
 #: Shortest time in s between two documents of a live page.
 _SPACING_S: Final = 1.0
-#: After this time in s without a change, a comment keeps the connection open.
+#: After this time in s without a changed document, the server sends a comment that keeps the
+#: connection open.
 _QUIET_S: Final = 15.0
-#: Longest wait in s for the first reading of what a page shows.
+#: Maximum time in s that a page waits for the first reading.
 _FIRST_S: Final = 5.0
 
 
 class Hub:
-    """The place where viewers get readings."""
+    """The distributor of the latest reading to all viewers."""
 
     def __init__(self) -> None:
         self.viewers = 0
@@ -38,15 +39,15 @@ class Hub:
         self._ending = False
 
     def use(self, poller: Poller) -> None:
-        """Take the samples of a poller, and report viewers to it."""
+        """Use the samples of `poller`, and report viewers to `poller`."""
         self._poller = poller
 
     def start(self) -> None:
-        """Take readings from now on, on the running loop."""
+        """Accept readings from now on; pass them to the running event loop."""
         self._loop = asyncio.get_running_loop()
 
     def publish(self, reading: ClusterReading) -> None:
-        """Take a reading from the poller's thread."""
+        """Make a reading the latest one; the poller's thread calls this method."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._take, reading)
 
@@ -56,18 +57,18 @@ class Hub:
         self._changed = asyncio.Event()
 
     def end(self) -> None:
-        """End all live pages, as the server stops; also for a signal's handler."""
+        """End all live pages, because the server stops; a signal handler may call this method."""
         self._ending = True
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._changed.set)
 
     def document(self, page: str, params: Mapping[str, str]) -> Document:
-        """Return a page made from the latest reading. Raises BadQuery."""
+        """Return the document of a page from the latest reading. Raises BadQuery."""
         assert self._poller is not None, "the server starts the poller first"
         return page_document(page, self.reading, self._poller.samples, params)
 
     async def first_document(self, page: str, params: Mapping[str, str]) -> Document:
-        """Return a page, after a wait for the first reading if there is none yet."""
+        """Return the document of a page; wait for the first reading if there is none yet."""
         if self.reading.metadata is None and not self.reading.problems:
             await self._next(_FIRST_S)
         return self.document(page, params)
@@ -82,7 +83,7 @@ class Hub:
         return True
 
     async def live(self, page: str, params: Mapping[str, str]) -> AsyncIterator[str]:
-        """Yield server-sent events: the page now, and again whenever it has changed."""
+        """Yield server-sent events: the page's document now, and again whenever it has changed."""
         assert self._poller is not None, "the server starts the poller first"
         viewed = viewed_partitions(page, self.reading, params)
         self._poller.add_viewer(viewed)
@@ -100,7 +101,7 @@ class Hub:
                     await asyncio.sleep(_SPACING_S)
                     continue
                 await self._next(_QUIET_S)
-                if loop.time() - sent_s >= _QUIET_S:  # also if unchanged readings have come
+                if loop.time() - sent_s >= _QUIET_S:  # even if unchanged readings arrived
                     sent_s = loop.time()
                     yield ": still here\n\n"
         finally:

@@ -1,7 +1,7 @@
 """Reads on a viewer's request: records of a partition, and the configuration of a resource.
 
-A lookup has a client of its own and runs in a thread. Its work is bounded: a search for records
-ends after a number of records and of bytes, and says where it ended.
+A lookup has a client of its own and runs in a thread. A search for records ends after a maximum
+number of records or of bytes, and returns the offset at which it ended.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tidelog.core.types import TopicPartition
 from tidelog.records.reader import Record
 from tidelog.runtime.blocking import BlockingClient
 
-#: Most records that one page shows, and most bytes that one search reads.
+#: Maximum number of records that one page shows, and of bytes that one search reads.
 _RECORDS: Final = 500
 _SEARCH_BYTES: Final = 32 * MIB
 _FETCH_BYTES: Final = 2 * MIB
@@ -78,7 +78,7 @@ def _start(
 
 
 def moment_ms(name: str, where: str) -> int:
-    """Return a time in ISO 8601 as ms since 1970, in UTC unless it names a zone.
+    """Return a time in ISO 8601 as ms since 1970; a time without a time zone is in UTC.
 
     Raises BadQuery, which names the parameter.
     """
@@ -109,7 +109,7 @@ def _search(
         try:
             fetched = client.fetch(tp, position, _FETCH_BYTES, max_wait_ms=0)
         except KafkaError as error:
-            if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:  # deleted while the search ran
+            if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:  # the records were deleted meanwhile
                 break
             raise
         records, end = read_records(fetched.records, position)
@@ -126,7 +126,7 @@ def _search(
 
 
 def configuration_document(client: BlockingClient, params: Mapping[str, str]) -> Document:
-    """Return the configuration of a topic, a broker, or all brokers, with each key's meaning."""
+    """Return the configuration of a topic, a broker or all brokers, with each key's meaning."""
     resource = _resource(params)
     values = client.describe_configs(resource, with_synonyms=True)
     is_topic = resource.type == TOPIC
@@ -173,7 +173,7 @@ def _value(value: ConfigValue, is_topic: bool) -> Document:
 
 
 def _effect(value: ConfigValue, is_topic: bool) -> str:
-    """Return what a change of the key does, and when."""
+    """Return the effect of a change of the key, and whether it needs a restart."""
     if is_topic:
         inherited = broker_keys().get(value.name)
         note = f"; without a value, the topic has the broker's {inherited}" if inherited else ""
@@ -185,7 +185,7 @@ def _effect(value: ConfigValue, is_topic: bool) -> str:
     return "A change is stored; the broker's log says what it does."
 
 
-#: The lookups by the name of their page.
+#: The lookup functions, by the name of the page that shows the result.
 LOOKUPS: Final[Mapping[str, Callable[[BlockingClient, Mapping[str, str]], Document]]] = {
     "records": records_document,
     "configuration": configuration_document,

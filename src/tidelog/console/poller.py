@@ -1,9 +1,9 @@
 """The only reader of the cluster in a console's process, which all viewers share.
 
 The poller runs in a thread of its own, because the client blocks. Each part of a reading has an
-interval. A part that takes long is read more rarely, so that reading takes at most a fifth of the
-time, however large the cluster is. Without viewers, the poller only continues the samples of
-charts.
+interval. After a slow read of a part, the poller waits longer until the next read of the part. Each
+part is thus read for at most a fifth of the time, however large the cluster is. Without viewers,
+the poller reads rarely, only to continue the samples of charts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
 from tidelog.core.types import TopicPartition
 from tidelog.runtime.blocking import BlockingClient
 
-#: Intervals in ms of the parts while the console has viewers.
+#: Intervals in ms between two reads of a part while the console has viewers.
 INTERVALS_MS: Final = {
     ReadingPart.CLUSTER: 1_000,
     ReadingPart.OFFSETS: 1_000,
@@ -42,11 +42,12 @@ INTERVALS_MS: Final = {
 }
 #: Without viewers, intervals are this many times longer.
 _IDLE: Final = 10
-#: A part is read again after this many times the time that it took.
+#: Minimum pause before a part is read again, as a multiple of the duration of its last read.
 _REST: Final = 4
-#: A round that takes longer publishes its parts before its end.
+#: A round of reads that takes longer than this time in s publishes the finished parts before its
+#: end.
 _ROUND_S: Final = 0.25
-#: The interval in ms of a part that the cluster does not serve.
+#: The interval in ms between attempts to read a part whose requests the brokers do not serve.
 _NOT_SERVED_MS: Final = 15_000
 #: Maximum number of partitions whose replicas are described for viewers.
 _VIEWED: Final = 2_000
@@ -56,10 +57,10 @@ _LOG: Final = logging.getLogger("tidelog.console")
 
 
 class Poller:
-    """Reads of one cluster, published one after the other."""
+    """A thread that reads one cluster again and again, and publishes each reading."""
 
     def __init__(self, client: BlockingClient, publish: Publish) -> None:
-        """Create a poller that calls `publish` in its own thread after each round with news."""
+        """Create a poller, whose thread calls `publish` with a reading after each round of reads."""
         self.samples = Samples.empty()
         self._client = client
         self._publish = publish
@@ -87,7 +88,7 @@ class Poller:
     # -- viewers --------------------------------------------------------------------------------
 
     def add_viewer(self, partitions: Iterable[TopicPartition]) -> None:
-        """Count a viewer, for whom the replicas of the partitions are described."""
+        """Add a viewer; from now on, also read the replicas of `partitions`."""
         with self._lock:
             is_first = not self._viewers[None]
             self._viewers.update([None, *partitions])
@@ -97,7 +98,7 @@ class Poller:
         self._woken.set()
 
     def remove_viewer(self, partitions: Iterable[TopicPartition]) -> None:
-        """Take back `add_viewer` with the same partitions."""
+        """Remove a viewer that was added with the same partitions."""
         with self._lock:
             self._viewers.subtract([None, *partitions])
             self._viewers = +self._viewers
@@ -118,7 +119,8 @@ class Poller:
     def run_due(self) -> bool:
         """Read the parts that are due, and publish them; return whether any part was read.
 
-        A broker that hangs may cost each part seconds: the news of the others must not wait for it.
+        A broker that hangs may delay the read of a part by seconds. Finished parts are therefore
+        published before the end of a slow round.
         """
         is_any, published_s = False, time.monotonic()
         for part in INTERVALS_MS:
@@ -157,7 +159,8 @@ class Poller:
             if isinstance(error, KafkaError) and error.code is ErrorCode.UNSUPPORTED_VERSION:
                 interval_ms = _NOT_SERVED_MS
         except Exception as error:
-            # Without its thread, the console would show this reading as live for ever.
+            # The thread must go on: without it, the console would show the last reading for ever as
+            # if it were current.
             _LOG.exception("reading %s failed", part)
             problems[part] = f"Reading {part} failed by a defect of the console: {error!r}"
         else:
@@ -205,10 +208,10 @@ class Poller:
 
 
 def _written(now: ClusterReading) -> dict[str, int]:
-    """Return the records ever written by topic, without topics that have an unknown partition.
+    """Return the number of records ever written by topic, without topics of unknown end offsets.
 
-    Without a leader since the console's start, a partition is unknown. Its first high watermark
-    would look like a burst of records.
+    If a partition had no leader since the console's start, its high watermark is unknown. As 0, it
+    would make the first known high watermark look like a burst of records.
     """
     if now.metadata is None:
         return {}
@@ -224,7 +227,7 @@ def _written(now: ClusterReading) -> dict[str, int]:
 
 
 def _sentence(part: ReadingPart, error: TidelogError) -> str:
-    """Return why a part is missing or old."""
+    """Return a sentence that says why a part of a reading is missing or out of date."""
     if isinstance(error, KafkaError) and error.code is ErrorCode.UNSUPPORTED_VERSION:
         return f"These brokers do not serve the requests for {part}: {error.message}"
     return f"Reading {part} failed: {error}"

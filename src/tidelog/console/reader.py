@@ -1,8 +1,8 @@
 """Reads of the parts of a cluster, each with the requests that it needs.
 
-Each function takes a client and the known facts, and returns the new fields of a reading. The
-functions raise the client's errors, which the poller turns into sentences. A broker that does not
-respond costs its own share of the client's time only.
+Each function takes a client and the last reading, and returns the new values of some of a reading's
+fields. The functions raise the client's errors, which the poller converts to sentences for the
+page. A broker that does not respond delays only the requests to this broker.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from tidelog.local.status import describe_partitions
 from tidelog.runtime.blocking import BlockingClient
 from tidelog.runtime.blocking_consumer import BlockingConsumer
 
-#: Maximum number of events in memory, to which the timeline and the chains of causes reach back.
+#: Maximum number of events in memory; the timeline and the chains of causes show no older events.
 EVENTS_KEPT: Final = 20_000
-#: Most groups that are described in one round; others are only listed.
+#: Maximum number of groups that are described in one round of reads; further groups are only
+#: listed.
 _GROUPS: Final = 500
-#: Most topics whose settings one round reads.
+#: Maximum number of topics whose settings are read in one round.
 _TOPICS: Final = 500
 _MINIMUM: Final = "min.insync.replicas"
 _DISKS_MS: Final = 2_000
@@ -40,7 +41,7 @@ Fields = dict[str, Any]
 
 
 class PartNotServed(TidelogError):
-    """A part that this cluster does not offer; the message says why in a sentence."""
+    """The error of a part whose requests the brokers do not serve; a page shows the message."""
 
 
 def read_cluster(client: BlockingClient) -> Fields:
@@ -49,7 +50,7 @@ def read_cluster(client: BlockingClient) -> Fields:
 
 
 def read_offsets(client: BlockingClient, known: ClusterReading) -> Fields:
-    """Return the high watermarks that leaders list; a partition without a leader keeps its last."""
+    """Return the high watermarks from the leaders; without a leader, the last known one stays."""
     if known.metadata is None:
         return {}
     found = describe_partitions(client, known.metadata)
@@ -65,7 +66,7 @@ def read_offsets(client: BlockingClient, known: ClusterReading) -> Fields:
 def read_replicas(
     client: BlockingClient, known: ClusterReading, wanted: Sequence[TopicPartition]
 ) -> Fields:
-    """Return the replicas of the viewed partitions, as their leader or another broker sees them."""
+    """Return the replicas of viewed partitions, as the leader or another broker reports them."""
     metadata = known.metadata
     if metadata is None or not metadata.brokers:
         return {}
@@ -92,7 +93,7 @@ def read_replicas(
 
 
 def read_settings(client: BlockingClient, known: ClusterReading, viewed: Iterable[str]) -> Fields:
-    """Return min.insync.replicas and throttles of viewed topics, and of topics out of sync."""
+    """Return min.insync.replicas and throttles of topics that are viewed or out of sync."""
     if known.metadata is None:
         return {}
     out_of_sync = (
@@ -121,7 +122,7 @@ def read_settings(client: BlockingClient, known: ClusterReading, viewed: Iterabl
 
 
 def read_groups(client: BlockingClient, known: ClusterReading) -> Fields:
-    """Return the groups with members and committed offsets, and the starts of their logs."""
+    """Return groups with members and committed offsets, and their partitions' log start offsets."""
     groups: dict[str, GroupReading] = {}
     for listing in client.list_groups():
         if len(groups) >= _GROUPS:
@@ -141,13 +142,13 @@ def read_groups(client: BlockingClient, known: ClusterReading) -> Fields:
     if wanted:
         try:
             starts = client.positions(dict.fromkeys(wanted, EARLIEST))
-        except TidelogError:  # a partition has no leader that responds: older log starts are used
+        except TidelogError:  # without a responding leader, the last known log starts stay
             starts = known.starts
     return {"groups": groups, "starts": starts}
 
 
 def read_disks(client: BlockingClient, known: ClusterReading) -> Fields:
-    """Return the log directories of all brokers, and why brokers do not report theirs."""
+    """Return the log directories of all brokers, and for silent brokers the reason."""
     if known.metadata is None:
         return {}
     found, silent = [], {}
@@ -160,27 +161,27 @@ def read_disks(client: BlockingClient, known: ClusterReading) -> Fields:
 
 
 class MoveReader:
-    """Reads of reassignments; a meter over successive samples gives rates and remaining times."""
+    """A reader of reassignments, which computes rates and remaining times from its samples."""
 
     def __init__(self) -> None:
         self._meter = ProgressMeter()
 
     def __call__(self, client: BlockingClient, now_ms: int) -> Fields:
-        """Return moves under way and queued, and the progress of those under way."""
+        """Return the moves under way and queued, and the progress of the moves under way."""
         moves = client.reassignments()
         samples = client.sample_moves().samples if moves.under_way else {}
         return {"moves": moves, "progress": tuple(self._meter.observe(now_ms, samples))}
 
 
 class EventReader:
-    """Reads of the topic of cluster events, from its last events on."""
+    """A reader of the topic of cluster events, which begins with the last EVENTS_KEPT events."""
 
     def __init__(self) -> None:
         self._events: deque[Event] = deque(maxlen=EVENTS_KEPT)
         self._consumer: BlockingConsumer | None = None
 
     def __call__(self, client: BlockingClient, known: ClusterReading) -> Fields:
-        """Return the events in memory with those that have come since the last call."""
+        """Return the events in memory, including all events written since the last call."""
         metadata = known.metadata
         if metadata is None:
             return {}

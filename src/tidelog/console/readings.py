@@ -1,8 +1,8 @@
-"""The facts about a cluster that the console knows at one time.
+"""The reading: the state of a cluster at one time, as far as the console could read it.
 
-The poller publishes a new `ClusterReading` after each round, and never changes a published one, so
-that views of all viewers are built from it without locks. A part that could not be read keeps its
-last value, and `problems` has the reason as a sentence.
+After each round of reads, the poller publishes a new `ClusterReading`. A published reading never
+changes, so the views of all viewers use it without locks. If a part could not be read, its last
+value stays, and `problems` has the reason as a sentence.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Event = Mapping[str, Any]
 
 
 class ReadingPart(StrEnum):
-    """A part of a reading, which is read with its own requests and at its own interval."""
+    """A part of a reading. Each part has its own requests and its own interval between reads."""
 
     CLUSTER = "cluster"
     OFFSETS = "offsets"
@@ -53,29 +53,29 @@ class GroupReading:
 class ClusterReading:
     """A cluster at one time; `metadata` is None before any broker has responded."""
 
-    #: Counts the readings of this process.
+    #: The number of this reading among the readings of this process.
     number: int = 0
     time_ms: int = 0
     metadata: ClusterMetadata | None = None
-    #: Why a part is missing or old, as a sentence for the page that shows the part.
+    #: By part, a sentence that says why the part is missing or out of date.
     problems: Mapping[ReadingPart, str] = field(default_factory=dict)
-    #: Wall clock in ms of the last success of each part.
+    #: By part, the wall-clock time in ms at which the part was last read successfully.
     read_ms: Mapping[ReadingPart, int] = field(default_factory=dict)
-    #: High watermarks, and log start offsets of the partitions that groups have committed.
+    #: High watermarks, and log start offsets of partitions with committed offsets of groups.
     ends: Mapping[TopicPartition, int] = field(default_factory=dict)
     starts: Mapping[TopicPartition, int] = field(default_factory=dict)
-    #: Replicas of the viewed partitions only.
+    #: The replicas of partitions, only for partitions that a viewer looks at.
     described: Mapping[TopicPartition, PartitionReplicas] = field(default_factory=dict)
     #: min.insync.replicas of viewed topics, and of topics with a replica out of the ISR.
     minimums: Mapping[str, int] = field(default_factory=dict)
     throttles: Sequence[Throttle] = ()
     groups: Mapping[str, GroupReading] = field(default_factory=dict)
     log_dirs: Sequence[LogDirDescription] = ()
-    #: Why a broker's log directories are missing, by broker.
+    #: By broker, the reason why its log directories could not be read.
     silent_disks: Mapping[int, str] = field(default_factory=dict)
     moves: Moves | None = None
     progress: Sequence[MoveProgress] = ()
-    #: The latest events in the order of their topic.
+    #: The latest events, in the order of their offsets in `__cluster_events`.
     events: Sequence[Event] = ()
 
 
@@ -83,23 +83,23 @@ class ClusterReading:
 class Samples:
     """The samples that the poller keeps in addition to its readings."""
 
-    #: Records ever written, by topic: the sum of high watermarks.
+    #: The number of records ever written to a topic: the sum of its high watermarks.
     topics: SampleTable
-    #: Lag in records, by group.
+    #: The lag of each group in records.
     groups: SampleTable
     #: Log end offsets and high watermarks of viewed partitions, by `replica_key`.
     replicas: SampleTable
 
     @classmethod
     def empty(cls) -> Samples:
-        """Return tables for a quarter of an hour of topics and groups, five minutes of replicas."""
+        """Return empty tables, for 15 minutes of topics and groups and 5 minutes of replicas."""
         return cls(SampleTable(2_000, 450), SampleTable(2_000, 450), SampleTable(900, 300))
 
 
-#: The key of a partition's high watermark among the samples of its replicas.
+#: The argument of `replica_key` for a partition's high watermark, in place of a broker's id.
 HIGH_WATERMARK_KEY = "hw"
 
 
 def replica_key(tp: TopicPartition, what: int | str) -> str:
-    """Return the key of a replica's log end offset, or of the high watermark."""
+    """Return the key of a replica's log end offset, or of the partition's high watermark."""
     return f"{tp.topic}-{tp.partition}/{what}"

@@ -1,8 +1,8 @@
-"""The form in which a record is shown: text, JSON, or hex with a reason.
+"""The form in which a page shows a record: text, JSON or hex.
 
 A record may contain anything: HTML, control characters, bytes that are not UTF-8. A value is shown
-as text only if every character is printable or white space, else as hex. Long values are cut for
-the page, with their whole length beside them.
+as text only if every character is printable or white space, else as hex. Only the first bytes of a
+long value are shown, together with the whole length.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from typing import Final
 from tidelog.console.views.tables import Document
 from tidelog.records.reader import Record
 
-#: Most bytes of a key, value or header value that a page shows.
+#: Maximum number of bytes of a key, value or header value that a page shows.
 SHOWN_BYTES: Final = 4_096
-#: Most characters of indented JSON: deep lists of 4 KiB would take megabytes of indentation.
+#: Maximum number of characters of indented JSON: 4 KiB of deeply nested lists would become
+#: megabytes.
 _INDENTED: Final = 8 * SHOWN_BYTES
 _SPACES: Final = "\n\r\t"
 
@@ -35,7 +36,8 @@ def shown_bytes(data: bytes | memoryview | None) -> Document:
 def _form(whole: bytes) -> tuple[str, str]:
     cut = whole[:SHOWN_BYTES]
     try:
-        # A cut may end within a character: only the whole value shows whether it is UTF-8.
+        # The shown bytes may end within a character, so the whole value decides whether it is
+        # UTF-8.
         text = whole.decode()
     except UnicodeDecodeError:
         return "hex", cut.hex(" ")
@@ -65,7 +67,7 @@ def _indented(text: str) -> str | None:
 
 
 def shown_record(record: Record) -> Document:
-    """Return a record for a page."""
+    """Return the JSON document of a record for a page."""
     return {
         "offset": record.offset,
         "time_ms": record.timestamp_ms if record.timestamp_ms >= 0 else None,

@@ -1,6 +1,6 @@
 """Samples of numbers over time, in memory of bounded size.
 
-A table has one column of 64-bit integers for each key, and one time for each row. Samples of
+A table has one column of 64-bit integers for each key, and each row has a time. Samples of
 thousands of topics over a quarter of an hour take some megabytes. Rates and charts are computed
 from the samples. Several threads may use a table at the same time.
 """
@@ -12,12 +12,12 @@ from array import array
 from collections.abc import Mapping
 from typing import Final
 
-#: A sample that is missing.
+#: The value of a missing sample.
 _NOTHING: Final = -(1 << 63)
 
 
 class SampleTable:
-    """Samples by key; a new row is accepted `spacing_ms` after the last one."""
+    """Samples by key; at least `spacing_ms` lie between the times of two rows."""
 
     def __init__(self, spacing_ms: int, capacity: int) -> None:
         """Create an empty table that keeps at least the last `capacity` rows."""
@@ -63,8 +63,8 @@ class SampleTable:
     def rates(self, window_ms: int) -> dict[str, float]:
         """Return the growth a second of each key over the last `window_ms`.
 
-        A key without two samples in the window is absent. A value that fell, as of a recreated
-        topic, has the rate 0.
+        A key without two samples in the window is absent. If a value fell, for example because a
+        topic was recreated, its rate is 0.
         """
         with self._lock:
             if len(self._times) < 2:

@@ -1,10 +1,11 @@
-"""The checks of every request, as pure functions: host, origin, token, and the answers' headers.
+"""The security checks of every request (host, origin, token), and the headers of every response.
 
-The console has the rights of its process on the cluster, so that any page in the same browser must
-be kept from using it. A name that an attacker's DNS points at this machine is refused by the host
-check. A cross-site request is refused by its Origin and Sec-Fetch-Site headers. A change also needs
-a token in a header, which no form can send. The content security policy allows scripts and styles
-from this server only, so that a record with HTML in it cannot run.
+The console acts on the cluster with the rights of its process, so other web pages in the same
+browser must not use it. The host check refuses a foreign name that an attacker's DNS resolves to
+this machine. The checks of the headers Origin and Sec-Fetch-Site refuse cross-site requests. A
+change also needs a token in a header, because an HTML form cannot set a header. The content
+security policy permits only this server's scripts and styles, so a script in a record's HTML cannot
+run.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from urllib.parse import urlsplit
 from tidelog.core.dataclass import dataclass
 
 TOKEN_HEADER: Final = "x-tidelog-token"
-#: Headers of every answer.
+#: Headers of every response.
 HEADERS: Final[Mapping[str, str]] = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self';"
     " connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none';"
@@ -35,7 +36,7 @@ _SAFE_SITES: Final = ("same-origin", "none")
 
 @dataclass(frozen=True, slots=True)
 class RequestRefusal:
-    """Why a request is refused, with the HTTP status of the answer."""
+    """The reason for refusing a request, and the HTTP status of the response."""
 
     status: int
     reason: str
@@ -43,9 +44,7 @@ class RequestRefusal:
 
 @dataclass(frozen=True, slots=True)
 class RequestAccess:
-    """The rights of requests: names of this server besides loopback names, and the token of
-    changes.
-    """
+    """The access rules: further names of this server, and the token that permits changes."""
 
     #: The token that a change must send; None if changes are not allowed.
     token: str | None = None
@@ -89,12 +88,12 @@ class RequestAccess:
         return None
 
     def is_own_host(self, host: str) -> bool:
-        """Return whether a Host header names this server, with any port."""
+        """Return whether a Host header names this server; the port does not matter."""
         name = _name_in(host)
         return name in self.hosts or is_loopback(name)
 
     def _own_origins(self, host: str) -> tuple[str, ...]:
-        """Return the origins of this console's pages; a proxy may serve them with TLS."""
+        """Return the origins of this console's pages, http and https (a proxy may add TLS)."""
         plain = f"http://{host}"
         return (plain, f"https://{host}") if _name_in(host) in self.hosts else (plain,)
 

@@ -1,7 +1,7 @@
-"""The process of a console: a socket on loopback, uvicorn, and one poller.
+"""The process of a console: a socket on the loopback interface, uvicorn, and one poller.
 
-The socket is bound before uvicorn starts, so that the printed address is right also with port 0,
-and a port in use is an error with its address.
+The socket is bound before uvicorn starts. The printed address is therefore correct even for port 0,
+and the error for a port in use names the address.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from tidelog.console.poller import Poller, Publish
 from tidelog.core.errors import ConfigError
 from tidelog.runtime.blocking import BlockingClient
 
-#: Time in ms that the console waits for one broker; a dead broker must not stop the pages for long.
+#: Maximum time in ms that the console waits for one broker, because a dead broker must not delay
+#: the pages for long.
 _PATIENCE_MS = 4_000
 
 
@@ -59,7 +60,7 @@ def serve(
 
 
 class _ConsoleServer(uvicorn.Server):
-    """A server that ends live pages as soon as it is asked to stop, and not only at its end."""
+    """A server that ends live pages at the signal to stop, because uvicorn waits for their end."""
 
     def __init__(self, config: uvicorn.Config, end_pages: Callable[[], None]) -> None:
         super().__init__(config)

@@ -8,7 +8,8 @@ lends one cluster to all workers of pytest-xdist, and `environment` sets variabl
 read them. `faults` acts on requests. `states` has the states that tests wait for, `waiting` waits
 for a state, and `loops` keeps calls from blocking an event loop. `http_server` serves tests in
 other languages, with the requests of `control` and the faults of `toxics`. `histories` records and
-checks what clients saw. `pyspark` replaces PySpark's own helper, which starts Kafka in a container.
+checks the operations of a test's clients. `pyspark` replaces PySpark's own helper, which starts
+Kafka in a container.
 
 `python -m tidelog.testing` runs a cluster with that HTTP server, for tests that are not in Python.
 """

@@ -43,8 +43,8 @@ _SLOWEST_S = 60
 #: Maximum number of lines of each broker's log in a report.
 _LOG_LINES = 12
 _LOG_LINE_CHARACTERS = 240
-#: Characters that topic names lack, and the dot, because metrics do not distinguish the dot from
-#: `_`.
+#: Characters that `topic` replaces: all that topic names must not have, and the dot, which Kafka's
+#: metrics do not distinguish from `_`.
 _NOT_IN_TOPICS = re.compile(r"[^A-Za-z0-9_-]+")
 #: Maximum number of characters that `topic` takes from a name.
 _NAME_CHARACTERS = 200
@@ -262,7 +262,7 @@ class Cluster:
 
     @takes_time
     def stop(self, broker: int) -> None:
-        """Stop a broker as an operator would: it leaves the cluster first."""
+        """Stop a broker with a controlled shutdown, as an operator would (SIGTERM)."""
         self._before_fault(f"stop({broker})")
         self._local.stop(broker)
 
@@ -311,10 +311,10 @@ class Cluster:
         """Cut the connections between brokers and others, by default all others, until `heal`.
 
         Both sides reach their clients and the metadata store, as in a partial network failure: a
-        broker whose followers are on the other side keeps its session. `status` and the calls that
-        wait see the cluster as `others` do. A request that a broker has
-        begun, such as a waiting fetch, still gets its response. Raises ValueError for a side
-        without brokers, and for a broker on both sides.
+        broker whose followers are on the other side keeps its session. `status` and the methods
+        that wait read the state of the cluster from `others`. A request that a broker has begun,
+        such as a waiting fetch, still gets its response. Raises ValueError for a side without
+        brokers, and for a broker on both sides.
         """
         near = tuple(brokers)
         rest = (broker for broker in self.brokers if broker not in near)
@@ -327,7 +327,7 @@ class Cluster:
             self.on_request("*").on(*here).from_brokers(*there).disconnect()
             for here, there in ((near, far), (far, near))
         )
-        self._local.asked_last = near  # changes may not reach them
+        self._local.asked_last = near  # no new metadata may reach them
         return Isolation(cut, self._ask_all)
 
     def _ask_all(self) -> None:
@@ -434,7 +434,7 @@ class Cluster:
     # for reports
 
     def mark_logs(self) -> None:
-        """Mark the ends of the brokers' log files, because later lines belong to a test."""
+        """Remember the ends of the brokers' log files, so that `report` shows only later lines."""
         for broker, place in self._local.places().items():
             self._marks[broker] = os.stat(place.log_path).st_size
 

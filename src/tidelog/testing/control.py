@@ -193,7 +193,7 @@ class Control:
         return _OK, toxic.as_json()
 
     def _toxic(self, proxy: str, toxic: str, query: Mapping[str, str], **_: Any) -> Answer:
-        """Return a toxic; with `struck` in the query, after it has struck that often."""
+        """Return a toxic; with `struck=N` in the query, wait until the toxic has struck N times."""
         found = self._found(proxy, toxic)
         if "struck" in query:
             found.fault.wait(_integer("struck", query["struck"]), _timeout_s(query))
@@ -237,7 +237,7 @@ class Control:
         return found
 
     def _in_force(self, proxy: str) -> dict[str, Toxic]:
-        """Return the toxics of a proxy without those that the cluster's own `reset` has ended."""
+        """Return the toxics of a proxy, without toxics that the cluster's own `reset` has ended."""
         live = {name: each for name, each in self._toxics[proxy].items() if each.fault.is_in_force}
         self._toxics[proxy] = live
         return live

@@ -1,8 +1,9 @@
 """Recording of a test's clients as a history (docs/reference/history.md), and its check.
 
 An operation begins at the call of a client and ends at its response. When the recorder is closed,
-unfinished operations are written with an unknown outcome. Times are nanoseconds since 1970 when the
-recorder was made, and monotonic from there, so clock changes have no effect.
+unfinished operations are written with an unknown outcome. A time is the wall clock at the
+recorder's start (nanoseconds since 1970) plus the monotonic time since then, so changes of the wall
+clock have no effect.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tidelog.history import HistoryChecker, Operation, Report, describe, encode,
 from tidelog.history.operations import FAIL, INFO, OK
 
 #: Number of anomalies that `assert_sound` lists.
-_TOLD = 10
+_SHOWN = 10
 
 
 class Begun:
@@ -74,7 +75,7 @@ class HistoryRecorder:
     def send(
         self, process: str, topic: str, partition: int, value: str | int, *, idempotent: bool
     ) -> Begun:
-        """Begin a producer's send of a record with acks=all; a value is sent once in a history."""
+        """Begin a producer's send of a record with acks=all; send each value once in a history."""
         records = {f"{topic}-{partition}": [[None, value]]}
         return self.begin(process, "send", records=records, idempotent=idempotent)
 
@@ -157,7 +158,7 @@ class HistoryRecorder:
         if not report.is_sound:
             anomalies = "\n".join(
                 f"{each} (lines {', '.join(map(str, each.lines))})"
-                for each in report.forbidden_anomalies[:_TOLD]
+                for each in report.forbidden_anomalies[:_SHOWN]
             )
             raise AssertionError(
                 f"{report.forbidden} in {self.path}:\n{anomalies}\n"

@@ -21,7 +21,7 @@ from tidelog.testing.control import Control
 _POLL_S: Final = 0.05
 #: Maximum size in bytes of a request's JSON.
 _MOST_BYTES: Final = 1 << 20
-#: Names of this machine in a Host header; any other name comes from a web page's own server.
+#: Names of this machine in a Host header. A request with another name may come from a web page.
 _OWN_HOSTS: Final = (LOOPBACK, "localhost", "")
 
 
@@ -113,4 +113,4 @@ class _Requests(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - http.server's name
-        """Log nothing, because the responses have the errors."""
+        """Log nothing, because each error is in the response."""

@@ -249,7 +249,7 @@ def tidelog_cluster_module(
 def tidelog_cluster_session(
     request: pytest.FixtureRequest, tidelog_cluster_factory: Factory
 ) -> Generator[Cluster, None, None]:
-    """A cluster that all tests share, with pytest-xdist those of one worker or of all."""
+    """A cluster that all tests share: with pytest-xdist, all tests of a worker or of all workers."""
     yield from _serve(request, tidelog_cluster_factory)
 
 
@@ -390,17 +390,17 @@ def pytest_runtest_makereport(
 
 
 def _hide_frames() -> None:
-    """Let pytest leave the kit's frames out of failures (`__tracebackhide__`)."""
+    """Let pytest leave frames of tidelog out of tracebacks (`__tracebackhide__`)."""
     for name, module in tuple(sys.modules.items()):
         if name.startswith(_HIDDEN):
             module.__dict__.setdefault("__tracebackhide__", _is_of_the_test)
 
 
 def _is_of_the_test(excinfo: pytest.ExceptionInfo[BaseException]) -> bool:
-    """Return whether the kit reported an error, or a function of the test raised it.
+    """Return whether tidelog reported an error to the test, or a function of the test raised it.
 
-    The kit's frames do not explain an error that the kit reported. An error of the kit's own code
-    is shown with all frames.
+    Frames of tidelog do not explain such an error, so they are hidden. If tidelog's own code fails
+    unexpectedly, all frames are shown.
     """
     from tidelog.core.errors import TidelogError
     from tidelog.testing.waiting import WaitTimeout

@@ -19,7 +19,7 @@ from tidelog.testing.waiting import Wait, lagging, unled
 P = ParamSpec("P")
 T = TypeVar("T")
 
-#: The numbers that `wait_for` compares, each as a function of the cluster's status.
+#: The numbers that `wait_for` compares, each with the function that takes it from a status.
 _NUMBERS: Mapping[str, Callable[[ClusterStatus], int]] = {
     "under_replicated": lambda now: len(list(lagging(now))),
     "leaderless": lambda now: len(list(unled(now))),
@@ -31,7 +31,7 @@ _CONDITIONS = ("condition", *_NUMBERS, "what")
 
 
 class HasLocal(Protocol):
-    """A cluster of the kit, blocking or not."""
+    """A `Cluster` or an `AsyncCluster`."""
 
     @property
     def local(self) -> LocalCluster:

@@ -26,7 +26,7 @@ class WaitTimeout(AssertionError):
 
 
 class Wait(Generic[T]):
-    """A wait for a state, which has a result; the wait begins with `block` or `reached`."""
+    """A wait for a state of a cluster, with a result; `block` or `reached` starts the wait."""
 
     def __init__(
         self,

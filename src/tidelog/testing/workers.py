@@ -1,10 +1,9 @@
-"""One cluster for all workers of pytest-xdist: the controller process owns the cluster and lends
-it.
+"""One cluster for all workers of pytest-xdist, which the controller process owns and lends.
 
-The controller process starts the cluster when the first worker requests it, over a Unix socket
-whose address and key the workers know from the controller process. A worker may read and write, and
-inject faults on its own requests. A worker may not kill a broker, because the tests of other
-workers use the broker, too.
+The controller process starts the cluster when the first worker requests it over a Unix socket. The
+controller process gives each worker the address and the key of this socket. A worker may read and
+write, and inject faults on its own requests. A worker may not kill a broker, because the tests of
+other workers use the broker, too.
 """
 
 from __future__ import annotations
@@ -25,7 +24,8 @@ from tidelog.testing.cluster import Cluster, interceptions_of
 from tidelog.testing.faults import Fault
 from tidelog.testing.spec import ClusterSpec
 
-#: Distance between the first rule numbers of two workers; brokers count matches by rule number.
+#: Distance between the first rule numbers of two workers. Brokers count matches by rule number, so
+#: the workers must not use equal numbers.
 _RULES_PER_WORKER: Final = 1_000_000
 _HELP: Final = (
     "all workers share this cluster (tidelog_workers = shared): {} would strike the tests of other"
@@ -75,7 +75,8 @@ class ClusterLender:
             if self._cluster is None:
                 self._cluster = self._make(directory)
         except Exception as error:
-            # Without the thread, every other worker and `close` would wait for ever.
+            # An unexpected error must not end the thread, or every other worker and `close` would
+            # wait for ever.
             known = isinstance(error, TidelogError | ValueError | OSError)
             worker.send({"error": str(error) if known else repr(error)})
         else:
@@ -83,7 +84,7 @@ class ClusterLender:
 
 
 class LentCluster(Cluster):
-    """The shared cluster of all workers, as one worker may use it."""
+    """The shared cluster of all workers, with the methods that one worker may call."""
 
     def __init__(self, directory: str, spec: ClusterSpec, worker: int) -> None:
         """Use the cluster in a directory; `worker` is this worker's number, from 0."""

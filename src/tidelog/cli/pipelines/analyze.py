@@ -70,7 +70,7 @@ def analyze(
     bootstrap: BootstrapOption = None,
     directory: OptionalDirectoryOption = None,
 ) -> None:
-    """Availability, ISR churn and its suspects, failovers, and lag, from cluster events.
+    """Report availability, ISR changes, suspect brokers, failovers and lag from cluster events.
 
     Brokers write events with cluster.events.enable=true. The exit code is 1 if a partition was less
     available than --objective.

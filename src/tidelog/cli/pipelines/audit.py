@@ -48,9 +48,9 @@ def audit(
 ) -> None:
     """Check every batch of every replica, and compare the replicas up to the high watermark.
 
-    Reads log directories, of this project's brokers or Apache Kafka's, running or not. With the
-    address of a broker, the command also knows assignments, ISRs and compacted topics. The report
-    names damage by file, byte and offset.
+    The command reads the log directories of tidelog's or Apache Kafka's brokers, which may be
+    running. With the address of a broker, the command also knows assignments, ISRs and compacted
+    topics. The report names damage by file, byte and offset.
     """
     paths, asked = _what(directories or [], bootstrap, directory)
     with how.session("tidelog audit") as spark:

@@ -277,7 +277,8 @@ def compact(
 
     The command checks that the merged files have the records of the files that they replace. The
     command deletes files that were replaced at least --keep-hours ago, and files of ingests that
-    died at least a day ago. Running readers keep theirs. Ingests may run meanwhile.
+    died at least a day ago. A reader that started less than --keep-hours ago still finds its files.
+    Ingests may run meanwhile.
     """
     keys = storage_options(storage)
     with session("tidelog compact", cores, memory) as spark:

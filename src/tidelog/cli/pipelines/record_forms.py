@@ -60,7 +60,7 @@ class RecordForm:
 
     @property
     def is_raw(self) -> bool:
-        """Whether rows are the records as they are."""
+        """Whether rows have the columns of records, unchanged."""
         return self.json is None and self.debezium is None
 
     @property

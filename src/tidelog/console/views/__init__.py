@@ -1,4 +1,4 @@
-"""Views: pure functions from a reading of the cluster to the document of a page.
+"""Views: pure functions from a reading of the cluster to the JSON document of a page.
 
 No view reads the cluster, a clock or the network, so that tests need no browser and no broker.
 

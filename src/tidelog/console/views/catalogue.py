@@ -1,7 +1,7 @@
-"""The pages by name, and the document of a page with what is missing from it.
+"""The pages by name, and the documents of pages, which name the parts that could not be read.
 
 Every page names the parts of a reading from which it is built. If a part could not be read, the
-document has the reason as a sentence, and the other parts of the page stay.
+document has the reason as a sentence, and still shows the other parts.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ PAGES: Final[Mapping[str, Page]] = {
 def page_document(
     name: str, reading: ClusterReading, samples: Samples, params: Mapping[str, str]
 ) -> Document:
-    """Return the document of a page; the caller checks the name. Raises BadQuery."""
+    """Return the document of the page `name`, which must exist. Raises BadQuery."""
     page = PAGES[name]
     return {
         "page": name,

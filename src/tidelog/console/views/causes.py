@@ -2,8 +2,9 @@
 
 Events name their immediate cause in a word, such as `leader_gone`. This module finds the event
 behind the word: the session loss of the former leader, and before it the failure of its disk.
-Events of several brokers are in the order of arrival, so that a cause may stand some seconds after
-its effect. A chain ends with an event whose cause lies outside of the cluster's events.
+Events of several brokers arrive in any order, so the event of a cause may follow the event of its
+effect by seconds. A chain ends with an event whose cause is no event of the cluster, such as a
+crash of a process.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from tidelog.console.views.tables import Document
 from tidelog.controller import cluster_events as kinds
 from tidelog.core.types import NO_LEADER, TopicPartition
 
-#: How long before its effect a cause may lie, in ms, and how long after it its event may arrive.
+#: Maximum time in ms by which the event of a cause may precede, or follow, the event of its effect.
 _BEFORE_MS: Final = 15 * 60_000
 _AFTER_MS: Final = 30_000
-#: Longest chain; events of a loop, as of a broker that restarts again and again, end here.
+#: Maximum length of a chain; a broker that restarts again and again would make an endless chain.
 _DEPTH: Final = 5
 _OF_PARTITION: Final = (
     kinds.LEADER_CHANGE, kinds.ISR_CHANGE, kinds.LEADER_AWAITED, kinds.UNCLEAN_ELECTION,
@@ -31,7 +32,7 @@ _OF_PARTITION: Final = (
 _DEATH: Final = (
     "The broker's process ended or stood still, or its network failed: its log says which."
 )
-#: By its word, the meaning of a cause that has no event.
+#: The explanation of each word for a cause that has no event of its own.
 _ENDS: Final = {
     "created": "The topic or the partition was created.",
     "preferred": "The preferred replica is in the ISR again, and leads as the replica list says.",
@@ -51,14 +52,14 @@ _ENDS: Final = {
     kinds.REGISTRATION: "The broker started.",
 }
 
-#: A kind, with the broker or the partition of an event; None stands for all events of the kind.
+#: A kind of event, and the broker or the partition of the event; None means all events of the kind.
 _Key = tuple[str, TopicPartition | int | None]
 
 
 class EventLog:
     """The events in memory, with an index by kind, broker and partition.
 
-    Without the index, the causes of one page could scan the events some hundred times.
+    Without the index, the search for the causes on one page could scan all events a hundred times.
     """
 
     def __init__(self, events: Sequence[Event]) -> None:
@@ -90,7 +91,7 @@ class EventLog:
         subject: TopicPartition | int | None = None,
         matches: Callable[[Event], bool] = lambda event: True,
     ) -> int | None:
-        """Return the position of the latest matching event before an event, or soon after it.
+        """Return the position of the nearest matching event: before `position`, or soon after.
 
         `subject` is the broker or the partition of the wanted event, or None for any.
         """
@@ -112,13 +113,13 @@ class EventLog:
         return None
 
     def of_broker(self, position: int, kind: str, broker: object) -> int | None:
-        """Return the nearest event of a kind and a broker."""
+        """Return the position of the nearest event of a kind about a broker."""
         return self.near(position, kind, broker) if isinstance(broker, int) else None
 
     def of_same(
         self, position: int, kind: str, matches: Callable[[Event], bool] = lambda event: True
     ) -> int | None:
-        """Return the nearest matching event of a kind about the same partition."""
+        """Return the position of the nearest matching event of a kind about the same partition."""
         tp = _place(self._events[position])
         return None if tp is None else self.near(position, kind, tp, matches)
 
@@ -131,7 +132,7 @@ def _place(event: Event) -> TopicPartition | None:
 
 
 def chain(log: EventLog, position: int, depth: int = _DEPTH) -> Document:
-    """Return an event with its causes in `because`; `end` says what the last event means."""
+    """Return an event with its causes in `because`; without causes, `end` explains the event."""
     event = log[position]
     causes = list(dict.fromkeys(each for each in _causes(log, position) if each != position))
     because = [chain(log, each, depth - 1) for each in causes] if depth > 1 else []
@@ -210,7 +211,7 @@ def _of_isr_change(log: EventLog, position: int) -> Iterator[int | None]:
 
 
 def _of_members(log: EventLog, position: int) -> Iterator[int | None]:
-    """Yield the causes for which members left the ISR with a change."""
+    """Yield the positions of the causes for which a change's replicas left the ISR."""
     leader = log[position].get("leader")
     for broker, cause in _left(log[position]):
         match cause:
@@ -234,9 +235,10 @@ def _of_members(log: EventLog, position: int) -> Iterator[int | None]:
 
 
 def _end_of_session(log: EventLog, position: int, broker: object) -> int | None:
-    """Return the loss of a broker's session, or the failover after the death of a controller.
+    """Return the position of the session-loss event of a broker, or else of a failover event.
 
-    Only a controller reports lost sessions, and a controller that dies cannot report its own.
+    Only the controller reports lost sessions, so no event reports the session of a controller that
+    dies; the next controller reports the failover.
     """
     lost = log.of_broker(position, kinds.SESSION_LOSS, broker)
     if lost is not None:

@@ -1,7 +1,7 @@
-"""The cluster: brokers, controller, epochs and sessions, and findings with a next step.
+"""The page of the cluster: brokers, controller, epochs, sessions, and findings with remedies.
 
 `tidelog health` and this page judge a cluster by the same function. Epochs and sessions come from
-events, because Kafka's Metadata has neither.
+cluster events, because Metadata responses have neither.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tidelog.core.dataclass import dataclass
 from tidelog.local.health import LEVELS, ClusterPlace, Surroundings, assess, unreachable
 from tidelog.local.status import BrokerStatus, ClusterStatus, PartitionStatus, brokers_of
 
-#: Maximum number of partitions and brokers that a finding names one by one.
+#: Maximum number of partitions or brokers that a finding names; further ones are only counted.
 _NAMED: Final = 20
 
 
@@ -96,7 +96,7 @@ def cluster_view(reading: ClusterReading, samples: Samples, params: Mapping[str,
 
 
 def cluster_status(reading: ClusterReading) -> ClusterStatus:
-    """Return the status that `tidelog health` judges, from a reading with metadata."""
+    """Return a reading, which must have metadata, as the status that `tidelog health` judges."""
     metadata = reading.metadata
     assert metadata is not None, "the caller looks for brokers first"
     partitions = tuple(

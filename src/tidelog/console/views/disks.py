@@ -1,7 +1,7 @@
-"""Log directories of all brokers: health, fill, drain, and what each holds.
+"""The page of log directories: health, used space, drain, and number of replicas in each.
 
-A broker that does not report its directories is named with the reason. Only tidelog's brokers say
-whether a directory is slow, full, cordoned or draining.
+If a broker does not report its directories, the page names the broker and the reason. Only
+tidelog's brokers report whether a directory is slow, full, cordoned or draining.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def disks_view(reading: ClusterReading, samples: Samples, params: Mapping[str, s
 
 
 def health_of(directory: LogDirDescription) -> tuple[str, str]:
-    """Return the level and the words of a directory's health, its worst trouble first."""
+    """Return the level and the text of a directory's health, with the worst problem first."""
     if directory.error:
         return "bad", f"failed: {directory.error.name}"
     if directory.is_read_only:

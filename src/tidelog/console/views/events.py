@@ -1,7 +1,7 @@
 """The timeline of cluster events, the latest first, with a filter by kind.
 
-The words of the table's filter also match brokers and partitions, because sentences name them. An
-event of a partition leads to the partition's page, which has its causes.
+The table's filter also finds brokers and partitions, because each row has a sentence that names
+them. An event about a partition links to the partition's page, which shows the causes of the event.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tidelog.console.readings import ClusterReading, Event, Samples
 from tidelog.console.views.tables import BadQuery, Document, TableQuery, window
 from tidelog.controller.cluster_events import KINDS
 
-#: How serious events of a kind are; other kinds are notes.
+#: The severity of each kind of event; kinds that are not listed are notes.
 _LEVELS = {
     "session_loss": "bad",
     "unclean_election": "bad",
@@ -42,7 +42,7 @@ def events_view(reading: ClusterReading, samples: Samples, params: Mapping[str, 
     query = TableQuery.from_params(params, "")
     if query.words or query.sort:
         table = window([_row(event) for event in events], query)
-    else:  # only the shown rows get a sentence, because those of 20,000 events take long
+    else:  # sentences for 20,000 events would take long
         rows = [_row(event) for event in events[: query.limit]]
         table = {"rows": rows, "matching": len(events), "total": len(events)}
     return {

@@ -1,7 +1,8 @@
 """The last failovers, phase by phase, from the death of a leader to the first acknowledgement.
 
 A `failover` event has the controller's phases and a sample of its partitions. `takeover` events of
-the same partitions and leader epochs add what the new leaders saw. Both are joined here.
+the same partitions and leader epochs have the new leaders' phases. This module joins the events of
+both kinds.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from tidelog.console.views.causes import EventLog, chain
 from tidelog.console.views.tables import Document
 from tidelog.controller import cluster_events as kinds
 
-#: Most failovers and most partitions of each that the page shows.
+#: Maximum number of failovers on the page, and of partitions of each failover.
 _SHOWN: Final = 15
 _PARTITIONS: Final = 20
 #: The phases that a new leader measures, in their order.
@@ -77,7 +78,7 @@ def _failover(
 
 
 def _leader_phases(takeovers: Sequence[Event]) -> list[Document]:
-    """Return the slowest new leader's time to the end of each phase, without unknown phases."""
+    """Return, for each known phase, the time at which the slowest new leader completed it."""
     found = []
     for name in _LEADER_PHASES:
         times = [

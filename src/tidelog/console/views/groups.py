@@ -1,7 +1,8 @@
-"""Groups: members, assignments, lag, and the member that holds a partition back.
+"""The pages of groups: members, assignments, lag, and the partition with most of the lag.
 
-Lag is clamped to the log: a group whose committed offset was deleted lags by the records that are
-left. A partition without a committed offset has no lag, which is shown apart from a lag of 0.
+If a group's committed offset lies below the log start offset, the lag counts only the records that
+are left. A partition without a committed offset has no lag; pages show this differently from a lag
+of 0.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from tidelog.core.types import TopicPartition
 
 
 def lag_of(reading: ClusterReading, tp: TopicPartition, committed: int | None) -> int | None:
-    """Return how many records a group has still to read; None if an offset is unknown."""
+    """Return how many records a group has not read yet; None if an offset is unknown."""
     end = reading.ends.get(tp)
     if committed is None or end is None:
         return None
@@ -23,7 +24,7 @@ def lag_of(reading: ClusterReading, tp: TopicPartition, committed: int | None) -
 
 
 def group_lags(reading: ClusterReading, group: GroupReading) -> dict[TopicPartition, int | None]:
-    """Return the lag of each partition that a group has committed or assigned."""
+    """Return the lag of each partition that has a committed offset or an assigned member."""
     lags: dict[TopicPartition, int | None] = {
         tp: lag_of(reading, tp, each.offset) for tp, each in group.committed.items()
     }
@@ -39,7 +40,7 @@ def assigned_to(description: GroupDescription | None) -> dict[TopicPartition, st
 
 
 def lag_by_group(reading: ClusterReading) -> dict[str, int]:
-    """Return the lag of each group over all its partitions; absent without a known lag."""
+    """Return each group's lag, summed over partitions; groups without a known lag are absent."""
     found = {}
     for name, group in reading.groups.items():
         known = [lag for lag in group_lags(reading, group).values() if lag is not None]
@@ -49,7 +50,7 @@ def lag_by_group(reading: ClusterReading) -> dict[str, int]:
 
 
 def groups_of_topics(reading: ClusterReading) -> dict[str, list[Document]]:
-    """Return the groups that read each topic, with their lag there, the largest lag first."""
+    """Return the groups that read each topic, with their lag in the topic, largest lag first."""
     found: dict[str, dict[str, int | None]] = {}
     for name, group in reading.groups.items():
         for tp, lag in group_lags(reading, group).items():
@@ -142,10 +143,10 @@ def _members(
 def _held_back(
     lags: Mapping[TopicPartition, int | None], readers: Mapping[TopicPartition, str]
 ) -> str | None:
-    """Return which partition and member have most of a group's lag; None without such a partition.
+    """Return a sentence about the partition with most of a group's lag, and its member; else None.
 
-    A partition holds its group back if it has half of the whole lag, while the group has several
-    partitions.
+    A partition has most of the lag if its lag is at least half of the group's lag, and the group
+    has several partitions.
     """
     known = {tp: lag for tp, lag in lags.items() if lag}
     whole = sum(known.values())

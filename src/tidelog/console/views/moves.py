@@ -1,7 +1,7 @@
-"""Reassignments: under way with progress, rate and remaining time, and queued with the reason.
+"""The page of reassignments: moves under way with their progress, and queued moves.
 
-Progress compares bytes that brokers report (`tidelog.client.move_progress`); a value is null until
-two readings have it.
+Progress compares bytes that brokers report (`tidelog.client.move_progress`); a rate is null until
+two readings have the bytes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""One partition: leader, replicas with their offsets, log directories, and causes.
+"""The page of one partition: leader, replicas with offsets, log directories, causes of changes.
 
-Conditions describe the present state, such as refused writes or a throttle. Chains of causes say
-which events led to each leader and ISR.
+Conditions describe the present state, such as refused writes or a throttle. Chains of causes show
+which events led to each change of leader or ISR.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _EXPLAINED: Final = 25
 
 
 def viewed_partition(params: Mapping[str, str]) -> TopicPartition:
-    """Return the partition of a page's parameters `topic` and `partition`. Raises BadQuery."""
+    """Return the partition that the parameters `topic` and `partition` name. Raises BadQuery."""
     return TopicPartition(text(params, "topic"), number(params, "partition"))
 
 
@@ -118,7 +118,7 @@ def _progress(described: PartitionReplicas | None, broker: int) -> ReplicaProgre
 def _places(
     tp: TopicPartition, broker: int, reading: ClusterReading
 ) -> tuple[LogDirDescription | None, LogDirDescription | None]:
-    """Return the directory that has a replica, and the directory to which it is being moved."""
+    """Return a replica's log directory, and the log directory to which the replica is moving."""
     found: list[LogDirDescription | None] = [None, None]
     for directory in reading.log_dirs:
         if directory.broker_id == broker:
@@ -131,7 +131,7 @@ def _places(
 def _conditions(
     tp: TopicPartition, partition: PartitionMetadata, reading: ClusterReading
 ) -> Iterator[Document]:
-    """Yield what holds now and why: a missing leader, refusals, moves and throttles."""
+    """Yield present conditions with reasons: a missing leader, refused writes, moves, throttles."""
     described = reading.described.get(tp)
     if partition.leader == NO_LEADER:
         reason = "no member of the ISR can lead"

@@ -1,4 +1,4 @@
-"""Windows of tables: the rows that a viewer sees, filtered and sorted before they are sent.
+"""Windows of tables: the rows that the server filters, sorts and sends to a viewer.
 
 A page of ten thousand rows costs the browser as much as a page of two hundred, because only the
 first `limit` matching rows are sent. The page's address has the viewer's filter, order and limit.
@@ -19,7 +19,7 @@ MAX_LIMIT: Final = 5_000
 
 
 class BadQuery(ValueError):
-    """A parameter of a page that cannot be used; the message says what would be right."""
+    """The error of an invalid parameter of a page; the message states valid values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class TableQuery:
 
     @classmethod
     def from_params(cls, params: Mapping[str, str], default_sort: str) -> TableQuery:
-        """Return the query in a page's parameters `q`, `sort` (`-key` descends) and `limit`."""
+        """Return the query in the parameters `q`, `sort` (`-key` sorts descending) and `limit`."""
         sort = params.get("sort", default_sort)
         limit = number(params, "limit", DEFAULT_LIMIT)
         if not 1 <= limit <= MAX_LIMIT:
@@ -61,9 +61,10 @@ def text(params: Mapping[str, str], name: str) -> str:
 
 
 def window(rows: Sequence[Document], query: TableQuery) -> Document:
-    """Return the matching rows in the wanted order, at most `limit` of them, with counts.
+    """Return at most `limit` matching rows in the requested order, and counts of rows.
 
-    A row matches if each word is part of one of its texts. Rows without a value come last.
+    A row matches if each word of the query occurs in one of the row's texts. Rows without a value
+    come last.
     """
     found = [row for row in rows if _matches(row, query.words)] if query.words else list(rows)
     key = query.sort

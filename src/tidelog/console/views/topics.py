@@ -1,7 +1,7 @@
-"""Topics with state, rates, sizes, and the lag of each group; the partitions of one topic.
+"""The pages of topics: state, rates, sizes, and lag of groups; and the partitions of one topic.
 
-A topic's records are the sum of its high watermarks, and its rate is the growth of this sum. Its
-size is the size of the leaders' replicas, whatever the replication factor is.
+A topic's records are the sum of its high watermarks, and its rate is the growth of this sum. A
+topic's size is the size of its leaders' replicas, so it does not depend on the replication factor.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tidelog.core.types import NO_LEADER, TopicPartition, topic_id_to_text
 
 #: The window in ms over which rates are averaged.
 RATE_WINDOW_MS = 15_000
-#: Most groups that a row of a topic names.
+#: Maximum number of groups that a topic's row names.
 _GROUPS_NAMED = 4
 
 
@@ -84,13 +84,13 @@ def state_of(partition: PartitionMetadata, minimum: int | None) -> str:
 
 
 def worst(states: Iterable[str]) -> str:
-    """Return the worst of some states."""
+    """Return the worst of the given partition states."""
     present = frozenset(states)
     return next((state for state in STATES if state in present), STATES[-1])
 
 
 def leader_sizes(reading: ClusterReading) -> dict[str, int]:
-    """Return the bytes of each topic: of the leaders' replicas, else of the largest replicas."""
+    """Return each topic's bytes: per partition, the leader's replica, or else the largest."""
     sizes: Counter[str] = Counter()
     for tp, by_broker in replica_sizes(reading.log_dirs).items():
         placed = None if reading.metadata is None else reading.metadata.partition(tp)
