@@ -19,8 +19,9 @@ records. `deduplication` drops batches.
 
 `record_encoding` makes records from Arrow columns, by the compiled extension.
 
-`shipping`, `worker_errors`, `prompt_sockets` and `frozen_modules` concern Spark's Java and its
-Python workers.
+`shipping` sends code to executors. `worker_errors`, `prompt_sockets` and `frozen_modules` adapt
+Spark's Python workers: their error messages, TCP acknowledgements and garbage collections.
 
-`pipelines` and `schemas` (JSON, Avro and Protobuf) are for users. `lake` commits to lake tables.
+`pipelines` and `schemas` (JSON, Avro and Protobuf) have functions that users call. `lake` commits
+to lake tables.
 """

@@ -41,7 +41,7 @@ _SECURE: Final = ("kafka.ssl.", "kafka.sasl.")
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """The settings of the source's client from `kafka.*`."""
+    """The settings of the source's client, taken from the options `kafka.*`."""
 
     client_id: str = "tidelog-spark"
     #: How long the driver and the tasks retry requests.
@@ -75,10 +75,10 @@ def client_settings(options: Mapping[str, str]) -> ClientSettings:
 
 
 def _timeout_ms(options: Mapping[str, str]) -> int:
-    """Return the timeout of a request, with its retries.
+    """Return the time limit in ms for a request and its retries.
 
-    Kafka's default.api.timeout.ms bounds a call with its retries, which is this client's timeout.
-    request.timeout.ms counts only if default.api.timeout.ms is not given.
+    Kafka's default.api.timeout.ms limits the same time. Only without default.api.timeout.ms, the
+    value of request.timeout.ms is used.
     """
     one = positive(options, "kafka.request.timeout.ms", _DEFAULT_TIMEOUT_MS)
     return positive(options, "kafka.default.api.timeout.ms", one)

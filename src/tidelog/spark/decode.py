@@ -43,7 +43,7 @@ def never(_batch: BatchView) -> bool:
 
 
 class PartitionDecoder:
-    """A decoder of one partition's fetches, in order, into Arrow batches of `[start, end)`."""
+    """A decoder of one partition's record batches, in offset order, to rows of `[start, end)`."""
 
     def __init__(
         self, tp: TopicPartition, start: int, end: int, columns: Sequence[str] = COLUMNS

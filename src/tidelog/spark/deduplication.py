@@ -9,8 +9,8 @@ task attempts wrote the most rows. If two attempts (or runs) have equally many r
 the same, and the module keeps the attempt (or run) with the greater id.
 
 All records of a run are kept or dropped together, so a repeated batch may have its rows in other
-tasks, or in another order. A repeated batch must only have as many rows as before, which Spark
-requires of sources that can be replayed. Records without the header `tidelog.batch` are kept.
+tasks, or in another order. A repeated batch must have as many rows as before; Spark requires this
+of every source that can be replayed. Records without the header `tidelog.batch` are kept.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def with_batch_columns(df: DataFrame) -> DataFrame:
 def drop_repeated_batches(df: DataFrame) -> DataFrame:
     """Return the rows of `df` without rows that repeat a batch or a part of a batch.
 
-    `df` is a batch DataFrame of a topic, or of its rows from elsewhere, with the column `headers`.
-    The function reads the rows of `df` twice. Raises ConfigError for a streaming DataFrame.
+    `df` is a batch DataFrame with the column `headers`, read from the topic or from a copy of its
+    rows. The function reads the rows of `df` twice. Raises ConfigError for a streaming DataFrame.
     """
     from pyspark.sql import functions as sql
 

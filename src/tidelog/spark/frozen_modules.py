@@ -1,4 +1,4 @@
-"""Short pauses between the tasks of a Python worker: garbage collections leave out modules.
+"""Shorter garbage collections between the tasks of a Python worker, by `gc.freeze`.
 
 PySpark's daemon collects all garbage of a worker after each task, and the worker takes its next
 task only after the collection. A collection visits every object of every imported module, which

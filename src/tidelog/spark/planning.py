@@ -221,7 +221,7 @@ def _resolve_timestamps(
 def _present(
     client: OffsetsClient, options: ReadOptions, wanted: OffsetRange, log: _PlannedLog
 ) -> OffsetRange:
-    """Return the part of a range that the log has, or an empty range."""
+    """Return the part of a range whose offsets the log still has, or an empty range."""
     if wanted.end < wanted.start and wanted.end < log.last:
         raise OptionError(
             f"{wanted.tp} would be read from {wanted.start} to {wanted.end}, which is backwards"

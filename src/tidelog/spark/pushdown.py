@@ -5,8 +5,8 @@ again. A lower bound of timestamps moves the start of a range to the first recor
 Records at higher offsets may have earlier timestamps, so Spark applies timestamp filters, too.
 Spark applies all filters that planning does not apply exactly.
 
-This module knows Spark's classes of filters, and a client for offsets of timestamps; it plans
-nothing itself.
+This module uses Spark's filter classes, and a client that looks up offsets by timestamp; it plans
+no tasks.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ def read_varints(raw: npt.NDArray[np.uint8], positions: Ints) -> tuple[Ints, Int
 
 @dataclass(slots=True)
 class Pieces:
-    """Byte ranges in the buffer with all records, ascending; `null` marks null keys or values."""
+    """Byte ranges of keys or values in the buffer of all records, ascending; `null` marks nulls."""
 
     starts: Ints
     ends: Ints

@@ -13,7 +13,8 @@ from typing import Final
 from tidelog.spark.lake.state import TableError
 from tidelog.spark.lake.table import Lake
 
-#: The highest number that the first version with rows can have.
+#: The first rows of a table come with this version at the latest, because version 0 is the
+#: creation.
 _FIRST_VERSION: Final = 1
 
 

@@ -1,9 +1,10 @@
-"""Delta tables through delta-rs. A commit succeeds only if its version does not exist yet.
+"""Reads of Delta tables and commits to them, with the library delta-rs.
 
-An ingest commits an application transaction for each partition; the version of the application
-transaction is the partition's next offset. Delta keeps application transactions as long as the
-table exists, while the metadata of commits may be cleaned with the log. The library delta-rs must
-not start in a process that forks later, so Spark's worker daemon must not import this module.
+A commit succeeds only if its version does not exist yet. An ingest commits an application
+transaction for each partition; the version of the application transaction is the partition's next
+offset. Delta keeps application transactions as long as the table exists, while the metadata of
+commits may be cleaned with the log. The library delta-rs must not start in a process that forks
+later, so Spark's worker daemon must not import this module.
 """
 
 from __future__ import annotations
@@ -151,7 +152,8 @@ class DeltaLake:
     def _settled(self, look: Callable[[DeltaTable], T]) -> T:
         """Return the result of `look` at the newest version; repeat it if a commit came meanwhile.
 
-        `DeltaTable.history` shows commits beyond the version of its table. Raises TableError.
+        `DeltaTable.history` also shows commits that are newer than the version of its object.
+        Raises TableError.
         """
         from deltalake.exceptions import DeltaError
 
@@ -322,7 +324,7 @@ class DeltaLake:
         return [_file_of(row, bounded) for row in rows]
 
     def referenced(self) -> set[str]:
-        """Return the paths of the newest version's files; `vacuum` handles removed files."""
+        """Return the paths of the newest version's files; `vacuum` deletes older versions' files."""
         return {file.path for file in self.files()}
 
     def schema(self, version: int | None = None) -> pa.Schema:
@@ -404,7 +406,7 @@ class DeltaLake:
             ) from error
 
     def _noted(self, table: DeltaTable) -> NotedCommits:
-        """Return the newest commit with a note, and the newest with a valid note."""
+        """Return the newest commit with an offset note, and the newest with a valid one."""
         noted = NotedCommits()
         for limit in _LOOKS:
             noted = noted_commits(self._commits(table, limit))
@@ -435,7 +437,7 @@ class DeltaLake:
         return None
 
     def _followed(self, table: DeltaTable, origin: Origin) -> dict[int, PartitionRun]:
-        """Return each partition's next offset from the transactions, if the log has no note.
+        """Return each partition's next offset from transactions, if the log has no offset notes.
 
         An ingest commits a transaction for each partition of its topic.
         """
@@ -494,7 +496,7 @@ class DeltaLake:
 
 
 def _properties(pairs: Sequence[tuple[str, int]], note: CommitNote | None = None) -> Any:
-    """Return the properties of a commit without retries."""
+    """Return properties of a commit: transactions, offset note, and no retries by delta-rs."""
     from deltalake import CommitProperties, Transaction
 
     return CommitProperties(

@@ -17,9 +17,9 @@ from tidelog.spark.lake.stores import reason_of
 if TYPE_CHECKING:
     from deltalake import DeltaTable, Schema
 
-#: Part of the library's message about a log that has lost its newest versions.
+#: Part of delta-rs's error message for a log that has lost its newest versions.
 _SHORTER: Final = "is older than the existing snapshot version"
-#: The library's message about missing versions, which names the versions around the gap.
+#: delta-rs's error message for missing versions, which names the versions around the gap.
 _GAP: Final = re.compile(r"found gap: .*?version: (\d+),.*?version: (\d+),", re.DOTALL)
 
 
@@ -61,7 +61,7 @@ def unsupported_features(table: DeltaTable) -> list[str]:
 
 
 def log_reason(error: Exception) -> str:
-    """Return why the library cannot read a table's log; name the versions that the log lacks."""
+    """Return why delta-rs cannot read a table's log; name the versions that the log lacks."""
     text = reason_of(error)
     if _SHORTER in text:
         return "its log went back to an earlier version while it was open; run it again"

@@ -1,7 +1,7 @@
 """Iceberg's field ids in Arrow columns, by which readers find a renamed column.
 
-Iceberg names nested fields by paths: `headers.element.key`. Parquet writers of Arrow take an id
-from the metadata of a field.
+Iceberg names nested fields by paths: `headers.element.key`. Arrow's Parquet writer takes the id of
+a column from the metadata of the Arrow field.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _KEY: Final = b"PARQUET:field_id"
 
 
 def with_field_ids(schema: pa.Schema, ids: Mapping[str, int]) -> pa.Schema:
-    """Return the columns with their ids; `ids` has the id of each path, or is empty.
+    """Return the columns with their ids; `ids` has the id of each column path, if there are ids.
 
     A column that the table lacks, such as the tombstone column of staged files, gets no id.
     """
@@ -66,7 +66,7 @@ def check_field_ids(schema: pa.Schema, ids: Mapping[str, int], path: str) -> Non
 
 
 def _ids_of(fields: Iterable[pa.Field], prefix: str = "") -> Iterator[tuple[str, int]]:
-    """Yield the path and the id of each column of a file that has ids."""
+    """Yield (path, id) of each column and each nested field that has an id."""
     import pyarrow as pa
 
     for field in fields:

@@ -1,9 +1,10 @@
-"""Iceberg tables through pyiceberg. A commit succeeds only on top of the snapshot that it expects.
+"""Reads of Iceberg tables and commits to them, with the library pyiceberg.
 
-A version is Iceberg's last sequence number: each commit of a snapshot raises it, and a rollback
-does not lower it. The offset note of a commit is in the summary of its snapshot, so that a rollback
-undoes offsets and rows together. A second copy of the offset note is in the table's properties, in
-case another tool expires all snapshots with notes.
+A commit succeeds only on top of the snapshot that it expects. The version of a table is Iceberg's
+last sequence number: each commit of a snapshot raises it, and a rollback does not lower it. The
+offset note of a commit is in the summary of its snapshot, so that a rollback undoes offsets and
+rows together. A second copy of the offset note is in the table's properties, in case another tool
+expires all snapshots with notes.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ _PROPERTIES: Final = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",
 }
-#: Ids in the texts of types.
+#: Pattern of field ids in the text of a type.
 _IDS: Final = re.compile(r"-?[0-9]+: ")
 #: Parts of the error messages of requests that would fail again if they were retried.
 _REFUSED: Final = (
@@ -385,7 +386,7 @@ class IcebergLake:
         return table.schema() if number is None else table.schemas()[number]
 
     def _last_note(self, table: Table) -> CommitNote | None:
-        """Return the offset note of the newest snapshot that has one, or the table's own copy."""
+        """Return the offset note of the newest snapshot with a note, or the table's own copy."""
         head = table.current_snapshot()
         for snapshot in ancestors(table):
             note = self._note_of(snapshot)

@@ -97,7 +97,7 @@ class _Expiry(ExpireSnapshots):
 def data_file(
     io: FileIO, metadata: TableMetadata, path: str, values: Mapping[str, str | None]
 ) -> DataFile:
-    """Return a staged file for a commit: statistics from its footer, partition values as given.
+    """Return a staged file as a commit lists it: statistics from its footer, and `values`.
 
     pyiceberg would take partition values from statistics, which a table's settings may turn off.
     """
@@ -136,7 +136,7 @@ def data_file(
 
 
 def _partition_value(kind: IcebergType, text: str | None) -> Any:
-    """Return the text of a partition value as Iceberg keeps it."""
+    """Return a partition value, which is given as text, in the form of Iceberg's type."""
     if text is None:
         return None
     if isinstance(kind, DateType):

@@ -42,8 +42,8 @@ CATALOG_FILE: Final = "catalog.db"
 _EMBEDDED: Final = "default"
 #: Exceptions that a catalog or a store raises for a failed request.
 CATALOG_ERRORS: Final = (OSError, SQLAlchemyError, RESTError, RequestException, ValueError)
-#: Errors that no retry repairs, unless the error is a RequestException, which may be a ValueError
-#: as well.
+#: Errors after which a retry would fail again. A RequestException is retried in any case, even if
+#: it is also a ValueError.
 REFUSALS: Final = (
     ValueError,
     BadRequestError,

@@ -5,10 +5,10 @@ files and offsets on top of the version that it has read. The store accepts one 
 version. After any answer but a success, the run reads the table again, and `next_step` decides.
 
 A vacuum deletes files that no commit refers to; these files may belong to a run that has yet to
-commit. Before it deletes files, the vacuum commits a *fence*. No run that began below the fence can
-commit after it: the run's commit conflicts with the fence's version, and the run's next look at the
-table shows the fence. Ages and clocks decide only whose work is lost, never what the table
-contains.
+commit. Before it deletes files, the vacuum commits a *fence*: a version number in the table's
+state. No run that began at a version below the fence can commit afterwards. Its commit conflicts
+with the vacuum's commit of the fence; the run then reads the table again and finds the fence. Ages
+and clocks decide only whose work is lost, never what the table contains.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class PlannedOffsets:
 
 @dataclass(frozen=True, slots=True)
 class CommitAttempt:
-    """A run's staged files: new offsets (an ingest), or merged files in place of others.
+    """A run's staged files, with new offsets (an ingest) or in place of the files that they merge.
 
     An upsert has both: new offsets, and rewritten files without the rows that its new rows replace.
     """

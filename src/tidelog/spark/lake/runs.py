@@ -1,6 +1,6 @@
 """Commits of staged files, repeated until the table has the files or the run must start over.
 
-`protocol` decides; this module asks the table's store and waits between lost answers.
+`protocol` decides each step; this module sends the commits, and waits after a lost answer.
 """
 
 from __future__ import annotations

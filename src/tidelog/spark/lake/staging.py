@@ -87,7 +87,7 @@ class StagingFolder:
 
 @dataclass(frozen=True, slots=True)
 class FilePlan:
-    """The files that a run's tasks write: where, with which columns, and of which size."""
+    """The description of the files that a run's tasks write: folder, columns and sizes."""
 
     place: StagingFolder
     topic: str
@@ -127,7 +127,7 @@ def discard(place: StagingFolder, kept: Collection[LakeFile] = ()) -> None:
 
 
 class LakeFileWriter:
-    """A Parquet file with the rows of one partition, which come in order of offset."""
+    """A writer of a Parquet file with rows of one partition, which come in order of offset."""
 
     def __init__(self, plan: FilePlan, partition: int, values: Values | None = None) -> None:
         self._plan = plan

@@ -138,7 +138,7 @@ class LakeState:
         return {number: run.end for number, run in self.partitions.items()}
 
     def after(self, offsets: Sequence[PartitionRun]) -> dict[int, PartitionRun]:
-        """Return the partitions after a run with `offsets`."""
+        """Return `partitions` as they are after the commit of a run with `offsets`."""
         joined = dict(self.partitions)
         for run in offsets:
             before = joined.get(run.partition)
@@ -201,7 +201,7 @@ class CommitNote:
 
 @dataclass(frozen=True, slots=True)
 class LakeCommit:
-    """A commit of a table's log; a commit without an offset note is another tool's."""
+    """A commit of a table's log; a commit without an offset note was made by another tool."""
 
     version: int
     time_ms: int

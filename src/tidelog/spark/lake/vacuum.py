@@ -32,7 +32,7 @@ class VacuumReport:
     deleted: tuple[str, ...] = ()
     #: Ids of runs without a commit that count as running.
     running: tuple[str, ...] = ()
-    #: The version of the fence's commit; None without abandoned files.
+    #: The version whose commit set the fence; None if there were no abandoned files.
     version: int | None = None
 
 

@@ -1,4 +1,4 @@
-"""The proof of a table that another tool has landed, by its columns of partition and offset.
+"""The proof of a table that another tool has written, by its columns of partition and offset.
 
 Sinks of other projects keep a record's partition and offset as columns. The proof counts these
 columns in the files of the table's newest version. The proof names offsets that no row has and

@@ -1,10 +1,10 @@
-"""compact: small files of a table merged into larger ones by one commit, and files deleted.
+"""compact: merges small files of a table into larger files by one commit, and deletes old files.
 
-A followed topic leaves a file for each batch and partition. Spark's tasks merge neighbouring files,
-and the offsets before and after are compared; one commit then replaces the files. Replaced files
-stay for readers, and for earlier versions of the table, until a later compaction deletes them.
-Ingests may run meanwhile: if another commit comes first, the compaction repeats its commit on top
-of it.
+An ingest that follows a topic writes a file for each batch and partition. Spark's tasks merge
+neighbouring files. If the merged files have the same offsets as the former files, one commit
+replaces the former files. Replaced files stay for readers, and for earlier versions of the table,
+until a later compaction deletes them. Ingests may run meanwhile: if another commit comes first, the
+compaction repeats its commit on top of it.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tidelog.spark.lake.table import Lake
     from tidelog.spark.pipelines.content_blocks import LogBounds
 
-#: Rows whose checksums a task holds.
+#: Maximum number of rows whose checksums a task holds at a time.
 BLOCK_ROWS: Final = 500_000
 #: Columns that a table may have unchanged from the source.
 COMPARABLE: Final = tuple(
@@ -220,7 +220,7 @@ def _is_same(field: pa.Field, name: str) -> bool:
 
 
 def _checked_topic(client: BlockingClient, lake: Lake, offsets: OffsetColumns | None) -> str:
-    """Return the topic of a table; raise TableError for a topic of another incarnation."""
+    """Return the topic of a table; raise TableError if the topic was recreated since."""
     if offsets is not None:
         if offsets.topic is None:
             raise OptionError("a comparison with the log needs the topic of the table's records")

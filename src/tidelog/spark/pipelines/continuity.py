@@ -4,7 +4,8 @@ Spark counts rows, distinct offsets and gaps in the files. An offset may have no
 transaction marker or an aborted transaction's record, or because compaction removed its record. To
 explain a gap, the proof reads the log again at the offsets of the gap. If the log has a record at
 an offset without a row, the files have lost the record. Offsets that the log does not hold count as
-compacted only for a topic that the caller declares compacted: any other log has no holes.
+compacted only for a topic that the caller declares compacted: the log of any other topic has no
+missing offsets.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class OffsetColumns:
 
 @dataclass(frozen=True, slots=True)
 class FileFault:
-    """A file that readers cannot read, or whose content is not what the table's log says."""
+    """A file that readers cannot read, or whose content differs from the table's log."""
 
     path: str
     reason: str

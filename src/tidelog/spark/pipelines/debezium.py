@@ -1,4 +1,4 @@
-"""Debezium's envelope as a ready transform: change data capture of a database's table, for upserts.
+"""A ready transform of Debezium's envelopes: change data capture of a database table, for upserts.
 
 A value is an object with `before`, `after` and `op`, alone or as the `payload` beside a `schema`.
 The operations r (read by a snapshot), c (create) and u (update) set a row to `after`; d (delete) is

@@ -1,4 +1,4 @@
-"""ingest: writes of a topic into a Delta table, exactly once, with a proof in each run.
+"""ingest: appends a topic's records to a Delta table exactly once; each run proves its records.
 
 A run takes the committed records after the table's last offsets. The run stages these records as
 files, proves the files, and commits files and offsets together (`lake`). `ingest` is one run.
@@ -96,7 +96,7 @@ class IngestReport:
     #: The table's version with the run's files.
     version: int | None
     seconds: float
-    #: Paths of the run's dead letters, in the form that readers open.
+    #: Paths of the run's dead-letter files, in the form in which Spark opens them.
     dead_letters: tuple[str, ...] = ()
     #: Columns that the run has added to the table.
     new_columns: tuple[str, ...] = ()

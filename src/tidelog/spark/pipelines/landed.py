@@ -1,4 +1,4 @@
-"""Landed tables: their rows as a DataFrame without any jar, and a repeated proof.
+"""Landed tables: their rows as a DataFrame, without any jar, and a second proof of their offsets.
 
 Readers take no lock. A reader takes the files of one version from the table's log, so it sees no
 uncommitted file, even if a listing of the directory shows the file.
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-#: Maximum number of combinations of partition values that Spark reads itself.
+#: If a table has more combinations of partition values than this, Python tasks read its files.
 _MOST_SPLITS: Final = 64
 
 
@@ -175,7 +175,7 @@ def _read_in_tasks(
     columns: StructType,
     files: list[tuple[str, Values]],
 ) -> DataFrame:
-    """Return the rows of files that Spark itself cannot reach."""
+    """Return the rows of files, which Python tasks read instead of Spark's Parquet reader."""
     serialized = schema.serialize().to_pybytes()
 
     def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -345,7 +345,7 @@ def _stray(wanted: Mapping[int, OffsetRange], spans: Iterable[FileSpan]) -> Iter
 def _partition_proof(
     wanted: OffsetRange, found: PartitionCount, run: PartitionRun
 ) -> PartitionProof:
-    """Return the proof of a partition, whose gaps were explained when its runs landed."""
+    """Return the proof of a partition, whose gaps each run explained before its commit."""
     in_range = wanted.start <= found.first and found.last < wanted.end
     stray = 0 if found.rows == 0 or in_range else 1
     return PartitionProof(

@@ -1,4 +1,4 @@
-"""The latest row of each key: which rows of a table and of new records leave the table.
+"""The latest row of each key: finds the rows that later records of the same keys replace.
 
 A row is identified by its file, its partition and its offset. Within a partition, a record
 replaces all earlier records of its key; a tombstone leaves no row. Offsets of two partitions have

@@ -21,7 +21,7 @@ class OffsetFaultKind(StrEnum):
 
     MISSING = "missing"
     DOUBLED = "doubled"
-    #: Offsets that no commit has landed.
+    #: Offsets of rows that lie outside the offset ranges of all commits.
     STRAY = "stray"
 
 

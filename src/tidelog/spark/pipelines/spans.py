@@ -76,7 +76,7 @@ def _spans(partition: int, offsets: Ints, most: int) -> tuple[list[Span], list[S
 
 
 def _runs(partition: int, offsets: Ints, surplus: Ints) -> list[Span]:
-    """Return the spans of ascending offsets, with the sums of the offsets' surplus rows."""
+    """Return the spans of ascending offsets; `surplus` counts the repeated rows of each offset."""
     if offsets.size == 0:
         return []
     breaks = np.flatnonzero(np.diff(offsets) > 1)

@@ -2,8 +2,8 @@
 
 Spark reads the log up to the table's next offsets, takes the latest record of each key, and joins
 it with the table. The proof names keys that are missing, extra, stale or doubled, or whose columns
-differ. Compaction may have removed a row's record if the log has a later record of the key. The log
-can confirm neither such a row nor a row below the log's start.
+differ. If the log has a later record of a key, compaction may have removed the record of the key's
+row. The log can confirm neither such a row nor a row below the log start offset.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class KeyFaultKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class KeyFault:
-    """A key whose row is not the latest record's; offsets are None without a row or a record."""
+    """A key whose row does not match its latest record; an offset is None without row or record."""
 
     kind: KeyFaultKind
     key: str

@@ -358,7 +358,7 @@ def _rewrite(job: _Rewrite) -> Iterator[Row]:
 def _stays(rows: pa.RecordBatch, leaving: Mapping[int, npt.NDArray[np.int64]]) -> pa.Array:
     """Return whether each row stays in its file; the rows may be in any order.
 
-    `leaving` has, by partition, the offsets of the rows that leave, in order.
+    `leaving` has, by partition, the ascending offsets of the rows that leave the file.
     """
     import numpy as np
     import pyarrow as pa

@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 ERROR_COLUMN: Final = "error"
 #: Spark's types that a table cannot have, as parts of their names.
 _NO_COLUMNS: Final = ("void", "interval", "variant")
-#: Partition and offset are moved to the front if so many columns, or a nested column, precede them:
-#: Delta keeps bounds of the first 32 columns, and counts each field of a struct.
+#: Partition and offset are moved to the front if at least this number of columns, or a nested
+#: column, would precede them: Delta keeps bounds of the first 32 columns, and counts each field of
+#: a struct.
 _BOUNDED_COLUMNS: Final = 8
 #: Columns of a dead letter.
 LETTER: Final = ("topic", "partition", "offset", "key", "value", ERROR_COLUMN)
@@ -54,7 +55,7 @@ class BadRecord:
 
 @dataclass(frozen=True, slots=True)
 class WrittenFiles:
-    """The files of a run, the files of its dead letters, and a bad record without a dead letter."""
+    """The files and dead-letter files of a run, and a bad record without a dead-letter path."""
 
     files: tuple[LakeFile, ...] = ()
     letters: tuple[LakeFile, ...] = ()
@@ -244,7 +245,7 @@ def _frame_task(job: _FrameJob) -> Callable[[Iterable[pa.RecordBatch]], Iterator
 
 
 class _FrameTask:
-    """One task's files, its dead letters' files, and its first bad record without a dead letter."""
+    """The files and dead-letter files of a task, and its first bad record without a path for it."""
 
     def __init__(self, job: _FrameJob) -> None:
         self._job = job
@@ -253,7 +254,7 @@ class _FrameTask:
         self._bad: tuple[int, int, str] | None = None
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
-        """Write all rows; return the files, and the first bad record without a dead letter."""
+        """Write all rows; return the files, and the first bad record without a dead-letter path."""
         for numbered in batches:
             batch = numbered.rename_columns(list(self._job.names))
             _check_place(batch)

@@ -60,9 +60,9 @@ def json_column(column: Column | str, schema: str | StructType, mode: str = "per
 def parsed_json(text: Column, fields: StructType, corrupt: str) -> Column:
     """Return structs of `fields`, and of a field `corrupt` that has the text of a bad record.
 
-    Sail's parser treats a bad record like a record whose fields are null. The query therefore fails
-    if the engine's parser does not report a text that is bad in any case; Spark decides this once,
-    when it plans the query.
+    Sail's parser treats a bad record like a record whose fields are null. The query therefore first
+    parses a text that is certainly bad, and fails if the engine's parser accepts this text. Spark
+    makes this check once, when it plans the query.
     """
     from pyspark.sql import functions as F  # noqa: N812 - how all of Spark names the module
     from pyspark.sql.types import StringType, StructType

@@ -86,7 +86,7 @@ class Replica:
 
     @property
     def name(self) -> str:
-        """The broker's name for people, or the log directory if its broker is unknown."""
+        """The broker as text for messages, or the log directory if its broker is unknown."""
         return self.directory if self.broker is None else f"broker {self.broker}"
 
     @property
@@ -135,7 +135,7 @@ class ListedLogDir:
 
     @property
     def name(self) -> str:
-        """The broker's name for people, or the path if the broker is unknown."""
+        """The broker as text for messages, or the path if the broker is unknown."""
         return self.path if self.broker is None else f"broker {self.broker}"
 
 

@@ -4,8 +4,8 @@ The choice is the replica with the greatest leader epoch in its last batch. Of s
 the greatest epoch, the replica with the most committed offsets is chosen. A replica with the latest
 epoch follows the latest leader, and the leader had every committed record when it was elected. The
 chosen replica therefore has the same records as the latest leader, up to its own end. The committed
-end is the largest high watermark that any replica has checkpointed. A read goes up to the committed
-end even if no replica reaches this offset: missing records are an error of the read. To choose, the
+end is the largest high watermark that any replica has checkpointed. A read must reach the committed
+end. If no replica reaches it, the read fails, because committed records are missing. To choose, the
 module reads the last batches of each replica and checks their checksums.
 """
 

@@ -305,7 +305,7 @@ class BatchPlanner:
         return [PackedPartition((each,)) for each in split_ranges(ranges, fewest, most)]
 
     def _checked(self, starts: Offsets, ends: Offsets, *, is_first_pinned: bool) -> Offsets:
-        """Return the ends of a batch that an earlier run planned, limited to the present logs."""
+        """Return the ends of a batch that an earlier run planned, limited to present log ends."""
         if starts == ends:
             return ends
         initial = self._initial

@@ -32,7 +32,7 @@ from tidelog.spark.pipelines.report import PipelineReport
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-#: Maximum number of windows of a report if the user gives no size.
+#: Maximum number of time windows in a report if the user gives no window size.
 _WINDOWS: Final = 60
 #: Maximum number of windows; more would make no readable report.
 MAX_WINDOWS: Final = 10_000

@@ -17,7 +17,7 @@ from tidelog.spark.pipelines.analyze.suspects import Incidents, Suspicion
 
 @dataclass(frozen=True, slots=True)
 class StateTimes:
-    """Milliseconds in each state, of one partition or of all together."""
+    """The milliseconds that one partition, or all partitions together, spent in each state."""
 
     ms: Mapping[State, int]
 
@@ -90,7 +90,7 @@ class PhaseTimes:
 
 @dataclass(frozen=True, slots=True)
 class ControllerTerm:
-    """The election of a controller; events are missing for `missed` epochs before it."""
+    """The election of a controller; the `missed` controller epochs before it have no events."""
 
     time_ms: int
     controller: int
@@ -141,7 +141,7 @@ class EventQuality:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """The whole result."""
+    """All findings of an analysis."""
 
     source: str
     start_ms: int

@@ -1,9 +1,9 @@
 """The lag of consumer groups in records and in time, now and at the ends of time windows.
 
-Current lags are exact: the end of the log is read after the committed offset, and the age is that
-of the first unread record. Past committed offsets are exact unless compaction has removed a commit.
-The end of a log at a past time is the first offset with a later timestamp; with CreateTime,
-producers set these timestamps.
+Current lags are exact: the end of the log is read after the committed offset, and the age of the
+lag is the age of the first unread record. Past committed offsets are exact unless compaction has
+removed a commit. The end of a log at a past time is the first offset with a later timestamp; with
+CreateTime, producers set these timestamps.
 
 A group without a commit for a partition has no lag in this partition.
 """

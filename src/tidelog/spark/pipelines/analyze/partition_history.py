@@ -155,8 +155,8 @@ class IsrAbsence:
     start_ms: int
     end_ms: int
     broker: int
-    #: The leader when the replica left the ISR; the replica's own broker if it left as the dead
-    #: leader.
+    #: The leader when the replica left the ISR; the replica's own broker if the replica was the
+    #: leader that died.
     leader: int
     cause: str
 
@@ -167,8 +167,8 @@ class PartitionHistory:
 
     intervals: tuple[Interval, ...]
     departures: tuple[IsrAbsence, ...]
-    #: Number of missing events: an event's previous state differs from the state after the
-    #: preceding event.
+    #: Number of missing events. An event is missing where the previous state in an event differs
+    #: from the state after the preceding event.
     missed: int
     #: The largest number of ms by which an event's time lies before the previous event's time.
     clock_step_ms: int

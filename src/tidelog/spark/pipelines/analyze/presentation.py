@@ -410,7 +410,7 @@ def _rounded(value: float) -> float:
 
 
 def _percent(times: StateTimes) -> str:
-    """Return a percentage; only full availability shows as 100."""
+    """Return the availability as a percentage; only full availability is shown as 100."""
     value = 100 * (times.availability or 0.0)
     return f"{value:.3f}" if value == 100 else f"{min(value, 99.999):.3f}"
 

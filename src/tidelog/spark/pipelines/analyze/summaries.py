@@ -79,7 +79,7 @@ def quality(events: DataFrame) -> EventQuality:
 
 @dataclass(frozen=True, slots=True)
 class AvailabilityTotals:
-    """Sums over all partitions: time in each state, work of each broker, quality of the events."""
+    """Sums over all partitions: time in each state, load of each broker, quality of the events."""
 
     partitions: tuple[PartitionTimes, ...]
     #: `led_ms` is the time in ms for which each broker led partitions; `replicas` is the number of

@@ -45,7 +45,7 @@ class DepartureRole(StrEnum):
 class DepartureCount:
     """Departures of a broker from ISRs of one leader for one cause in one second.
 
-    If the broker left the ISR as a dead leader, `leader` is this broker.
+    If the broker left the ISR because it died as the leader, `leader` is this broker.
     """
 
     broker: int

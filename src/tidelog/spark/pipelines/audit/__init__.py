@@ -10,6 +10,6 @@ lets a stopped audit continue.
 `joining` makes one result from the results of a replica's ranges, with `offset_checks` for
 checkpoints and `interrupted_swaps` for compactions that a crash stopped. `comparing` compares
 replicas, `start_checks` the offsets at which they begin, `identity_checks` owners and topic ids,
-`detail` single records. `findings` and `reporting` are the report, and `invariants` says what holds
-in a healthy log directory.
+`detail` single records. `findings` and `reporting` are the report, and `invariants` states the
+invariants of a healthy log directory.
 """

@@ -78,7 +78,7 @@ class PartitionAudit:
 
     @property
     def is_suspect(self) -> bool:
-        """Whether the partition has damage, or could not be read as it was listed."""
+        """Whether the partition has damage, or its files changed between listing and reading."""
         return self.is_gone or any(each.severity is Severity.DAMAGE for each in self.all_findings())
 
 

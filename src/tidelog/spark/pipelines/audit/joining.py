@@ -22,7 +22,8 @@ from tidelog.spark.pipelines.audit.ranges import RangeResult
 from tidelog.spark.segments import directory_files as files
 from tidelog.spark.segments.listing import ListedSegment, Replica
 
-#: Largest distance of an offset from its segment's base offset: indexes have 31 bits for it.
+#: Largest distance of an offset from its segment's base offset, which index entries store in 31
+#: bits.
 _MAX_RELATIVE: Final = 2**31 - 1
 
 
@@ -109,8 +110,8 @@ class _Joining:
         self._check_other_files()
         for problem in replica.problems:
             kind = FindingKind.UNREADABLE if problem.is_refused else FindingKind.CHECKPOINT
-            # A power loss may empty the file before the first flush; the next start restores the
-            # topic id.
+            # A power loss before the first flush may leave an empty partition.metadata; the next
+            # start restores the topic id.
             is_noted = problem.path.endswith(files.TOPIC_ID) and replica.noted_topic_id is not None
             severity = Severity.NOTICE if is_noted else Severity.DAMAGE
             audit.findings.append(
@@ -212,7 +213,7 @@ class _Joining:
                 )
             )
         if segment.size == 0 and following is not None and self._last is None:
-            self._last = segment.base_offset - 1  # a gap begins at the name of an empty file
+            self._last = segment.base_offset - 1  # the empty file's offsets are missing
 
     def _add(self, each: RangeResult, is_swapped: bool) -> None:
         audit, previous = self._audit, self._last
@@ -222,8 +223,8 @@ class _Joining:
             before = audit.buckets.get(bucket, (0, 0))
             audit.buckets[bucket] = (before[0] + count, (before[1] + total) & 0xFFFF_FFFF_FFFF_FFFF)
         audit.damaged += each.damaged
-        # Findings about the indexes of a segment whose file belongs elsewhere in the log are left
-        # out: the swap of the files explains them.
+        # If the log files of two segments were swapped, findings about their indexes are left out,
+        # because the swap explains these findings.
         audit.findings += [
             finding
             for finding in each.findings
@@ -246,7 +247,7 @@ class _Joining:
         held: Sequence[RangeResult],
         found: Collector,
     ) -> bool:
-        """Return whether the file's batches belong elsewhere in the log; if so, add a finding."""
+        """Return whether the file's batches belong to another segment; if so, add a finding."""
         first, first_last = held[0].first, held[0].first_last
         if first is None or first_last is None:
             return False

@@ -129,7 +129,10 @@ class _RangeScan:
             )
 
     def _read(self, position: int, size: int, wanted: int) -> int:
-        """Read into the buffer; return the byte count. The last batch may pass the range's end."""
+        """Read bytes of the file into the buffer; return their count.
+
+        The bytes may go beyond the range, because its last batch may end there.
+        """
         if wanted > _STEP_BYTES:
             size = wanted
         size = min(size, self._job.size - position)

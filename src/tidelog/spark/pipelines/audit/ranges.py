@@ -91,7 +91,7 @@ class RangeResult:
     max_timestamp: int = -1
     #: Number of batches and sum of their digests, by bucket of 2^BUCKET_BITS offsets.
     buckets: dict[int, tuple[int, int]] = field(default_factory=dict)
-    #: The first missing offsets: (from, to, position of the next batch).
+    #: The first ranges of missing offsets: (from, to, position of the next batch).
     gaps: list[tuple[int, int, int]] = field(default_factory=list)
     gap_count: int = 0
     #: Number of offsets that batches span without a record, and the position of the first batch
@@ -198,7 +198,7 @@ def _beside(replica: Replica) -> dict[int, list[tuple[str, int, int]]]:
 
 
 def split_points(segment: ListedSegment, range_bytes: int) -> list[int]:
-    """Return positions of batches, about `range_bytes` apart, that the index names."""
+    """Return positions of batches from the offset index, about `range_bytes` apart."""
     if segment.size <= range_bytes + range_bytes // 2:
         return []
     try:

@@ -127,10 +127,10 @@ class CopyLedger:
             file.write(about.to_json().encode())
 
     def load(self) -> None:
-        """Read the table.
+        """Read the offset table from disk.
 
-        Raises LedgerError for a file that does not belong to this offset table, OffsetMapError for
-        a gap.
+        Raises LedgerError for a file that does not belong to this offset table, and OffsetMapError
+        for a gap.
         """
         paths = self._files()
         rows: list[dict[str, Any]] = []

@@ -2,8 +2,8 @@
 
 A round copies each partition up to the log end that the source had when the round began, then
 writes the offset table. One Spark task copies one partition. A crash loses no record: the next run
-finds in the target the records that the offset table does not cover. With `follow` a run copies
-round after round until it is stopped.
+compares the target's last records, which the offset table lacks, with the source. With `follow` a
+run copies round after round until it is stopped.
 """
 
 from __future__ import annotations
