@@ -1,8 +1,8 @@
 """The command line `tidelog`. `main()` is the entry point, and loads the command library when
 called.
 
-Every command: `app` is the command tree, with errors and exit codes. `parameters`, `help` and
-`completion` are arguments, help pages and shell completion; `spellings` has the options of other
+Every command: `app` is the command tree, with errors and exit codes. `parameters` has arguments and
+options, `help` the help pages, `completion` shell completion, and `spellings` the options of other
 tools. `target` finds the cluster. `names`, `times` and `offsets` parse values of arguments and
 options. `output`, `documents` and `waiting` write results. `reference` writes the reference page of
 all commands.

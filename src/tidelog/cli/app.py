@@ -102,7 +102,7 @@ def _root(
         ),
     ] = False,
 ) -> None:
-    """Take the options that precede a command."""
+    """Declare the options that precede a command, such as `--version`."""
 
 
 def run() -> None:

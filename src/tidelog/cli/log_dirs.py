@@ -169,7 +169,7 @@ def _replica_word(word: str) -> PartitionWord:
 
 
 def _is_word_of_one(words: list[str]) -> bool:
-    """Return whether every word names partitions of its topic, not the whole topic."""
+    """Return whether every word names single partitions; False if a word names a whole topic."""
     return all(_replica_word(word).partitions is not None for word in words)
 
 

@@ -73,7 +73,7 @@ def remove_partitions(
 def _losses(
     client: BlockingClient, topic: TopicMetadata, going: list[TopicPartition]
 ) -> list[PartitionLoss]:
-    """Return the data lost with each partition: without a leader, only the groups' offsets."""
+    """Return the data lost with each partition; only the groups' offsets if it has no leader."""
     led = [tp for tp in going if topic.partitions[tp.partition].leader != NO_LEADER]
     starts = client.list_offsets(dict.fromkeys(led, EARLIEST)) if led else {}
     ends = client.list_offsets(dict.fromkeys(led, LATEST)) if led else {}

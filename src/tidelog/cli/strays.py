@@ -71,10 +71,11 @@ def restore(
     """Restore set-aside replicas as replicas of their partitions.
 
     The topic must exist with the same topic id, and the partition must be assigned to the broker:
-    restore the topic's metadata first. One replica of each partition is restored, if possible of an
-    in-sync broker; the other replicas copy from it. The controller makes the restored replica a
-    leader or a follower at once. A restore is refused if anything could be lost: another topic id,
-    a replica with records in its place, a leader elsewhere, an older leader epoch.
+    restore the topic's metadata first. One replica of each partition is restored, if possible the
+    replica of a broker in the ISR; the other replicas copy the restored replica. The controller
+    makes the restored replica a leader or a follower at once. A restore is refused if anything
+    could be lost: another topic id, a replica with records in its place, a leader elsewhere, an
+    older leader epoch.
     """
     with cluster.client() as client:
         wanted = _named(_strays(client, broker), names)
@@ -155,7 +156,7 @@ def _is_meant(stray: StrayReplica, name: str) -> bool:
 def _by_partition(
     wanted: Sequence[StrayReplica], metadata: ClusterMetadata
 ) -> list[list[StrayReplica]]:
-    """Return each partition's strays, the latest of each broker, in the order to restore them.
+    """Return each partition's strays in the order to try restores, one stray for each broker.
 
     The leader's stray is first, and strays of brokers in the ISR follow.
     """

@@ -60,7 +60,7 @@ class Poller:
     """A thread that reads one cluster again and again, and publishes each reading."""
 
     def __init__(self, client: BlockingClient, publish: Publish) -> None:
-        """Create a poller, whose thread calls `publish` with a reading after each round of reads."""
+        """Create a poller whose thread calls `publish` with a reading after each round."""
         self.samples = Samples.empty()
         self._client = client
         self._publish = publish

@@ -49,8 +49,8 @@ def audit(
     """Check every batch of every replica, and compare the replicas up to the high watermark.
 
     The command reads the log directories of tidelog's or Apache Kafka's brokers, which may be
-    running. With the address of a broker, the command also knows assignments, ISRs and compacted
-    topics. The report names damage by file, byte and offset.
+    running. If a cluster is given, the command also asks its brokers for assignments, ISRs and
+    compacted topics. The report names damage by file, byte and offset.
     """
     paths, asked = _what(directories or [], bootstrap, directory)
     with how.session("tidelog audit") as spark:

@@ -324,7 +324,7 @@ class DeltaLake:
         return [_file_of(row, bounded) for row in rows]
 
     def referenced(self) -> set[str]:
-        """Return the paths of the newest version's files; `vacuum` deletes older versions' files."""
+        """Return the paths of the newest version's files; `vacuum` deletes older files."""
         return {file.path for file in self.files()}
 
     def schema(self, version: int | None = None) -> pa.Schema:

@@ -193,7 +193,7 @@ class TopicIngest:
         place: StagingFolder,
         letters: StagingFolder | None,
     ) -> Landing:
-        """Stage and prove the run's files; delete failed tasks' files, and on an error all files."""
+        """Stage and prove the run's files; delete files of failed tasks, or all on an error."""
         if not rows.ranges:
             return NOTHING
         options = self._options

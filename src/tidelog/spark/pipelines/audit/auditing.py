@@ -274,7 +274,7 @@ class _Auditing:
         replicas: Mapping[TopicPartition, list[Replica]],
         highs: Mapping[TopicPartition, int],
     ) -> dict[str, list[RangeResult]]:
-        """Return the results of all ranges by path; rescan whole files whose ranges do not chain."""
+        """Return all ranges' results by path; rescan whole files whose ranges do not chain."""
         results = self._scan_ranges(replicas, highs, ())
         again = broken_chains(results)
         return self._scan_ranges(replicas, highs, again) if again else results
