@@ -25,7 +25,7 @@ PATIENCE_S = 60.0
 #: Sent and not acknowledged; a kill strikes some of them.
 _WINDOW = 50
 #: Between two records of a producer: what is tested are faults, not throughput.
-_PACE_S = 0.004
+_PACE_S = 0.01
 _POLL_MS = 200
 
 Told = dict[int, list[tuple[int, Any]]]

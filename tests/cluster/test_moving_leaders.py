@@ -28,7 +28,7 @@ def test_an_idempotent_writer_stores_nothing_twice(make_cluster: MakeCluster) ->
             TopicPartition(TOPIC, number): tuple(partition.replicas)
             for number, partition in partitions.items()
         }
-        with writing(cluster.bootstrap, TOPIC, PARTITIONS) as writer:
+        with writing(cluster.bootstrap, TOPIC, PARTITIONS, records_per_second=None) as writer:
             for _ in range(ROUNDS):
                 orders = {name: (*order[1:], order[0]) for name, order in orders.items()}
                 client.reassign(orders)

@@ -11,12 +11,16 @@ from contextlib import contextmanager
 
 import confluent_kafka
 
+#: What is tested are brokers that come and go under load. A writer that writes what it can takes a
+#: core to itself and proves no more.
+_RECORDS_PER_SECOND = 600
+
 
 class Writer(threading.Thread):
     """librdkafka writes numbers until it is told to end; none may be refused."""
 
     def __init__(
-        self, bootstrap: str, topic: str, partitions: int, records_per_second: int | None = None
+        self, bootstrap: str, topic: str, partitions: int, records_per_second: int | None
     ) -> None:
         super().__init__()
         #: How long it rests after a record of each partition; None: it writes what it can.
@@ -62,9 +66,15 @@ class Writer(threading.Thread):
 
 @contextmanager
 def writing(
-    bootstrap: str, topic: str, partitions: int, records_per_second: int | None = None
+    bootstrap: str,
+    topic: str,
+    partitions: int,
+    records_per_second: int | None = _RECORDS_PER_SECOND,
 ) -> Iterator[Writer]:
-    """Write to a topic within the context; all is acknowledged or refused at its end."""
+    """Write to a topic within the context; all is acknowledged or refused at its end.
+
+    None for `records_per_second` means as many as the producer can write.
+    """
     writer = Writer(bootstrap, topic, partitions, records_per_second)
     writer.start()
     try:
