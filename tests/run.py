@@ -5,9 +5,9 @@ further words choose single parts. A part is a command, or a pytest run over one
 folder that is not named here still runs. The parts of `soak` are what `make test` leaves to `make
 soak`. Parts run side by side, and what they print is shown when they end. First come those that
 compute, one per core (`--jobs`). Then come parts of real processes, which have timeouts to meet and
-wait more than they compute: one more of them runs than there are cores. Simulations and models know
-no real time. They run beside real processes, at the lowest priority, in the time in which those
-wait. Each part has a time limit. Counts and CPU time come from
+wait more than they compute: two more of them run than there are cores. Simulations and models know
+no real time. They run beside all others from the beginning, at the lowest priority, in the time in
+which those wait. Each part has a time limit. Counts and CPU time come from
 pytest's JUnit files, skips are listed with their reasons, processes that a part left behind are an
 error. The last line is `N passed, N failed, N skipped` with the reasons of the skips; the exit code
 is 0 only if nothing failed.
@@ -27,7 +27,7 @@ import threading
 import time
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
@@ -39,6 +39,8 @@ BIN = Path(sys.executable).parent
 MARK = "TEST_RUN_OF_TIDELOG"
 #: The niceness of parts that yield to others, and how many times longer they may take.
 LOWEST, YIELDING_LIMIT = 19, 2
+#: How many parts of real processes run beyond the number of cores.
+MORE_THAN_CORES = 2
 #: Of pytest's results (`tests/conftest.py`).
 CPU_PROPERTY = "cpu_s"
 #: A test file that cannot be read hides no other.
@@ -95,7 +97,7 @@ class Part:
     has_processes: bool = False
     #: Of its environment, beside what there is.
     variables: tuple[tuple[str, str], ...] = ()
-    #: Nothing but computing without real time: it runs beside real processes, and yields to them.
+    #: Nothing but computing without real time: it runs beside all others, and yields to them.
     yields: bool = False
 
 
@@ -252,12 +254,14 @@ ANY_STORE = tuple(
         "full_disk",
         "group_abuse",
         "late_frames",
+        "life",
         "log_dir_commands",
         "log_rotation",
         "long_requests",
         "lost_page_caches",
         "operating",
         "planned_moves",
+        "power_failures",
         "protocol_abuse",
         "receive_memory",
         "refused_requests",
@@ -272,6 +276,8 @@ ANY_STORE = tuple(
 PYTHONS = "tests/pythons"
 #: Those whose tests only compute; any other folder may hold real processes with timeouts.
 COMPUTING = ("sim", "rules", "wire_oracles", "mutants", "model")
+#: Parts of real processes that take longest, the longest first.
+LONGEST = ("pipelines", "spark", "cluster", "own_store", "zookeeper", "guide", "spark_kills")
 #: Parts that know no real time.
 YIELDING = ("sim", "sim_mutants", "seeds", "model")
 
@@ -331,26 +337,30 @@ class Runner:
 
     def run(self, parts: list[Part], jobs: int) -> list[Outcome]:
         """The outcomes, in the order of the parts."""
-        # The longest first, so that none is left over for one core at the end.
-        order = sorted(parts, key=lambda part: -part.limit_s)
-        outcomes: dict[str, Outcome] = {}
-        for is_last in (False, True):
-            now = [part for part in order if (part.has_processes or part.yields) == is_last]
-            if jobs == 1 or len(parts) == 1:
-                for part in now:
-                    print(f"\n=== {part.name}", flush=True)
-                    outcomes[part.name] = self._run(part, None)
-            else:
-                outcomes |= self._side_by_side(now, jobs)
+        order = sorted(parts, key=when)
+        if jobs > 1 and len(parts) > 1:
+            outcomes = self._side_by_side(order, jobs)
+        else:
+            outcomes = {}
+            for part in sorted(order, key=lambda part: part.has_processes or part.yields):
+                print(f"\n=== {part.name}", flush=True)
+                outcomes[part.name] = self._run(part, None)
         return [outcomes[part.name] for part in parts]
 
     def _side_by_side(self, parts: list[Part], jobs: int) -> dict[str, Outcome]:
-        with ThreadPoolExecutor(jobs) as computing, ThreadPoolExecutor(jobs + 1) as waiting:
-            begun = [
-                (waiting if part.has_processes else computing).submit(self._run_and_show, part)
-                for part in parts
-            ]
+        yielding = [part for part in parts if part.yields]
+        waiting = [part for part in parts if part.has_processes]
+        computing = [part for part in parts if not part.yields and not part.has_processes]
+        with (
+            ThreadPoolExecutor(jobs) as beside,
+            ThreadPoolExecutor(jobs) as first,
+            ThreadPoolExecutor(jobs + MORE_THAN_CORES) as then,
+        ):
+            begun = [beside.submit(self._run_and_show, part) for part in yielding]
+            begun += [first.submit(self._run_and_show, part) for part in computing]
             try:
+                wait(begun[len(yielding) :])
+                begun += [then.submit(self._run_and_show, part) for part in waiting]
                 return {outcome.part: outcome for outcome in (each.result() for each in begun)}
             except BaseException:
                 self._stop()
@@ -443,6 +453,12 @@ class Runner:
             self._stopped = True
             for process in self._processes:
                 os.killpg(process.pid, signal.SIGKILL)
+
+
+def when(part: Part) -> tuple[int, int]:
+    """The place of a part in the order; the longest begin first, so that none is left over."""
+    is_long = part.name in LONGEST
+    return LONGEST.index(part.name) if is_long else len(LONGEST), -part.limit_s
 
 
 def yield_to_others(pid: int) -> None:

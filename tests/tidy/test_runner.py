@@ -51,14 +51,21 @@ def test_parts_that_only_compute_run_side_by_side_and_show_what_they_print(
     assert "=== two" in told and "met a" in told
 
 
-def test_parts_with_processes_are_one_more_than_the_cores(tmp_path: Path) -> None:
-    files = [str(tmp_path / name) for name in "abc"]
+def test_parts_with_processes_are_two_more_than_the_cores(tmp_path: Path) -> None:
+    files = [str(tmp_path / name) for name in "abcd"]
     parts = [
         python(str(number), MEET, *files[number:], *files[:number], has_processes=True)
-        for number in range(3)
+        for number in range(4)
     ]
     outcomes = Runner(tmp_path).run(parts, jobs=2)
-    assert [(one.passed, one.failed) for one in outcomes] == [(1, 0)] * 3
+    assert [(one.passed, one.failed) for one in outcomes] == [(1, 0)] * 4
+
+
+def test_the_longest_parts_begin_first() -> None:
+    parts = {part.name: part for part in run.all_parts()}
+    assert all(parts[name].has_processes for name in run.LONGEST)
+    first = sorted(parts.values(), key=run.when)[: len(run.LONGEST)]
+    assert tuple(part.name for part in first) == run.LONGEST
 
 
 def test_what_has_processes_runs_when_what_computes_has_ended(tmp_path: Path) -> None:
@@ -72,14 +79,19 @@ def test_what_has_processes_runs_when_what_computes_has_ended(tmp_path: Path) ->
     assert [(one.part, one.failed) for one in outcomes] == [("real", 0), ("computing", 0)]
 
 
-def test_parts_that_yield_run_beside_those_with_processes(tmp_path: Path) -> None:
-    a, b = str(tmp_path / "a"), str(tmp_path / "b")
+def test_parts_that_yield_run_beside_all_others(tmp_path: Path) -> None:
+    a, b, c = (str(tmp_path / name) for name in "abc")
     parts = [
-        python("yields", MEET, a, b, yields=True),
+        python("yields", MEET, a, b, c, yields=True),
         python("real", MEET, b, a, has_processes=True),
+        python("computing", MEET, c, a),
     ]
     outcomes = Runner(tmp_path).run(parts, jobs=2)
-    assert [(one.part, one.failed) for one in outcomes] == [("yields", 0), ("real", 0)]
+    assert [(one.part, one.failed) for one in outcomes] == [
+        ("yields", 0),
+        ("real", 0),
+        ("computing", 0),
+    ]
 
 
 @pytest.mark.parametrize("yields", [False, True])
