@@ -1,8 +1,8 @@
 """Readers of the JSON in nodes: each returns a typed value, or raises a LayoutError.
 
 A LayoutError names the path, the key and the fault. Readers ignore unknown keys and check all other
-keys, because Kafka's brokers, tools and people write nodes, too. Whatever bytes a node has, a
-reader raises no error but LayoutError.
+keys, because Kafka's brokers, tools and people write nodes, too. A reader raises only LayoutError,
+even for arbitrary bytes.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ INT64_MAX = 2**63 - 1
 
 _REQUIRED: Any = object()
 
-#: `json.dumps` would make an encoder for each value.
+#: One encoder for all values, because `json.dumps` would create an encoder for each value.
 _encode: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
 class LayoutError(TidelogError):
-    """A node's data does not have the form that its path requires."""
+    """The error of a node whose data does not have the form that its path requires."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{path}: {reason}")
@@ -37,7 +37,7 @@ def encode_json(value: dict[str, Any]) -> bytes:
 
 
 def encode_value(value: object) -> bytes:
-    """Return JSON like `encode_json`, for a value that is no object."""
+    """Return the JSON of a value that is no object, in the same form as `encode_json`."""
     return _encode(value).encode("utf-8")
 
 
@@ -51,7 +51,7 @@ def parse_object(path: str, data: bytes) -> Fields:
 
 
 def parse_integers(path: str, data: bytes) -> tuple[int, ...]:
-    """Return a node's list of broker ids. Raises LayoutError, also for a repeated broker id."""
+    """Return the list of broker ids in a node. Raises LayoutError, also if an id is repeated."""
     try:
         value = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -70,12 +70,16 @@ def parse_decimal(path: str, data: bytes, maximum: int = INT32_MAX) -> int:
 
 
 def is_number(name: str) -> bool:
-    """Whether a key, or a node's name, is a number of up to ten digits without leading zeros."""
+    """Whether a text (a key or a node's name) is a number of up to ten digits without leading
+    zeros.
+    """
     return name.isascii() and name.isdigit() and len(name) <= 10 and (name == "0" or name[0] != "0")
 
 
 def _is_encodable(text: str) -> bool:
-    """Whether a JSON string can be written to a node; a lone surrogate makes it impossible."""
+    """Whether a JSON string can be written to a node as UTF-8; a string with a lone surrogate
+    cannot.
+    """
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
@@ -93,11 +97,11 @@ class Fields:
 
     @property
     def values(self) -> Mapping[str, Any]:
-        """All keys and values of the object as they were written, unchecked."""
+        """All keys and values of the JSON object, without checks."""
         return self._values
 
     def has(self, key: str) -> bool:
-        """Whether the object has the key with another value than null."""
+        """Whether the object has the key, and its value is not null."""
         return self._values.get(key) is not None
 
     def names(self) -> list[str]:
@@ -105,7 +109,7 @@ class Fields:
         return list(self._values)
 
     def fault(self, key: str, expected: str) -> LayoutError:
-        """Return the error for a key, with the key's value and the expected value."""
+        """Return a LayoutError that names a key, its value, and the `expected` kind of value."""
         where = f"{self._where}.{key}" if self._where else key
         if key not in self._values:
             return LayoutError(self.path, f"{where} is missing ({expected} expected)")

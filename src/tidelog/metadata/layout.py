@@ -1,7 +1,7 @@
 """Paths of every node, and the nodes that the first broker creates (V3 to V8).
 
-The layout is Kafka's in ZooKeeper mode (3.9, `kafka.zk.ZkData`), so that a Kafka broker can be a
-peer. `layout_brokers` encodes and decodes the controller, registrations and the cluster id.
+The layout is Kafka's in ZooKeeper mode (3.9, `kafka.zk.ZkData`), so Kafka brokers can join the
+cluster. `layout_brokers` encodes and decodes the controller, registrations and the cluster id.
 `layout_topics` encodes and decodes assignments and partition states, `layout_reassignments`
 reassignments, `layout_admin` configurations, requests, notifications and producer ids. This module
 also exports the functions of the four `layout_*` modules. Decoders raise only LayoutError, with
@@ -72,11 +72,11 @@ BROKERS = "/brokers"
 BROKER_IDS = "/brokers/ids"
 BROKER_SEQUENCE = "/brokers/seqid"
 TOPICS = "/brokers/topics"
-#: Parent of tidelog's own stamps (E8), by which a broker notices an older store: each broker writes
-#: its stamp when it registers and stops.
+#: Parent of the brokers' stamps, which are tidelog's own (E8). Each broker writes its stamp when it
+#: registers and when it stops, and so notices later if the store was restored from an older copy.
 BROKER_STAMPS = "/brokers/stamps"
-#: tidelog's own node (E8), which exists while the store is an older copy of a store that a broker
-#: saw before.
+#: tidelog's own node (E8). It exists while brokers know that the store was restored from an older
+#: copy.
 STORE_WENT_BACK = "/brokers/store_went_back"
 CONFIG = "/config"
 CONFIG_CHANGES = "/config/changes"
@@ -89,12 +89,12 @@ PREFERRED_REPLICA_ELECTION = "/admin/preferred_replica_election"
 REASSIGN_PARTITIONS = "/admin/reassign_partitions"
 #: tidelog's own request to cancel all reassignments (R2).
 CANCEL_REASSIGNMENTS = "/admin/cancel_reassignment_in_progress"
-#: tidelog's own freeze (R11): while this node exists, no reassignment begins.
+#: tidelog's own node (R11): while it exists, no reassignment begins.
 FREEZE_REASSIGNMENTS = "/admin/reassign_cancel"
 #: tidelog's own queue of reassignments (R8).
 REASSIGNMENT_QUEUE = "/admin/reassign_partitions_queue"
-#: tidelog's own requests for reassignments (R12, R20): for several partitions, for one partition,
-#: and accepted requests.
+#: Parents of tidelog's own requests for reassignments (R12, R20): requests for several partitions,
+#: requests for one partition, and accepted requests.
 REASSIGNMENT_REQUESTS = "/admin/reassignment_requests"
 REASSIGNMENT_REQUEST_PREFIX = "/admin/reassignment_requests/request_"
 PARTITIONS_REASSIGNED = "/admin/partitions_reassigned"
@@ -105,12 +105,13 @@ LOG_DIR_EVENTS = "/log_dir_event_notification"
 LOG_DIR_EVENT_PREFIX = "/log_dir_event_notification/log_dir_event_"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 
-#: Entity types below /config (`ConfigType.ALL`), and the name of the entity with a type's defaults.
+#: Entity types below /config (`ConfigType.ALL`); DEFAULT_ENTITY is the entity that holds a type's
+#: defaults.
 CONFIG_TYPES = ("topics", "clients", "users", "brokers", "ips")
 DEFAULT_ENTITY = "<default>"
 
-#: Persistent, empty nodes that a broker creates at its start if they are missing, parents first.
-#: The nodes are Kafka's (`ZkData.PersistentZkPaths`) and the parents of tidelog's requests (V7).
+#: Persistent, empty nodes that a broker creates at its start if they are missing, parents first:
+#: Kafka's (`ZkData.PersistentZkPaths`), and the parents of tidelog's own requests (V7).
 PERSISTENT_ROOTS = (
     "/consumers",
     BROKERS,
@@ -141,7 +142,7 @@ def broker_path(broker_id: int) -> str:
 
 
 def broker_stamp_path(broker_id: int) -> str:
-    """Return the path of a broker's stamp, the node by which it notices an older store (E8)."""
+    """Return the path of a broker's stamp, which reveals an older copy of the store (E8)."""
     return f"{BROKER_STAMPS}/{broker_id}"
 
 
@@ -176,14 +177,16 @@ def delete_topic_path(topic: str) -> str:
 
 
 def partition_request_path(partition: TopicPartition, *, is_removal: bool) -> str:
-    """Return the path of the request to remove a partition, or to add it (V7)."""
+    """Return the path of the request to remove a partition (`is_removal`) or to add it (V7)."""
     return (
         f"{partition_requests_path(partition.topic, is_removal=is_removal)}/{partition.partition}"
     )
 
 
 def partition_requests_path(topic: str, *, is_removal: bool) -> str:
-    """Return the path of the parent of a topic's requests to remove or to add partitions."""
+    """Return the parent path of a topic's requests to remove (`is_removal`) or to add
+    partitions.
+    """
     return f"{PARTITIONS_REMOVE if is_removal else PARTITIONS_ADD}/{topic}"
 
 
@@ -198,7 +201,9 @@ def partition_reassigned_path(partition: TopicPartition) -> str:
 
 
 def parse_decimal_name(path: str) -> int:
-    """Return a node's name as a number, such as a broker id; raise LayoutError for other names."""
+    """Return the last part of a path as a number, such as a broker id; raise LayoutError if it is
+    none.
+    """
     name = name_of(path)
     if not is_number(name):
         raise LayoutError(path, f"{name!r} is not a number")

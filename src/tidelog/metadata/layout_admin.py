@@ -31,7 +31,7 @@ def encode_config(config: Mapping[str, str]) -> bytes:
 
 
 def decode_config(path: str, data: bytes) -> dict[str, str]:
-    """Return an entity's settings, none for a node without data. Raises LayoutError."""
+    """Return an entity's settings; empty if the node has no data. Raises LayoutError."""
     if not data:
         return {}
     config = parse_object(path, data).object("config")
@@ -81,7 +81,7 @@ def encode_reassignments(entries: Sequence[ReassignmentEntry]) -> bytes:
 
 
 def decode_reassignments(path: str, data: bytes) -> list[ReassignmentEntry]:
-    """Return the target replicas of partitions, as an administrator or tidelog requested them.
+    """Return the requested reassignments: partitions with their target replicas.
 
     The controller checks whether brokers and partitions exist. Raises LayoutError, also if a
     partition is named twice.
@@ -110,7 +110,7 @@ def encode_partition_addition(replicas: Sequence[int]) -> bytes:
 
 
 def decode_partition_addition(path: str, data: bytes) -> tuple[int, ...]:
-    """Return the requested replicas, none if the node has no data. Raises LayoutError."""
+    """Return the requested replicas; empty if the node has no data. Raises LayoutError."""
     return parse_integers(path, data) if data else ()
 
 
@@ -123,7 +123,7 @@ def encode_partition_removal(drain: bool) -> bytes:
 
 
 def decode_partition_removal(path: str, data: bytes) -> bool:
-    """Return whether a partition's removal waits for consumer groups; False without data.
+    """Return `drain`: whether the removal waits for consumer groups; False if the node has no data.
 
     Raises LayoutError.
     """
@@ -144,7 +144,9 @@ def decode_isr_change(path: str, data: bytes) -> list[TopicPartition]:
 
 
 def encode_log_dir_event(broker_id: int) -> bytes:
-    """Return the data of `/log_dir_event_notification/log_dir_event_NNN` for a failure (D4)."""
+    """Return the data of `/log_dir_event_notification/log_dir_event_NNN`, which reports that a log
+    directory of `broker_id` failed (D4).
+    """
     return encode_json({"version": 1, "broker": broker_id, "event": _LOG_DIR_FAILURE})
 
 
@@ -154,7 +156,9 @@ def decode_log_dir_event(path: str, data: bytes) -> int:
 
 
 def encode_producer_id_block(broker_id: int, first: int, last: int) -> bytes:
-    """Return the data of `/latest_producer_id_block`: the last block, `last` inclusive (G3)."""
+    """Return the data of `/latest_producer_id_block`: the ids from `first` to `last`, inclusive
+    (G3).
+    """
     return encode_json(
         {
             "version": 1,

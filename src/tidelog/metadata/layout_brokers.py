@@ -2,10 +2,10 @@
 
 The nodes are `/cluster/id`, `/controller`, `/controller_epoch` and `/brokers/ids/N`, with Kafka's
 keys and spellings (`ClusterIdZNode`, `ControllerZNode`, `BrokerIdZNode` of 3.9). Three keys of a
-registration are tidelog's own. `previous_broker_epoch` and `earlier_broker_epochs` name
-registrations since which the broker has lost no record (E3, E7). `reports_log_ends` means that the
-broker serves GetReplicaLogInfo (E6). The nodes `/brokers/stamps/N` and `/brokers/store_went_back`
-do not exist in Kafka (E8).
+registration are tidelog's own. `previous_broker_epoch` and `earlier_broker_epochs` are the epochs
+of the broker's earlier registrations since it last lost records (E3, E7). `reports_log_ends` means
+that the broker serves GetReplicaLogInfo (E6). The nodes `/brokers/stamps/N` and
+`/brokers/store_went_back` do not exist in Kafka (E8).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MAX_PORT = 65535
 def encode_stamp(imported: int = NO_STAMP) -> bytes:
     """Return the data of `/brokers/stamps/N`.
 
-    After an import from another store, `imported` is the id of the transaction that wrote the
+    If the metadata was imported from another store, `imported` is the transaction id of the
     broker's stamp in that store.
     """
     value: dict[str, object] = {"version": 1}
@@ -48,8 +48,8 @@ def encode_stamp(imported: int = NO_STAMP) -> bytes:
 
 
 def decode_stamp(path: str, node: Node | None) -> int:
-    """Return the id of the transaction that wrote a broker's stamp node (E8), perhaps in a former
-    store.
+    """Return a broker's stamp: the id of the transaction that wrote its stamp node (E8), in this
+    store or in the store from which it was imported.
 
     Raises LayoutError if the data of the node is malformed.
     """
@@ -74,7 +74,9 @@ def encode_store_went_back(found: StoreWentBack) -> bytes:
 
 
 def decode_store_went_back(path: str, node: Node) -> StoreWentBack:
-    """Return a broker's finding that the store lost its latest writes. Raises LayoutError."""
+    """Return the content of `/brokers/store_went_back`: a broker found that the store lost its
+    latest writes. Raises LayoutError.
+    """
     fields = parse_object(path, node.data)
     return StoreWentBack(
         broker_id=fields.integer("broker", minimum=0),
@@ -92,7 +94,7 @@ def decode_store_went_back(path: str, node: Node) -> StoreWentBack:
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:
-    """Return the data of `/cluster/id`; its version is a string, as in Kafka."""
+    """Return the data of `/cluster/id`; the field `version` is a string, as in Kafka."""
     return encode_json({"version": "1", "id": cluster_id})
 
 
@@ -130,8 +132,8 @@ def decode_controller_epoch(path: str, data: bytes) -> int:
 def encode_broker(broker: BrokerInfo, timestamp_ms: int) -> bytes:
     """Return the data of `/brokers/ids/N`, version 5.
 
-    `host` and `port` are those of the first PLAINTEXT endpoint. The broker epoch is no part of the
-    data, because it is the id of the transaction that creates the node.
+    The fields `host` and `port` have the first PLAINTEXT endpoint. The broker epoch is no part of
+    the data, because it is the id of the transaction that creates the node.
     """
     plain = next((item for item in broker.endpoints if item.security_protocol == "PLAINTEXT"), None)
     value: dict[str, object] = {
@@ -158,7 +160,9 @@ def encode_broker(broker: BrokerInfo, timestamp_ms: int) -> bytes:
 
 
 def decode_broker(path: str, broker_id: int, node: Node) -> BrokerInfo:
-    """Return a registration of version 1 to 5, as Kafka 3.9 reads them. Raises LayoutError."""
+    """Return a broker's registration; reads versions 1 to 5, as Kafka 3.9 does. Raises
+    LayoutError.
+    """
     fields = parse_object(path, node.data)
     version = fields.integer("version", minimum=1)
     if version == 1:
@@ -198,7 +202,8 @@ def _decode_endpoints(fields: Fields) -> tuple[Endpoint, ...]:
         if match is None or int(match[3]) > _MAX_PORT:
             raise fields.fault("endpoints", "LISTENER://host:port each")
         listener = match[1].upper()
-        # Without a map of protocols, the name of a listener is its protocol.
+        # If the registration does not map listeners to protocols, a listener's name is its
+        # protocol.
         protocol = protocols.text(match[1]) if mapped else listener
         if protocol not in SECURITY_PROTOCOLS:
             raise LayoutError(

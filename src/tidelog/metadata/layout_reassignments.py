@@ -1,8 +1,8 @@
 """Nodes of tidelog's own requests for reassignments (R8, R12, R20).
 
-`/admin/reassignment_requests/request_NNN` requests reassignments of several partitions, and
-`/admin/partitions_reassigned/T/P` of one. `/admin/reassignments/T/P` is an accepted request; the id
-of the transaction that created the node identifies the reassignment.
+`/admin/reassignment_requests/request_NNN` requests the reassignment of several partitions, and
+`/admin/partitions_reassigned/T/P` the reassignment of one partition. `/admin/reassignments/T/P` is
+an accepted request; the id of the transaction that created the node identifies the reassignment.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ The nodes have Kafka's keys and spellings (`TopicZNode`, `TopicPartitionStateZNo
 keys of tidelog's own. tidelog's keys of the state node are `isr_epochs` (parallel to `isr`, V10),
 `elr` with `elr_epochs`, `last_leader` (E1), `removed` and `first_epochs` (V71), `reassigned_to`
 (V52) and `unproven` (E8). tidelog's key of the topic node is `original_replicas` (R1). Kafka
-ignores tidelog's keys and drops them when it rewrites the node, so a missing key has a safe
-meaning.
+ignores tidelog's keys and drops them when it rewrites a node. Each key is therefore defined so that
+a missing key is safe.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tidelog.metadata.json_fields import (
 )
 from tidelog.metadata.store import Stat
 
-#: The keys of a partition state without optional keys; nearly all partition states have none.
+#: The keys of a partition state that has no optional key, as nearly all partition states.
 _PLAIN_KEYS = frozenset(
     ("controller_epoch", "leader", "version", "leader_epoch", "isr", "isr_epochs")
 )
@@ -46,12 +46,12 @@ Replicas = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class TopicAssignment:
-    """The replicas of each partition of a topic, in the order of preference (V5).
+    """The replicas of each partition of a topic, the preferred leader first (V5).
 
     `adding` and `removing` are the replicas that a reassignment adds and removes. `original` are
-    the replicas at the beginning of a reassignment, in their order (R1). The mappings `adding`,
-    `removing` and `original` have no entry for a partition without such replicas. `topic_id` is
-    ZERO_TOPIC_ID if a tool older than topic ids created the topic.
+    the replicas before a reassignment, in their order (R1). A partition that is not being
+    reassigned has no entry in these three mappings. `topic_id` is ZERO_TOPIC_ID if a tool older
+    than topic ids created the topic.
     """
 
     topic_id: TopicId
@@ -61,7 +61,7 @@ class TopicAssignment:
     original: Mapping[int, Replicas] = field(default_factory=dict)
     #: Throttles of reassignments, in bytes per second (R4).
     throttles: Mapping[int, int] = field(default_factory=dict)
-    #: Partitions whose reassignments pause while too few replicas are in sync.
+    #: Partitions whose reassignment pauses while too few replicas are in sync.
     guarded: tuple[int, ...] = ()
 
 
@@ -85,7 +85,7 @@ def encode_topic(assignment: TopicAssignment) -> bytes:
 
 
 def decode_topic_id(path: str, data: bytes) -> TopicId:
-    """Return the topic id, ZERO_TOPIC_ID if the node has none. Raises LayoutError."""
+    """Return the topic id, or ZERO_TOPIC_ID if the node has no topic id. Raises LayoutError."""
     return _topic_id(parse_object(path, data))
 
 
@@ -99,7 +99,9 @@ def _topic_id(fields: Fields) -> TopicId:
 
 
 def decode_topic(path: str, data: bytes) -> TopicAssignment:
-    """Return an assignment of version 1 to 3. Raises LayoutError, also for a repeated broker."""
+    """Return a topic's assignment; reads versions 1 to 3. Raises LayoutError, also if a broker is
+    repeated.
+    """
     fields = parse_object(path, data)
     topic_id = _topic_id(fields)
     partitions = _decode_replicas(fields, "partitions")
@@ -128,7 +130,7 @@ def decode_topic(path: str, data: bytes) -> TopicAssignment:
 
 
 def encode_partition_state(state: PartitionState) -> bytes:
-    """Return the data of a state node, version 1, without keys whose value is the default."""
+    """Return the data of a state node, version 1; leave out keys that have their default value."""
     value: dict[str, Any] = {
         "controller_epoch": state.controller_epoch,
         "leader": state.leader,
@@ -157,7 +159,8 @@ def encode_partition_state(state: PartitionState) -> bytes:
 
 
 def rewrite_isr(path: str, data: bytes, state: PartitionState) -> bytes:
-    """Return the data of a state node with a changed ISR, as its leader writes it (A12).
+    """Return `data`, a state node's data, with the ISR of `state`; the leader writes the result
+    (A12).
 
     Keys that do not depend on the ISR stay unchanged, unknown keys too. Raises LayoutError if
     `data` is no JSON object.
@@ -222,7 +225,7 @@ def decode_partition_state(path: str, data: bytes, stat: Stat) -> PartitionState
 
 
 def _eligible_replicas(fields: Fields) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the eligible leader replicas and their recorded broker epochs, -1 if not recorded."""
+    """Return the eligible leader replicas, and for each its recorded broker epoch or -1."""
     elr = fields.integers("elr") if fields.has("elr") else ()
     if not fields.has("elr_epochs"):
         return elr, (NO_BROKER_EPOCH,) * len(elr)
@@ -235,9 +238,9 @@ def _eligible_replicas(fields: Fields) -> tuple[tuple[int, ...], tuple[int, ...]
 def _plain_state(value: Mapping[str, Any], stat: Stat) -> PartitionState | None:
     """Return the state if it is valid and has exactly the keys `_PLAIN_KEYS`, else None.
 
-    A new controller reads up to a hundred thousand partition states, and nearly all of them have
-    exactly the keys `_PLAIN_KEYS`. If a partition state has other keys than `_PLAIN_KEYS`, the
-    caller of this function reads it key by key.
+    This is the fast path: a new controller reads up to a hundred thousand partition states, and
+    nearly all have exactly these keys. If the result is None, the caller reads the state key by
+    key.
     """
     if value.keys() != _PLAIN_KEYS:
         return None

@@ -2,8 +2,8 @@
 
 Paths follow ZooKeeper's rules. A path is absolute, without empty parts, `.` and `..`, and does not
 end with a slash. Control, surrogate and private-use characters are invalid, and so are characters
-beyond 16 bits, which Java encodes as surrogates. The limits (`core.limits`) are the same with every
-store, so that a request of the embedded store also works on ZooKeeper.
+beyond 16 bits, which Java encodes as surrogates. The limits (`core.limits`) are the same for every
+store, so that a request which the embedded store accepts also works on ZooKeeper.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _FORBIDDEN = "/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff"
 _PATH = re.compile(rf"/|(?:/(?!\.{{1,2}}(?:/|$))[^{_FORBIDDEN}]+)+")
 
 SEQUENCE_DIGITS = 10
-#: Bytes of an operation on ZooKeeper's wire, without its path and data, rounded up.
+#: Bytes of an operation in ZooKeeper's protocol, without its path and data, rounded up.
 _OP_OVERHEAD_BYTES = 64
-#: Number of paths whose check is cached; enough for 10,000 partitions.
+#: Number of paths for which the result of the check is cached; enough for 10,000 partitions.
 _CACHED_PATHS = 32_768
 
 
@@ -53,12 +53,14 @@ def join(parent: str, name: str) -> str:
 
 
 def sequence_path(path: str, counter: int) -> str:
-    """Return the path of a sequence node with the number from its parent's counter."""
+    """Return the path of a sequence node: `path` with ten digits of its parent's `counter`
+    appended.
+    """
     return f"{path}{counter:0{SEQUENCE_DIGITS}d}"
 
 
 def validate_ops(ops: Sequence[Op]) -> None:
-    """Raise InvalidPath or RequestTooLarge for a transaction that no store accepts."""
+    """Raise InvalidPath or RequestTooLarge if a transaction breaks the rules for all stores."""
     if len(ops) > MAX_TRANSACTION_OPS:
         raise RequestTooLarge(
             "", f"{len(ops)} operations in a transaction, at most {MAX_TRANSACTION_OPS} are allowed"

@@ -1,10 +1,10 @@
 """The metadata store's contract: a tree of versioned nodes, as ZooKeeper has it (rules S1-S5).
 
-Nodes have data and a version. Ephemeral nodes exist as long as the session that created them, and
-sequence nodes get a number from their parent. Watches fire once. Transactions apply as a whole or
-not at all. The embedded store (`runtime/stores`), ZooKeeper and the simulated store
-(`sim/sim_store`) keep this contract, and one test suite (`tests/store`) checks them. The meaning of
-nodes is defined in `metadata/layout`.
+Nodes have data and a version. An ephemeral node exists as long as the session that created it, and
+a sequence node's name ends in a number from its parent's counter. Watches fire once. Transactions
+apply as a whole or not at all. The embedded store (`runtime/stores`), ZooKeeper and the simulated
+store (`sim/sim_store`) keep this contract, and one test suite (`tests/store`) checks them. The
+meaning of nodes is defined in `metadata/layout`.
 
 Values that brokers build in tens of thousands are named tuples or plain slotted dataclasses,
 because frozen dataclasses cost five times as much (DESIGN.md, rule 1).
@@ -19,8 +19,8 @@ from typing import NamedTuple, Protocol
 from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import TidelogError
 
-#: The expected version that matches every version. An epoch from a request must never be passed as
-#: ANY_VERSION, because a stale request would then succeed (V6).
+#: The expected version that matches every version. Code that passes an epoch from a request as
+#: expected version must first reject -1, because a stale request would otherwise succeed (V6).
 ANY_VERSION = -1
 #: `Stat.ephemeral_owner` of a persistent node.
 NO_OWNER = 0
@@ -31,7 +31,7 @@ class Stat(NamedTuple):
 
     `version` is the number of SetData operations on the node. `czxid` is the id of the transaction
     that created the node, and `mzxid` the id of the last transaction that changed its data.
-    `ephemeral_owner` is the session with which the node ends, or NO_OWNER.
+    `ephemeral_owner` is the id of the session with whose end the node is deleted, or NO_OWNER.
     """
 
     version: int
@@ -41,7 +41,7 @@ class Stat(NamedTuple):
 
 
 class Node(NamedTuple):
-    """A node's data, with its stat at the same moment."""
+    """A node's data and stat, read at the same moment."""
 
     data: bytes
     stat: Stat
@@ -63,7 +63,7 @@ class Create:
 
 @dataclass(slots=True)
 class SetData:
-    """Operation that replaces a node's data; fails with NoNode, or with BadVersion."""
+    """Operation that replaces a node's data; the operation fails with NoNode or BadVersion."""
 
     path: str
     data: bytes
@@ -72,7 +72,7 @@ class SetData:
 
 @dataclass(slots=True)
 class Delete:
-    """Operation that deletes a node; fails with NoNode or BadVersion, or if it has children."""
+    """Operation that deletes a node; the operation fails with NoNode, BadVersion or NotEmpty."""
 
     path: str
     version: int
@@ -111,7 +111,7 @@ class EventKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent:
-    """A change of a watched node; the watcher must read the node to know its new data."""
+    """A change of a watched node; the event does not contain the node's new data."""
 
     kind: EventKind
     path: str
@@ -131,7 +131,7 @@ class SessionEvent(Enum):
 
 
 class StoreError(TidelogError):
-    """Base of a store's errors; `path` is the node of the failed request, or empty."""
+    """Base class of a store's errors; `path` is the node of the failed request, or empty."""
 
     def __init__(self, path: str = "", message: str = "") -> None:
         super().__init__(f"{message}: {path}" if message and path else message or path)
@@ -205,9 +205,9 @@ class StoreUnavailable(StoreError):
 
 
 class OutcomeUnknown(StoreError):
-    """The response was lost, so the transaction may have been applied.
+    """The response was lost, so the transaction may or may not have been applied.
 
-    Before it repeats a transaction, the caller must read the nodes and compare their content (S2).
+    Before the caller repeats the transaction, it must read the nodes to find out (S2).
     """
 
     def __init__(self, message: str) -> None:
@@ -223,14 +223,14 @@ class MetadataStore(Protocol):
 
     Requests take effect in the order of the calls. After an expiry, every request raises
     SessionExpired. A request with an invalid path raises InvalidPath. A request raises
-    StoreUnavailable before the first session, and while the store could not be reached for a
-    session timeout.
+    StoreUnavailable before the first session has started, and once the store has been unreachable
+    for a session timeout.
 
     A watch fires once, and data watches are independent of child watches. A watch of `get` fires
     when the node is created, changed or deleted. A watch of `children` fires when a child is
-    created or deleted, and when the node is deleted. A callback that watches a path twice fires
-    once. A watch fires before any response that could show the change or a later change (S1), also
-    for the session's own transactions.
+    created or deleted, and when the node is deleted. If the same callback watches a path twice, it
+    is called once. A watch fires before the session gets any response that reflects the change or a
+    later change (S1); this includes changes by the session's own transactions.
     """
 
     @property
@@ -239,7 +239,7 @@ class MetadataStore(Protocol):
 
     @property
     def session_timeout_ms(self) -> int:
-        """Time after which the store ends a session that sends nothing."""
+        """Time in ms after which the store ends a session from which it has heard nothing."""
 
     async def open(self) -> None:
         """Connect and start a session; after EXPIRED, start a new session."""
@@ -248,26 +248,30 @@ class MetadataStore(Protocol):
         """End the session and its ephemeral nodes at once; safe to repeat."""
 
     def on_session(self, callback: SessionCallback) -> None:
-        """Call back at every change of the session's state, in later sessions too."""
+        """Call `callback` at every change of the session's state, also in later sessions."""
 
     async def get(self, path: str, watch: WatchCallback | None = None) -> Node | None:
-        """Return a node; None if it is missing: a watch then fires when the node is created."""
+        """Return a node, or None if it does not exist; the watch of a missing node fires at its
+        creation.
+        """
 
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
-        """Return many nodes in the order of `paths`, each read at its own moment."""
+        """Return several nodes in the order of `paths`; they may be read at different moments."""
 
     async def children(self, path: str, watch: WatchCallback | None = None) -> list[str] | None:
-        """Return the sorted names of a node's children; None, without a watch, if it is missing."""
+        """Return the sorted names of a node's children; if the node is missing, return None and set
+        no watch.
+        """
 
     async def transact(self, ops: Sequence[Op]) -> list[OpResult]:
         """Apply all operations or none, under a new transaction id above all earlier ids.
 
-        Raises TransactionFailed, RequestTooLarge, OutcomeUnknown. A store may also use transaction
-        ids for starts of sessions, and for transactions without a change.
+        Raises TransactionFailed, RequestTooLarge, OutcomeUnknown. Ids may be skipped: a store may
+        also use them for new sessions and for transactions without changes.
         """
 
     def beat(self) -> None:
-        """Record that the broker's event loop is not stuck.
+        """Record that the broker's event loop is running, not stuck.
 
         The store keeps the session only while the last call of `beat` is younger than a third of
         the session timeout (DESIGN.md, rule 4).

@@ -1,8 +1,8 @@
-"""Transactions over nodes in memory, all or nothing, with the same meaning in every store (V3, V6).
+"""Atomic transactions on nodes in memory, with the same meaning for every store (V3, V6).
 
 `NodeSpace` applies operations in place and keeps the steps that undo them. The simulated store has
-its whole tree in a `Tree`. The embedded store loads the nodes of some transactions into a
-`NodeSpace` and writes the changed nodes back. Watches are in `metadata.watches`.
+its whole tree in a `Tree`. The embedded store loads the nodes that its next transactions need into
+a `NodeSpace`, and writes the changed nodes back. Watches are in `metadata.watches`.
 """
 
 from __future__ import annotations
@@ -35,19 +35,20 @@ Change = str
 MADE = "+"
 SET = "="
 REMOVED = "-"
-#: First character of a change found by comparing two states: the node's children differ.
+#: First character of a Change that a store finds by comparing two states of a node: its children
+#: differ.
 CHILDREN_DIFFER = "*"
 
-# A named tuple's own __new__ takes twice as long as `tuple.__new__`.
+# Named tuples are made by `tuple.__new__`, because their own `__new__` takes twice as long.
 _new = tuple.__new__
 
 
 class TreeNode:
     """A node that transactions change in place.
 
-    `child_count` is the number of the node's children, and `made` the number of children that it
-    ever had, for sequence numbers. `key` identifies the node in a store's database; 0 before the
-    node is stored.
+    `child_count` is the number of the node's children. `made` is the number of children that it
+    ever had, from which sequence nodes get their numbers. `key` identifies the node in a store's
+    database; 0 before the node is stored.
     """
 
     __slots__ = ("child_count", "czxid", "data", "key", "made", "mzxid", "owner", "version")
@@ -81,7 +82,7 @@ class TreeNode:
 class NodeSpace:
     """The nodes to which operations are applied, by path.
 
-    A subclass that does not hold all nodes finds missing nodes in `_lookup`.
+    A subclass that does not hold all nodes in memory overrides `_lookup` to load them.
     """
 
     def __init__(self) -> None:
@@ -92,7 +93,8 @@ class NodeSpace:
     def apply(
         self, ops: Sequence[Op], zxid: int, session_id: int
     ) -> tuple[list[OpResult], list[Change]]:
-        """Apply a transaction under the id `zxid`, which stays unused if no node changes.
+        """Apply a transaction with the transaction id `zxid`; if no node changes, the id stays
+        unused.
 
         Raises TransactionFailed, and then leaves every node unchanged.
         """
@@ -194,7 +196,7 @@ class NodeSpace:
 
 
 class Tree(NodeSpace):
-    """A whole tree in memory, which always has its root."""
+    """A whole tree of nodes in memory; the root always exists."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -218,7 +220,7 @@ class Tree(NodeSpace):
         return sorted(self._ephemerals.get(session_id, {}))
 
     def transact(self, ops: Sequence[Op], session_id: int) -> tuple[list[OpResult], list[Change]]:
-        """Apply a transaction under the next transaction id, if the transaction changes a node."""
+        """Apply a transaction; if it changes a node, it uses the next transaction id."""
         results, changes = self.apply(ops, self.zxid + 1, session_id)
         if changes:
             self.zxid += 1
@@ -240,7 +242,7 @@ class Tree(NodeSpace):
         return other
 
     def owners(self) -> list[int]:
-        """Return the sessions that have ephemeral nodes, in ascending order."""
+        """Return the ids of the sessions that own ephemeral nodes, in ascending order."""
         return sorted(self._ephemerals)
 
     def dump(self) -> dict[str, Node]:

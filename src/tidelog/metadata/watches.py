@@ -2,8 +2,8 @@
 
 There are two kinds of watches, as in ZooKeeper. A data watch fires when the node is created,
 changed or deleted. A child watch fires when a child is created or deleted, and when the node is
-deleted. A callback that watches a path twice fires once. A `callback` is any hashable value, and
-the store decides how to call it.
+deleted. If the same callback watches a path twice, it is called once. A `callback` is any hashable
+value, and the store decides how to call it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ class Watches(Generic[C]):
     """The watches that have not fired, by path."""
 
     def __init__(self) -> None:
-        # Dictionaries, not sets: callbacks fire in the order of their watches.
+        # Dictionaries, not sets, because callbacks are called in the order in which they were
+        # registered.
         self._data: dict[str, dict[C, None]] = {}
         self._children: dict[str, dict[C, None]] = {}
 
@@ -32,15 +33,21 @@ class Watches(Generic[C]):
         return len(self._data) + len(self._children)
 
     def watch_data(self, path: str, callback: C) -> None:
-        """Call back once when the node at `path` is created, changed or deleted."""
+        """Set a data watch, which fires once when the node at `path` is created, changed or
+        deleted.
+        """
         self._data.setdefault(path, {})[callback] = None
 
     def watch_children(self, path: str, callback: C) -> None:
-        """Call back once when a child of `path` is created or deleted, or `path` is deleted."""
+        """Set a child watch, which fires once when a child is created or deleted, or `path` is
+        deleted.
+        """
         self._children.setdefault(path, {})[callback] = None
 
     def fire(self, changes: Iterable[Change]) -> list[tuple[C, WatchEvent]]:
-        """Remove the watches that these changes fire; return the calls to make, in order."""
+        """Remove the watches that `changes` fire; return the callbacks to call, in order, each with
+        its event.
+        """
         fired: list[tuple[C, WatchEvent]] = []
         data, children = self._data, self._children
         if not data and not children:

@@ -2,17 +2,19 @@
 
 This package is pure: no I/O, no clock (time is an argument), no logging, no randomness. Progress
 objects are slotted and change in place; each has one owner. States that change rarely are immutable
-values. Due actions are returned as effects that the broker runs in order. The leader and the
-follower offer `key()` (the whole state as a hashable value) and `copy()`, so that the model checker
-explores the same code that brokers run.
+values. A decision returns the actions to take as effects, which the broker runs in order. The
+leader and the follower offer `key()` (the whole state as a hashable value) and `copy()`, so that
+the model checker explores the same code that brokers run.
 
-`commands` judges the controller's commands, and `effects` are the actions that decisions request.
+`commands` decides which of the controller's commands the broker obeys, and `effects` defines the
+actions that decisions request.
 
-`leader` is a leading replica, with each follower's `progress` and `lag`. Members leave the ISR
-(`isr`) for the causes in `shrinks`, and `direct_isr` writes ISR changes into the state node (A12).
-`watermark` computes the high watermark from log ends, or from `synced_offsets` under
-`flush.before.ack` (V69). `pending_reads` and `reads_under_way` are reads that have not finished (F5
-to F7, F11). `takeover` measures the end of a failover (V80).
+`leader` is a leading replica, with each follower's `progress` and `lag`. `isr` has the state of the
+ISR, `shrinks` the causes for which members leave it, and `direct_isr` the ISR changes that the
+leader itself writes into the state node (A12). `watermark` computes the high watermark from log
+ends, or from `synced_offsets` under `flush.before.ack` (V69). `pending_reads` and `reads_under_way`
+count the leader's disk reads that have not finished (F5 to F7, F11). `takeover` measures how a new
+leader ends a failover (V80).
 
 `follower` is a following replica, and `truncation` finds the offset at which its log diverges from
 the leader's log.

@@ -1,12 +1,13 @@
 """The byte rate of a throttle over its last windows, compared with a limit (R15).
 
-As in Kafka (SimpleRate), the rate is the bytes of the last `replication.quota.window.num` windows
-over the time since the oldest window began, at least the length of one window. A window begins with
-its first bytes. The bytes of one large read may exceed the limit for longer than all windows last.
-Kafka forgets the bytes of expired windows, so that large reads exceed a low limit for ever. tidelog
-carries the throttled bytes above the limit over to later windows. In any period the throttled bytes
-thus exceed the limit by at most one read and the bytes that the limit allows during all windows.
-Times are monotonic milliseconds and arguments; no clock is read.
+As in Kafka (SimpleRate), the rate is the bytes of the last `replication.quota.window.num` windows,
+divided by the time since the oldest window began (at least the length of one window). A window
+begins when its first bytes are counted. One large read may have more bytes than the limit allows
+during all windows. Kafka forgets the bytes of expired windows, so large reads can exceed a low
+limit again and again. When a window expires, tidelog carries its throttled bytes above the limit
+over to later windows. In any period the throttled bytes thus exceed the limit by at most one read
+and the bytes that the limit allows during all windows. Times are arguments, in monotonic
+milliseconds.
 """
 
 from __future__ import annotations
@@ -42,11 +43,14 @@ class ByteRate:
         self._windows: deque[_Window] = deque()
         self._limit: int | None = None
         self._limit_set_ms = 0
-        #: Throttled bytes above the limit in expired windows, which count in later windows.
+        #: Throttled bytes of expired windows that were above the limit, and so count in later
+        #: windows.
         self._carried = 0
 
     def limited(self, limit: int | None, now_ms: int) -> None:
-        """Apply a new limit from now on; no bytes of earlier windows are carried over."""
+        """Apply a new limit from now on; bytes of windows that began earlier are not carried
+        over.
+        """
         if limit != self._limit:
             self._limit, self._limit_set_ms, self._carried = limit, now_ms, 0
 
@@ -66,15 +70,15 @@ class ByteRate:
         return total * _MS_PER_S // self._elapsed_ms(now_ms)
 
     def is_exceeded(self, now_ms: int, further: int = 0) -> bool:
-        """Return whether the bytes so far, with `further` bytes, are above the limit."""
+        """Return whether the rate, with `further` bytes added, is above the limit."""
         if self._limit is None:
             return False
         self._expire(now_ms)
         total = self._carried + further + sum(window.count for window in self._windows)
         elapsed_ms = self._elapsed_ms(now_ms)
         if self._carried:
-            # While bytes of expired windows are carried over, the rate is taken over the time since
-            # the first window began, even if that time is short.
+            # With carried bytes, divide by the time since the first window began, even if it is
+            # shorter than one window.
             elapsed_ms = now_ms - self._windows[0].begun_ms
         return total * _MS_PER_S > self._limit * elapsed_ms
 
@@ -82,7 +86,8 @@ class ByteRate:
         """Return after how many ms the rate falls to the limit, if no more bytes are counted.
 
         The returned time is at least 1 ms, and at most the length of all windows. With a limit of 0
-        the rate stays above the limit, and the returned time ends at the next check.
+        the rate never falls to the limit; the returned time is then the time until the caller's
+        next check.
         """
         if self._limit is None:
             return 1
@@ -112,7 +117,8 @@ class ByteRate:
             end_ms = windows[0].begun_ms if windows else first.begun_ms + self.span_ms
             self._carried = self._left(first, end_ms, self._carried)
             if self._carried and not windows:
-                # With a limit of 0, the bytes carried over from expired windows never become fewer.
+                # The carried bytes count from the end of the expired window; with a limit of 0,
+                # they never decrease.
                 windows.append(_Window(end_ms if self._limit else now_ms))
 
     def _left(self, window: _Window, end_ms: int, carried: int) -> int:

@@ -1,11 +1,12 @@
-"""The controller's commands that a broker obeys, and their meaning for the broker's logs.
+"""Which of the controller's commands a broker obeys, and what a command means for the broker's
+logs.
 
 This module implements V30 (epochs), D3 (when a missing replica may be created), V23 and G4 (topic
 ids), V35 and V45 (strays of a full command). Commands for different partitions are independent. The
-module does not know requests, logs or directories: the caller passes their state, and gets back the
-action to take. AlterPartition responses and commands travel on different channels, so an older
-message may arrive after a newer one. Commands may also arrive out of order if one connection
-replaced another.
+module does not know requests, logs or directories: the caller passes their state, and gets the
+decision. AlterPartition responses and commands travel on different connections, so an older message
+may arrive after a newer one. Commands may also arrive out of order after the controller has
+replaced its connection to the broker.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from tidelog.core.types import NO_BROKER_EPOCH, ZERO_TOPIC_ID, TopicId, TopicPar
 #: Leader epoch of a StopReplica for a topic that is being deleted; this epoch overrides every other
 #: epoch (V30).
 EPOCH_DURING_DELETE = -2
-#: Leader epoch of a StopReplica from an old controller, which sends no epoch to compare.
+#: Leader epoch of a StopReplica from an old version of the controller, which sends no leader epoch.
 NO_STOP_EPOCH = -1
 
 #: Number of different correlation ids; after the highest id, correlation ids start again from the
-#: lowest. If two correlation ids differ by more than half of `_CORRELATION_IDS`, the lower id is
-#: the later id.
+#: lowest. If two correlation ids differ by more than half of `_CORRELATION_IDS`, the lower id was
+#: therefore sent later.
 _CORRELATION_IDS = 1 << 31
 
 #: If strays are more than `STRAYS_PERCENT` of a broker's replicas, and at least `STRAYS_AT_LEAST`,
@@ -43,7 +44,9 @@ class OfflineReplica(NamedTuple):
 
 
 class Placement(Enum):
-    """Whether a commanded replica is on this broker, and so how the broker obeys the command."""
+    """Whether this broker has the replica that a command names, which decides what the broker
+    does.
+    """
 
     #: The replica is on this broker.
     KEEP = "keep"
@@ -67,11 +70,12 @@ def request_error(
     is_registered: bool,
     broker_epoch: int,
 ) -> ErrorCode:
-    """Return the error that rejects a whole command, NONE if the command is obeyed (V30).
+    """Return the error with which the broker rejects a whole command, or NONE if it obeys (V30).
 
-    `own_broker_epoch` is the epoch of the latest registration. If the latest registration has
-    ended, the broker obeys only commands for a newer epoch. An epoch above this broker's own
-    belongs to the next registration, of which the controller may learn before this broker.
+    `own_broker_epoch` is the epoch of this broker's latest registration. If the latest registration
+    has ended, the broker obeys only commands for a newer epoch. A command's broker epoch above
+    `own_broker_epoch` belongs to a newer registration, of which the controller has learnt before
+    this broker.
     """
     if controller_epoch < known_controller_epoch:
         return ErrorCode.STALE_CONTROLLER_EPOCH
@@ -87,10 +91,10 @@ def request_error(
 def is_overtaken(latest_correlation_id: int, correlation_id: int) -> bool:
     """Return whether a newer command of this controller and registration has already arrived (V30).
 
-    A connection that the controller has given up may still deliver requests after the connection
-    that replaced it. Epochs do not show the order of commands: a deletion overrides all epochs, and
-    metadata has no epoch for a topic that is gone. Correlation ids rise over both connections, as
-    in Kafka's own controller.
+    A connection that the controller has replaced may still deliver requests after the new
+    connection has delivered its first. Epochs do not always show the order of commands: a deletion
+    overrides all epochs, and UpdateMetadata has no epoch for a deleted topic. Correlation ids rise
+    from one connection to the next, as in Kafka's own controller.
     """
     behind = (latest_correlation_id - correlation_id) % _CORRELATION_IDS
     return 0 < behind < _CORRELATION_IDS // 2
@@ -109,7 +113,9 @@ def stop_is_current(own_leader_epoch: int, leader_epoch: int) -> bool:
 
 
 def topic_id_matches(own: TopicId, asked: TopicId) -> bool:
-    """Return whether two topic ids may mean the same topic; an absent id matches any (V23, G4)."""
+    """Return whether two topic ids may mean the same topic; an absent id matches every id (V23,
+    G4).
+    """
     return own == asked or ZERO_TOPIC_ID in (own, asked)
 
 
@@ -141,8 +147,8 @@ def placement(
         and topic_id_matches(offline.topic_id, topic_id)
         and (is_member or leader_epoch <= offline.leader_epoch)
     ):
-        # The controller repeats a command that creates a replica if its response was lost. The
-        # created replica may have joined the ISR before its directory failed, and stays a member
+        # This may be a repeated command, whose first response was lost. The replica that the first
+        # command created may have joined the ISR before its directory failed, and stays a member
         # until the controller learns of the failure.
         return Placement.OFFLINE
     if is_new:
@@ -155,8 +161,8 @@ def placement(
 def can_be_replaced(broker_id: int, isr: Collection[int]) -> bool:
     """Return whether a damaged replica can leave the ISR, because the ISR has other members (V68).
 
-    A replica outside the ISR truncates its damaged log. The only member of an ISR keeps its damaged
-    log.
+    This function is not for a replica outside the ISR, which truncates its damaged log and
+    refetches. The only member of an ISR keeps its damaged log.
     """
     return broker_id in isr and len(isr) > 1
 
@@ -180,12 +186,14 @@ def is_nameless_leftover(
     leader: int,
     isr: Iterable[int],
 ) -> bool:
-    """Return whether a replica without topic id may be of an earlier topic and must go (V23).
+    """Return whether a replica without a topic id must be removed: it may be of an earlier topic
+    (V23).
 
-    A replica without a topic id lost the id in a crash. If a replica has records, and the command
-    names it in the ISR, the replica belongs to the commanded topic. The replicas of a new topic are
-    empty, although the command names them in the ISR. A replica outside the ISR may be of the
-    commanded or an earlier topic, because leader epochs do not show to which topic a log belongs.
+    A crash lost the replica's topic id. If a replica has records, and the command names it in the
+    ISR, the replica belongs to the commanded topic. For a new topic this is not so: the command
+    names the replicas in the ISR, but they must be empty. A replica outside the ISR may be of the
+    commanded or an earlier topic, because leader epochs do not show to which topic a log
+    belongs.
     """
     if own_topic_id != ZERO_TOPIC_ID:
         return False
@@ -204,11 +212,12 @@ def is_of_former_life(
 ) -> bool:
     """Return whether a replica is of an earlier, removed partition with the same number (V71).
 
-    Both incarnations of the partition have the same topic id, but all leader epochs of the present
-    incarnation are above those of the former incarnation. `own_leader_epoch` is the epoch of the
-    last command obeyed, `latest_log_epoch` the epoch of the last record; -1 means that there is
-    none. If `own_leader_epoch` and `latest_log_epoch` are -1, the log has no records, and belongs
-    to the removed partition only if the command creates the replica.
+    The removed partition and the present partition have the same topic id, but all leader epochs of
+    the present partition are larger than the leader epochs of the removed one. `own_leader_epoch`
+    is the leader epoch of the last command that the broker obeyed, and `latest_log_epoch` the
+    leader epoch of the last record; -1 means none. If both are -1, the log has no records. It is
+    then of the removed partition only if the command creates the replica but the log end is not
+    0.
     """
     known = max(own_leader_epoch, latest_log_epoch)
     if known >= 0:
@@ -221,7 +230,8 @@ def strays(
     commanded: Mapping[TopicPartition, TopicId],
     kept_topics: Mapping[str, TopicId],
 ) -> list[TopicPartition]:
-    """Return replicas that a full command omits, or lists under another topic id (V35, V45).
+    """Return the replicas that a full LeaderAndIsr omits, or lists with another topic id (V35,
+    V45).
 
     `kept_topics` are topics that the controller could not read; their replicas are no strays.
     """

@@ -1,11 +1,11 @@
 """The ISR change that a leader writes into the state node itself (A12, E5).
 
-Below `inter.broker.protocol.version` 2.7 no controller judges the ISR changes of leaders. The
-leader reads the state node, decides here, and writes on the condition that the node's version is
-unchanged (V6). If the node has a newer version, the change is over, whichever writer wrote the node
-(A8, A9). The leader computes the eligible replicas with the controller's own function (E5). The
-leader keeps the recorded broker epoch of a member that stays, so that any controller still detects
-a bounce of that member (V10). This module does not know the store, or which brokers are shutting
+Below `inter.broker.protocol.version` 2.7, leaders do not request ISR changes from the controller.
+The leader reads the state node, decides here, and writes the node on the condition that its version
+is unchanged (V6). If the node has a newer version, another write has superseded the change (A8,
+A9). The leader computes the eligible replicas with the same function as the controller (E5). The
+leader keeps the recorded broker epoch of a member that stays, so that the controller still detects
+that this member restarted (V10). This module does not know the store, or which brokers are shutting
 down.
 """
 
@@ -26,8 +26,8 @@ from tidelog.replication.isr import IsrChange
 class Verdict:
     """The leader's decision on an ISR change, given the content of the state node.
 
-    `state` is the valid state, or the state to write (`is_new`). If there is no valid state,
-    `error` says why the change is refused (`LeaderReplica.change_refused`).
+    `state` is the state to write if `is_new`, else the state that the node already has. If there is
+    no valid state, `error` says why the change is refused (`LeaderReplica.change_refused`).
     """
 
     error: ErrorCode = ErrorCode.NONE
@@ -47,7 +47,7 @@ def judge(
 
     `state` is the content of the state node; None if there is no node. `minimum` is the effective
     minimum, min(min.insync.replicas, number of replicas). `registered` has the broker epoch of each
-    registered broker among the members.
+    registered broker among the change's members.
     """
     if state is None:
         return Verdict(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -56,8 +56,8 @@ def judge(
         # command.
         return Verdict(ErrorCode.FENCED_LEADER_EPOCH)
     if state.partition_epoch < change.partition_epoch:
-        # The topic was recreated: the state node is that of another topic id than the leader's
-        # (V23).
+        # The topic was recreated: the state node belongs to another topic id than the leader's
+        # replica (V23).
         return Verdict(ErrorCode.UNKNOWN_TOPIC_ID)
     if state.partition_epoch > change.partition_epoch or holds_already(change, state):
         return Verdict(state=state)
@@ -82,11 +82,12 @@ def joining(change: IsrChange, state: PartitionState) -> tuple[int, ...]:
 
 
 def _may_join(member: int, change: IsrChange, registered: Mapping[int, int]) -> bool:
-    """Return whether a joining member is registered in the incarnation that fetched (V63).
+    """Return whether a joining member is still registered with the broker epoch of its fetches
+    (V63).
 
-    The registration may change before the write; the recorded epoch then shows the change (V10).
-    For a follower that sends no broker epoch it suffices to be registered, as in Kafka. The leader
-    proposes a follower without a broker epoch only in response to a fetch.
+    If the follower re-registers before the write, the recorded epoch shows it (V10). A follower
+    that sends no broker epoch need only be registered, as in Kafka; the leader proposes such a
+    follower only in response to a fetch.
     """
     counted = _counted(change)[member]
     return member in registered and counted in (NO_BROKER_EPOCH, registered[member])
@@ -126,7 +127,7 @@ def _epoch(
     recorded = eligible_replicas.members(state)[member]
     if recorded != NO_BROKER_EPOCH:
         return recorded
-    # If no epoch is recorded, only the node's last modification shows that the member bounced, and
-    # the write would hide the bounce (V10).
+    # No epoch is recorded for this member. If the member registered after the node's last
+    # modification, it restarted; record this now, because the write changes `mzxid` (V10).
     live = registered.get(member, BOUNCED_EPOCH)
     return live if live <= state.mzxid else BOUNCED_EPOCH

@@ -1,11 +1,11 @@
-"""The next step of a future replica to become a copy of the present replica of its broker (D11).
+"""The next step by which a future replica becomes a copy of its broker's present replica (D11).
 
-The future replica copies the present replica as a follower copies its leader. Histories are
-compared by leader epoch (V32): the future replica truncates what the present replica has truncated.
-If the present log begins above the end of the future log, the future replica starts over (V67). The
-future replica copies up to the log end, not the high watermark, because the copy replaces the whole
-original. This module knows logs by their offsets and epoch histories only. Source:
-ReplicaAlterLogDirsThread.
+The future replica copies the present replica as a follower copies its leader. The two logs are
+compared by leader epoch (V32): the future replica truncates records that the present replica has
+truncated. If the present log begins above the end of the future log, the future replica drops its
+records and begins at the start of the present log (V67). The future replica copies records up to
+the log end, not the high watermark, because it will replace the whole present replica. This module
+knows logs by their offsets and epoch histories only. Source: ReplicaAlterLogDirsThread.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tidelog.replication import truncation
 
 
 class StepKind(Enum):
-    """The action on the future replica."""
+    """The action that a step takes on the future replica."""
 
     #: Append the records of the present replica from the offset on to the future replica.
     COPY = "copy"
@@ -59,7 +59,7 @@ def next_step(present: LogExtent, future: LogExtent) -> Step:
             present.epochs, end, latest_epoch, future.log_end_offset
         )
     except KafkaError:
-        # The present replica has none of the future replica's records.
+        # The leader epochs show no record that both logs have.
         return Step(StepKind.RESTART, start)
     if diverging is not None:
         offset = truncation.truncation_offset(diverging, future.epochs, future.log_end_offset)

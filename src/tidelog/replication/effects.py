@@ -1,6 +1,6 @@
-"""Effects: the actions that a replica's decision requests of its broker, in order.
+"""Effects: the actions that a replica's decision asks its broker to run, in order.
 
-Effects are small slotted values without behaviour. The broker runs the effects (`leader_effects` in
+Effects are small slotted values without methods. The broker runs the effects (`leader_effects` in
 `tidelog.broker.replicas.hosting`, `followed_partition` in `fetching`), and the model checker
 interprets them. Effects of appends and of follower fetches carry no values, because the broker
 reads the values from the replica. Effects without values are constants that all replicas share, so
@@ -40,16 +40,18 @@ class SendAlterPartition:
 
 @dataclass(slots=True)
 class WithdrawAlterPartition:
-    """A queued ISR change that was never sent and is no longer wanted (A8)."""
+    """The withdrawal of a queued ISR change that was never sent and that the leader no longer wants
+    (A8).
+    """
 
     change: IsrChange
 
 
 @dataclass(slots=True)
 class RetryAlterPartition:
-    """An ISR change whose outcome is unknown, which the broker requests again later (A2).
+    """The repetition of a request for an ISR change whose outcome is unknown (A2).
 
-    If the controller holds the ISR change back, the broker requests it again only after `after_ms`
+    If the controller delays the ISR change, the broker repeats the request only after `after_ms`
     (A11).
     """
 
@@ -64,7 +66,9 @@ class Append:
 
 @dataclass(slots=True)
 class Flush:
-    """A flush of records whose first flush failed; the broker then calls `appended` (V66)."""
+    """A flush of appended records, because their first flush failed; the broker then calls
+    `appended` (V66).
+    """
 
 
 @dataclass(slots=True)
@@ -76,19 +80,25 @@ class TruncateTo:
 
 @dataclass(slots=True)
 class TruncateFullyAndStartAt:
-    """A restart of the emptied follower log at `offset`; the broker then calls `truncated`."""
+    """The removal of all records of the follower's log, which restarts at `offset`; the broker then
+    calls `truncated`.
+    """
 
     offset: int
 
 
 @dataclass(slots=True)
 class AskLogStart:
-    """A request for the leader's log start, which the broker passes to `leader_log_starts_at`."""
+    """A request for the leader's log start offset; the broker passes the response to
+    `leader_log_starts_at`.
+    """
 
 
 @dataclass(slots=True)
 class AdvanceLogStart:
-    """An advance of the log start to that of the leader: earlier records are dropped (V67)."""
+    """An advance of the follower's log start to the leader's log start, which drops earlier records
+    (V67).
+    """
 
     offset: int
 

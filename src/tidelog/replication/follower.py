@@ -1,10 +1,11 @@
-"""A following replica: its fetch position, and the effect of a response on its log (V32, V33, V67).
+"""A following replica: its fetch position, and the effect of fetch responses on its log (V32, V33,
+V67).
 
-One object represents one follower term: one leader epoch of one leader. The follower obeys a
-response only if the response belongs to its current position. The follower drops a response to a
-fetch that it sent before an epoch change, a truncation or an append. Histories are reconciled by
-leader epoch, with the first responses of a term and whenever the leader finds a divergence. The
-follower truncates its log only after a response of the current leader; a replica outside the ISR
+One object exists per leader epoch in which this replica follows. The follower applies a fetch
+response only if the fetch was sent from its current position. The follower thus drops responses to
+fetches that it sent before an epoch change, a truncation or an append. Whenever the leader finds
+that the logs diverge, usually after an election, both are reconciled by leader epoch. The follower
+truncates its log only when the current leader's response requires it; a replica outside the ISR
 also truncates a damaged log before its first fetch (V68). The follower does not know the network or
 the log's contents; the broker runs the effects and reports back.
 """
@@ -31,7 +32,9 @@ from tidelog.replication.effects import (
 
 
 class FetchPosition(NamedTuple):
-    """The position that a fetch states; it separates stale responses from current responses."""
+    """The position from which a fetch is sent. A response to a fetch from another position is
+    stale.
+    """
 
     leader_epoch: int
     fetch_offset: int
@@ -67,7 +70,9 @@ class FollowerReplica:
         high_watermark: int,
         damaged_from: int | None = None,
     ) -> None:
-        """Begin a term; a damaged log is truncated to `damaged_from` before any fetch."""
+        """Start to follow in a leader epoch; a damaged log is truncated to `damaged_from` before
+        any fetch.
+        """
         assert log_start_offset <= log_end_offset, "a log begins before it ends"
         assert high_watermark <= log_end_offset, "only records of the log are committed (V61)"
         self.leader = leader
@@ -76,7 +81,7 @@ class FollowerReplica:
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
         self.high_watermark = high_watermark
-        #: Whether the broker is running an effect on the log, and so does not fetch.
+        #: Whether the broker is running an effect on the log; it does not fetch meanwhile.
         self.is_busy = False
         self.position = FetchPosition(leader_epoch, log_end_offset, latest_epoch)
         self._leader_high_watermark = 0
@@ -139,12 +144,15 @@ class FollowerReplica:
         return self._follow_marks(self._leader_high_watermark, self._leader_log_start)
 
     def failed(self, error: ErrorCode) -> Effects:
-        """Record a failed effect (bad records, a full disk, no response) to be retried later."""
+        """Record that an effect failed (bad records, a full disk, no response); the broker retries
+        later.
+        """
         self.is_busy = False
         return (BackOff(error),)
 
     def not_appended(self, error: ErrorCode) -> Effects:
-        """Record that the records of the response find no room now, and retry later (D14).
+        """Record that the disk has no room for the records of the response; the broker retries
+        later (D14).
 
         The follower still adopts the response's high watermark and log start, because a higher log
         start frees room on the disk.
@@ -157,12 +165,12 @@ class FollowerReplica:
     def resumed(self, log_start_offset: int, log_end_offset: int, latest_epoch: int) -> Effects:
         """Return the effects that are due after a pause of fetching, before the next fetch.
 
-        A failed effect may have changed the log, and a fetch from the old position would then fail
-        for ever. If the log is longer than the fetch position, a flush of the last records failed:
-        the records are flushed before the fetch position moves to the log end. If the log is
-        shorter than the fetch position, a truncation was done in part: the rest is a prefix of the
-        former log, and the position moves to the log end at once. The follower now truncates a
-        damaged end of the log that it could not truncate earlier (V68).
+        An effect that failed may have changed the log, and a fetch from the old position would then
+        fail for ever. If the log end is above the fetch position, the flush of the last records
+        failed: the follower flushes the records before its fetch position moves to the log end. If
+        the log end is below the fetch position, a truncation was done in part: the log is a prefix
+        of the former log, and the position moves to the log end at once. If the truncation of a
+        damaged log failed earlier, the follower repeats it now (V68).
         """
         if self.is_busy:
             return NOTHING
@@ -178,7 +186,7 @@ class FollowerReplica:
         return NOTHING
 
     def truncated(self, log_start_offset: int, log_end_offset: int, latest_epoch: int) -> None:
-        """Record that the log was truncated, and lower the high watermark with it (V38)."""
+        """Record that the log was truncated, and lower the high watermark to the log end (V38)."""
         assert self.is_busy, "a log is truncated for one answer at a time (V33)"
         assert log_start_offset <= log_end_offset, "a log begins before it ends"
         self.is_busy = False
@@ -198,22 +206,23 @@ class FollowerReplica:
     def leader_log_starts_at(self, offset: int) -> Effects:
         """Start the log over at the leader's log start (V67).
 
-        The leader rejected the follower's offset, or does not know its last epoch. The follower's
-        records lie below the leader's log start, or cannot be compared with the leader's log.
+        The leader rejected the follower's fetch offset, or does not know the epoch of the
+        follower's last record. The follower's records lie below the leader's log start, or cannot
+        be compared with the leader's log.
         """
         return self._start_over_at(offset)
 
     def _truncate_to(self, offset: int) -> Effects:
         assert self.log_start_offset <= offset <= self.log_end_offset, "it is in the log (V32)"
         self.is_busy = True
-        # The high watermark is lowered before the log is truncated. At no moment may the high
-        # watermark exceed the log end, in memory or in its checkpoint (V38).
+        # Lower the high watermark before the log is truncated: at no moment may it exceed the log
+        # end, in memory or in its checkpoint (V38).
         self.high_watermark = min(self.high_watermark, offset)
         return (TruncateTo(offset),)
 
     def _start_over_at(self, offset: int) -> Effects:
         self.is_busy = True
-        # The high watermark is lowered with the log end, which it must not exceed.
+        # Lower the high watermark before the log restarts, because it must not exceed the log end.
         self.high_watermark = min(offset, self.high_watermark)
         return (TruncateFullyAndStartAt(offset),)
 

@@ -1,14 +1,14 @@
-"""The ISR of a partition as its leader knows it: the confirmed ISR, and changes without an outcome.
+"""The ISR of a partition as its leader knows it: the confirmed ISR, and changes not yet decided.
 
-The leader proposes ISR changes, and the controller decides on them (A1 to A9). Until an outcome is
-known, every state that may be true counts: the maximal ISR is the union of all these states. An
+The leader proposes ISR changes, and the controller decides on them (A1 to A9). Until the leader
+knows the outcome of a change, the ISR may be any of several; their union is the maximal ISR. An
 expansion counts for the maximal ISR at once (A7), a shrink only when it is confirmed (A6). Only one
-request per partition waits at the controller at a time. If a request gets no response, a newer
-change may supersede the requested change, and then both changes count for the maximal ISR. A change
-leaves the maximal ISR once a newer partition epoch arrives, or the controller responds that the
-change was not and will not be made (A8). A newer change replaces a change that was not sent. This
-module does not know follower state or time, except in the checks for joining and leaving the ISR
-(V62, V63). `docs/internals/isr.md` shows the transitions in a diagram.
+request per partition waits at the controller at a time. If a request gets no response, the leader
+may request a newer change instead; the maximal ISR then includes both changes. A change leaves the
+maximal ISR once a newer partition epoch arrives, or the controller responds that the change was not
+and will not be made (A8). A newer change replaces a change that was not sent. Only the checks for
+joining and leaving the ISR use follower state and time (V62, V63). `docs/internals/isr.md` shows
+the transitions in a diagram.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from tidelog.core.types import RECOVERED
 from tidelog.replication.progress import FollowerProgress
 from tidelog.replication.shrinks import IsrShrink
 
-#: Errors after which the controller has not made the change, and no other controller will make it.
+#: Errors which show that the controller has not made the change, and that no controller will make
+#: it.
 NOT_MADE = (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED)
-#: Errors after which the change may have been made, this leader is not current, or the controller
-#: cannot read the topic. After an error of `WAIT_FOR_COMMAND`, the leader waits for the
-#: controller's next command for the partition, and the maximal ISR still includes the change (A3).
-#: If the controller's next command shows no newer state, the leader requests the change again.
+#: Errors after which the leader waits for the controller's next command for the partition: the
+#: change may have been made, this leader is not current, or the controller cannot read the topic.
+#: The maximal ISR still includes the change (A3). If the controller's next command shows no newer
+#: state, the leader requests the change again.
 WAIT_FOR_COMMAND = (
     ErrorCode.FENCED_LEADER_EPOCH,
     ErrorCode.INVALID_REQUEST,
@@ -40,7 +41,9 @@ WAIT_FOR_COMMAND = (
 
 
 class Awaits(Enum):
-    """The event that will show the outcome of the newest change in flight."""
+    """The event that the leader awaits, because it will show the outcome of the newest change in
+    flight.
+    """
 
     #: No change is in flight.
     NOTHING = "nothing"
@@ -57,7 +60,9 @@ class Awaits(Enum):
 
 @dataclass(frozen=True, slots=True)
 class IsrChange:
-    """A proposed ISR; `isr_epochs` is in the order of `isr`, -1 if no fetch was counted (V63)."""
+    """A proposed ISR; `isr_epochs` has the members' broker epochs in the order of `isr`, or -1
+    (V63).
+    """
 
     isr: tuple[int, ...]
     isr_epochs: tuple[int, ...]
@@ -65,7 +70,7 @@ class IsrChange:
     #: The partition epoch on which the change builds.
     partition_epoch: int
     leader_recovery_state: int = RECOVERED
-    #: Causes of the removals from the ISR, for the request; changes that differ only in causes are
+    #: Causes of the removals, which the request states; changes that differ only in causes are
     #: equal.
     shrinks: tuple[IsrShrink, ...] = field(default=(), compare=False)
 
@@ -105,7 +110,7 @@ def target_isr(state: IsrState) -> tuple[int, ...]:
 
 
 def may_propose(state: IsrState) -> bool:
-    """Return whether a change may be sent, as no request waits at the controller (A8)."""
+    """Return whether the leader may send a change now: no request waits at the controller (A8)."""
     return state.awaits in (Awaits.NOTHING, Awaits.REPETITION)
 
 
@@ -124,7 +129,9 @@ def repetition(state: IsrState) -> IsrChange | None:
 
 
 def queue(state: IsrState, change: IsrChange) -> IsrState:
-    """Queue `change`, which replaces a change that was not sent, but no change in flight (A8)."""
+    """Queue `change`; it replaces a queued change that was not sent, but no change in flight
+    (A8).
+    """
     assert may_propose(state), "one request is with the controller at a time (A8)"
     assert change.partition_epoch == state.partition_epoch, "a change builds on the state (A1)"
     return replace(state, queued=change)
@@ -147,15 +154,16 @@ def sent(state: IsrState, change: IsrChange) -> IsrState:
 
 
 def unanswered(state: IsrState) -> IsrState:
-    """Record that no response will show the outcome of the newest change (A2)."""
+    """Record that the request for the newest change got no response that shows its outcome (A2)."""
     assert state.awaits is Awaits.RESPONSE, "only a request can stay without a response (A2)"
     return replace(state, awaits=Awaits.REPETITION)
 
 
 def left_to_command(state: IsrState, change: IsrChange) -> IsrState:
-    """Record an error for `change`: now only a command can show the change's outcome (A3).
+    """Record that the controller responded to `change` with an error of `WAIT_FOR_COMMAND` (A3).
 
-    An error for a change that is superseded, or about to be, says nothing about the newer change.
+    If a newer change has superseded `change`, or is queued, the error says nothing about the newer
+    change.
     """
     if state.queued is not None or not state.in_flight or state.in_flight[-1] != change:
         return state
@@ -163,7 +171,8 @@ def left_to_command(state: IsrState, change: IsrChange) -> IsrState:
 
 
 def command_repeated(state: IsrState) -> IsrState:
-    """Record that the awaited command has the partition epoch that the leader already knows (A3).
+    """Record that the awaited command came with the partition epoch that the leader already knows
+    (A3).
 
     A repeated command shows the outcome of no change: the controller may still accept a request
     that is under way (A8).
@@ -173,7 +182,7 @@ def command_repeated(state: IsrState) -> IsrState:
 
 
 def not_made(state: IsrState, change: IsrChange) -> IsrState:
-    """Drop `change`, which the controller has finally refused, from the maximal ISR (A8)."""
+    """Drop `change` from the maximal ISR, because no controller will make it (A8)."""
     left = tuple(other for other in state.in_flight if other != change)
     awaits = state.awaits
     if not left:
@@ -192,7 +201,7 @@ def committed(isr: Iterable[int], partition_epoch: int) -> IsrState:
 
 
 def confirmed_as_known(state: IsrState, change: IsrChange, isr: Iterable[int]) -> IsrState:
-    """Return the state after a response that the controller's state already equals `change` (A4).
+    """Return the state after a response which says that the ISR already equals `change` (A4).
 
     The response shows the outcome of `change` only: earlier changes on the same epoch may still be
     accepted (A8).
@@ -203,9 +212,8 @@ def confirmed_as_known(state: IsrState, change: IsrChange, isr: Iterable[int]) -
 def reached(log_end_offset: int, high_watermark: int, epoch_start_offset: int) -> bool:
     """Return whether a log is long enough to join the ISR (V63).
 
-    The log must reach the high watermark and the start of the current leader epoch. Below the start
-    of the current leader epoch, there may be committed records above the leader's own high
-    watermark.
+    The log must reach the high watermark and the start of the current leader epoch. Records below
+    that start may be committed even if the new leader's own high watermark is lower.
     """
     return log_end_offset >= high_watermark and log_end_offset >= epoch_start_offset
 
@@ -226,8 +234,8 @@ def must_leave(
 ) -> bool:
     """Return whether a member of the ISR has fallen out of sync (V62, F3 to F6).
 
-    The limit of the follower's lag is on time and, if `max_lag_bytes` is not negative, also on
-    bytes. A follower that waits for the leader's reads stays in the ISR.
+    The member's lag is limited in time and, if `max_lag_bytes` is not negative, also in bytes. A
+    member that waits for the leader's disk reads stays in the ISR.
     """
     if 0 <= max_lag_bytes < follower.bytes_behind and not follower.has_pending_read(now_ms):
         return True

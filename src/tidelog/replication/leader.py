@@ -1,12 +1,12 @@
 """A leading replica: follower progress, ISR, high watermark (V31, V60 to V65, A4 to A9, F1 to F4).
 
-One object represents one leadership, that is one leader epoch. No earlier knowledge of followers
-survives into a new leadership, because a log may have been truncated in between (V31). A leader
-that continues under a new leader epoch keeps its pending reads for followers (F7). Follower fetches
-and appends are the hot path, which allocates nothing unless the state changes. The leader does not
-know the log's contents, the network, or the store; the time is an argument. The caller reports the
-outcome of a proposed ISR change. Errors are responses to the requesting follower, raised as
-KafkaError.
+One object represents one leadership, that is one leader epoch. A new leadership starts without
+earlier follower progress, because a follower may have truncated its log in between (V31). If the
+same broker stays leader under a new leader epoch, it keeps only its pending reads for followers
+(F7). Follower fetches and appends are the hot path: it allocates nothing unless the state changes.
+The leader does not know the log's contents, the network, or the store; the time is an argument. The
+caller reports the outcome of a proposed ISR change. Errors are responses to the requesting
+follower, raised as KafkaError.
 """
 
 from __future__ import annotations
@@ -33,16 +33,17 @@ from tidelog.replication.progress import NEVER_MS, FollowerProgress
 from tidelog.replication.reads_under_way import ReadsUnderWay
 from tidelog.replication.shrinks import shrink_of
 
-#: Minimum time between two proposals of a follower that the controller refused. A refused follower
-#: is shutting down or re-registering; without a minimum time, the leader would propose it again
-#: with each of its fetches.
+#: Minimum time between two proposals to add a follower that the controller refused. A refused
+#: follower is shutting down or re-registering; without a minimum time, the leader would propose it
+#: again at each of its fetches.
 REFUSED_JOIN_BACKOFF_MS = 500
 
 
 def epoch_error(own_epoch: int, asked_epoch: int) -> ErrorCode:
-    """Return the error of a request that names `asked_epoch`, NONE if it may be served (V37).
+    """Return the error of a request with the leader epoch `asked_epoch`, NONE if it may be served
+    (V37).
 
-    A request with epoch -1 names no leader epoch, and may be served.
+    The epoch -1 means that the request names no leader epoch; it may be served.
     """
     if asked_epoch in (own_epoch, NO_EPOCH):
         return ErrorCode.NONE
@@ -123,14 +124,14 @@ class LeaderReplica:
         self.minimum = watermark.effective_minimum(min_insync_replicas, len(replicas))
         self.max_lag_ms = max_lag_ms
         self.max_lag_bytes = max_lag_bytes
-        #: Whether the leader was elected from outside the ISR, and published state does not record
-        #: its recovery yet. A recovering leader's epoch begins at its log end, so the next ISR
-        #: change reports the recovery at once (A3).
+        #: Whether the leader was elected from outside the ISR, and the partition state has
+        #: RECOVERING still. The new epoch begins at the log end, so nothing is left to recover: the
+        #: next ISR change sets RECOVERED (A3).
         self.is_recovering = recovery_state == RECOVERING
-        #: Whether published state names eligible replicas outside the ISR. Each eligible replica
-        #: may be elected with the records committed so far. Until the controller has cleared the
-        #: eligible replicas, the leader commits no more records, whatever `min.insync.replicas` the
-        #: leader knows (E1).
+        #: Whether the partition state has eligible replicas outside the ISR. The controller may
+        #: elect an eligible replica, which has only the records committed so far. The leader
+        #: therefore commits no more records until the controller has cleared the eligible replicas
+        #: (E1).
         self.has_eligible = has_eligible
         #: Whether the high watermark counts replicas by synced offsets instead of log ends (V69).
         #: `synced_offset` is the leader's own synced offset.
@@ -138,7 +139,8 @@ class LeaderReplica:
         self.synced_offset = synced_offset
         #: Whether a follower that waits for this leader's reads stays in the ISR (F5).
         self.counts_pending_reads = counts_pending_reads
-        #: Reads from the disk for any reader, by which a slow leader decides to step back (F11).
+        #: Disk reads for any reader; by their age the leader decides whether to give up its role
+        #: (F11).
         self.reads_under_way = ReadsUnderWay()
         self.followers: dict[int, FollowerProgress] = {}
         self._others: tuple[FollowerProgress, ...] = ()
@@ -149,8 +151,8 @@ class LeaderReplica:
     def appended(self, log_end_offset: int, now_ms: int) -> Effects:
         """Record that the leader's own log grew; a leader alone in the ISR commits the new records.
 
-        A follower that had the whole log was in sync until now (F3), whatever the time of its last
-        fetch. The fetches of a fetch session do not name partitions without changes.
+        A follower that had the whole log was in sync until now (F3), even if its last fetch is long
+        ago: fetches of a fetch session do not name partitions without changes.
         """
         assert log_end_offset >= self.log_end_offset, "a leader does not truncate its log (V31)"
         for follower in self._others:
@@ -170,13 +172,12 @@ class LeaderReplica:
     def follower(self, replica_id: int, broker_epoch: int, now_ms: int) -> FollowerProgress:
         """Return the follower that fetches as `replica_id` (V63).
 
-        Raises KafkaError UNKNOWN_LEADER_EPOCH for a replica that is not assigned, as the assignment
-        may be newer than the leader's. Raises NOT_LEADER_OR_FOLLOWER for a fetch of an earlier
-        incarnation of the follower's broker. Raises NOT_LEADER_OR_FOLLOWER also for a fetch without
-        a broker epoch, if a fetch with a broker epoch arrived within `max_lag_ms`. After
-        `max_lag_ms` without a fetch with a broker epoch, the leader assumes that the broker
-        restarted at a protocol level without broker epochs. Source:
-        Partition.followerReplicaOrThrow.
+        Raises KafkaError UNKNOWN_LEADER_EPOCH for a replica that is not assigned, because this
+        leader may not know the newest assignment. Raises NOT_LEADER_OR_FOLLOWER for a fetch of an
+        earlier incarnation of the follower's broker. Raises NOT_LEADER_OR_FOLLOWER also for a fetch
+        without a broker epoch, if a fetch with a broker epoch arrived within `max_lag_ms`. After
+        that time, the leader assumes that the follower's broker restarted at a protocol level
+        without broker epochs. Source: Partition.followerReplicaOrThrow.
         """
         follower = self.followers.get(replica_id)
         if follower is None:
@@ -204,7 +205,8 @@ class LeaderReplica:
         is_synced: bool = False,
         reads: PendingReads | None = None,
     ) -> Effects:
-        """Apply a fetch; the follower has the leader's log up to `fetch_offset` (F1, F2, V60, V63).
+        """Apply a fetch, which shows that the follower has the leader's log up to `fetch_offset`
+        (F1, F2, V60, V63).
 
         `is_synced` means that the follower has synced its log up to `fetch_offset` (V69). `reads`
         are the reads for this follower's fetches (F5).
@@ -237,9 +239,10 @@ class LeaderReplica:
         return effects
 
     def fetch_refused(self, replica_id: int, now_ms: int) -> None:
-        """Record a follower's fetch under another leader or broker epoch, which proves no progress.
+        """Record that a fetch was refused for its leader or broker epoch, and so proves no
+        progress.
 
-        A refused fetch explains why a member falls out of sync although it fetches.
+        The refusal explains why a member falls out of sync although it fetches.
         """
         follower = self.followers.get(replica_id)
         if follower is not None:
@@ -299,14 +302,14 @@ class LeaderReplica:
     ) -> Effects:
         """Apply a command of this same leader epoch; a repeated command resets nothing (V31, A9).
 
-        A change that waits for a command is requested again after a command with the partition
-        epoch on which the change builds. A command with the known partition epoch does not show
-        whether a change was made, and the controller may send no further command (A3). The caller
-        has checked that the command is current (V30).
+        If a change awaits a command, and the command has the partition epoch on which the change
+        builds, the leader requests the change again. Such a command does not show whether the
+        change was made, and the controller may send no further command (A3). The caller has checked
+        that the command is current (V30).
         """
         if partition_epoch == self.isr.partition_epoch and self.isr.awaits is Awaits.COMMAND:
-            # The controller has not made the change, and publishes no newer state without a new
-            # request.
+            # The command shows no newer state, and perhaps no other command follows, so request the
+            # change again.
             self.isr = isr_rules.command_repeated(self.isr)
             return self._go_on(now_ms)
         if partition_epoch <= self.isr.partition_epoch:
@@ -328,9 +331,9 @@ class LeaderReplica:
     def change_unanswered(self, change: IsrChange, now_ms: int, held_ms: int = 0) -> Effects:
         """Record that the request for `change` got no response that shows its outcome (A2, A8).
 
-        The change still counts. The leader examines every replica, as a newer change may now
-        supersede `change`. Unless `change` is superseded, the leader requests it again, after
-        `held_ms` if the controller holds the expansion back for so long (A11).
+        The maximal ISR still includes `change`. The leader examines every replica, because a newer
+        change may now supersede `change`. Otherwise the leader requests `change` again, after
+        `held_ms` if the controller delays expansions for so long (A11).
         """
         if self.isr.awaits is not Awaits.RESPONSE or self.isr.in_flight[-1] != change:
             return NOTHING
@@ -342,7 +345,7 @@ class LeaderReplica:
         return isr_rules.is_to_be_sent(self.isr, change)
 
     def is_wanted(self, change: IsrChange) -> bool:
-        """Return whether `change` still waits to be sent, or for an outcome."""
+        """Return whether `change` is queued, or in flight without a known outcome."""
         return change in isr_rules.changes(self.isr)
 
     def change_accepted(
@@ -356,10 +359,10 @@ class LeaderReplica:
     ) -> Effects:
         """Apply the partition's state with which the controller responded (A1, A4, A9).
 
-        A response for another leadership, or older than the known state, is ignored. If a response
-        has the partition epoch that the leader already has, the proposed state is valid, and
-        `change` is no longer in flight. A response with that partition epoch ends only
-        `change`, no other change in flight (A8); it is ignored if `change` is no longer in flight.
+        The leader ignores a response for another leadership, or with an older partition epoch than
+        it knows. A response with the known partition epoch says that the ISR already equals
+        `change`. This response ends only `change`, no other change in flight (A8), and is ignored
+        if `change` is no longer in flight.
         """
         if leader_epoch != self.leader_epoch or partition_epoch < self.isr.partition_epoch:
             return NOTHING
@@ -384,8 +387,8 @@ class LeaderReplica:
     def eligibility_changed(self, is_eligible: Callable[[int], bool], now_ms: int) -> Effects:
         """Examine the followers after other brokers came or went.
 
-        Registrations decide which followers may join the ISR, and for which followers the high
-        watermark waits (V60).
+        A broker's registration decides whether its follower may join the ISR, and whether the high
+        watermark waits for it (V60).
         """
         for follower in self._others:
             follower.is_eligible = is_eligible(follower.replica_id)
@@ -402,8 +405,8 @@ class LeaderReplica:
     def flush_before_ack_changed(self, flush_before_ack: bool, now_ms: int) -> Effects:
         """Apply a new value of `flush.before.ack` (V69); the high watermark never goes back.
 
-        A follower that was in sync keeps a full `replica.lag.time.max.ms`, in which its next fetch
-        may report that its log is synced.
+        A follower that was in sync gets a full `replica.lag.time.max.ms`, in which its next fetch
+        can report that its log is synced.
         """
         self.flush_before_ack = flush_before_ack
         for each in self._others:
@@ -415,8 +418,8 @@ class LeaderReplica:
     def pending_reads_changed(self, is_enabled: bool) -> None:
         """Apply a new value of `follower.fetch.pending.reads.insync.enable` (F5).
 
-        With `is_enabled`, pending reads for later fetches keep followers in the ISR; otherwise no
-        pending read does.
+        If `is_enabled`, pending reads for fetches from now on keep followers in the ISR; otherwise
+        pending reads keep no follower in the ISR.
         """
         self.counts_pending_reads = is_enabled
         if not is_enabled:
@@ -424,12 +427,11 @@ class LeaderReplica:
                 follower.forget_reads()
 
     def continues(self, former: LeaderReplica, now_ms: int) -> None:
-        """Keep what this broker knew of its reads in its former leadership (F7, F11).
+        """Take over the reads under way from this broker's former leadership (F7, F11).
 
-        Another broker may have led between this broker's former and present leadership, and
-        followers may have truncated their logs. Pending reads prove nothing about a follower's log
-        and only keep a member in the ISR. The high watermark waits for the log end of every member
-        in any case (F8).
+        Another broker may have led in between, and followers may have truncated their logs. This is
+        safe: pending reads only keep a member in the ISR, and the high watermark still waits until
+        every member has fetched (F8).
         """
         self.reads_under_way = former.reads_under_way
         for follower in self._others:
@@ -440,13 +442,15 @@ class LeaderReplica:
                     follower.keep_reads(known, now_ms)
 
     def reads_forgotten(self, replica_id: int, reads: PendingReads) -> None:
-        """Record that a follower's fetch session no longer reads this partition (F7)."""
+        """Record that a follower's fetch session no longer includes this partition (F7)."""
         follower = self.followers.get(replica_id)
         if follower is not None and follower.reads is reads:
             follower.forget_reads()
 
     def must_relinquish(self, now_ms: int) -> bool:
-        """Return whether this leader cannot serve reads, while another member could lead (F11)."""
+        """Return whether this leader should give up its role: its disk reads hang, and another ISR
+        member could lead (F11).
+        """
         return self.reads_under_way.age_ms(now_ms) > self.max_lag_ms and self.can_be_replaced
 
     @property
@@ -459,12 +463,15 @@ class LeaderReplica:
 
     @property
     def is_below_minimum(self) -> bool:
-        """Whether acks=all must be rejected, as the ISR has too few confirmed members (V64, A7)."""
+        """Whether the leader must reject acks=all, because the confirmed ISR is below the minimum
+        (V64, A7).
+        """
         return len(self.isr.committed) < self.minimum
 
     @property
     def awaits_eligible(self) -> bool:
-        """Whether eligible replicas prevent the commit of records accepted with acks=all (E1).
+        """Whether eligible replicas keep records that were accepted with acks=all from being
+        committed (E1).
 
         Eligible replicas may exist beside a large ISR if the controller uses a greater
         min.insync.replicas than this leader, or has not cleared them yet.
@@ -475,8 +482,8 @@ class LeaderReplica:
         """Return the lowest log start offset of all live replicas.
 
         `log_start_offset` is the leader's own log start. Returns -1 while a live follower has not
-        reported its log start. No replica that may lead has a record below the low watermark, so
-        DeleteRecords waits for the low watermark (KIP-107).
+        reported its log start. No live replica serves a record below the low watermark, so
+        DeleteRecords waits until the low watermark has risen (KIP-107).
         """
         low = log_start_offset
         for follower in self._others:
@@ -488,8 +495,8 @@ class LeaderReplica:
     def is_watermark_current(self) -> bool:
         """Whether the high watermark has reached the start offset of this leader epoch.
 
-        Until the high watermark has reached the start of the leader epoch, a ListOffsets for
-        'latest' gets no offset (V36).
+        Until then, the leader responds to ListOffsets for 'latest' with an error instead of an
+        offset (V36).
         """
         return self.high_watermark >= self.epoch_start_offset
 
@@ -517,9 +524,10 @@ class LeaderReplica:
         return (*effects, *self._go_on(now_ms))
 
     def _go_on(self, now_ms: int, held_ms: int = 0) -> Effects:
-        """Examine every replica; repeat the request for a change unless the change is superseded.
+        """Examine every replica; if the newest change in flight is not superseded, request it
+        again.
 
-        The leader repeats the request for the change only after `held_ms`.
+        The broker repeats the request only after `held_ms`.
         """
         effects = self.examine(now_ms)
         again = isr_rules.repetition(self.isr)
@@ -530,7 +538,8 @@ class LeaderReplica:
 
         A follower that `change` would have added is not proposed for `REFUSED_JOIN_BACKOFF_MS`, and
         the rest of `change` is proposed again. If `change` would have added no follower, the leader
-        proposes nothing before it next examines its followers: the proposal would be the same.
+        proposes nothing until its next examination, because it would now propose the same
+        change.
         """
         self.isr = isr_rules.not_made(self.isr, change)
         self._mark()
@@ -549,11 +558,10 @@ class LeaderReplica:
         )
 
     def _may_join_unfetched(self, follower: FollowerProgress, now_ms: int) -> bool:
-        """Return whether a follower that has not fetched just now may join the ISR (V63).
+        """Return whether a follower may join the ISR between its fetches (V63).
 
-        The progress of a follower without a broker epoch may come from an earlier incarnation than
-        the registered incarnation. Only the follower's next fetch proves that the follower has the
-        log.
+        If the follower's fetches have no broker epoch, its progress may come from an earlier
+        incarnation than the registered one; only its next fetch then proves that it has the log.
         """
         return follower.counted_broker_epoch != NO_BROKER_EPOCH and self._may_join(follower, now_ms)
 
@@ -572,11 +580,12 @@ class LeaderReplica:
         )
 
     def _propose(self, target: tuple[int, ...], now_ms: int) -> Effects:
-        """Queue an ISR change to `target`, unless it is already wanted or a request is open (A8).
+        """Queue an ISR change to `target`, unless it is already proposed or a request is open (A8).
 
-        The leader requests no change back to the confirmed ISR: it withdraws a queued change, and
-        awaits the outcome of a change in flight. For a request with the confirmed ISR, the
-        controller would respond with success (A4), which shows the outcome of no other change.
+        If `target` is the confirmed ISR, the leader requests nothing: it withdraws a queued change,
+        and awaits the outcome of a change in flight. The controller would respond with success to a
+        request for the confirmed ISR (A4), which would not show the outcome of a change in
+        flight.
         """
         state = self.isr
         if not isr_rules.may_propose(state):
@@ -626,7 +635,7 @@ class LeaderReplica:
     ) -> None:
         """Keep the progress of assigned replicas, and of ISR members outside the assignment.
 
-        A member without progress so far gets a grace period (V31).
+        An ISR member whose progress is unknown gets a grace period (V31).
         """
         kept: dict[int, FollowerProgress] = {}
         members = self.isr.committed

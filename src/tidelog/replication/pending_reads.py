@@ -1,13 +1,14 @@
-"""Reads for one follower's fetches that the leader has begun and not finished (F5 to F7).
+"""Disk reads for one follower's fetches that the leader has begun and not finished (F5 to F7).
 
 A follower cannot catch up faster than its leader reads. With
-`follower.fetch.pending.reads.insync.enable` a follower stays in the ISR while the leader reads for
-its fetch, and is caught up when that read is done. One object holds the reads of one fetch session.
-A response leaves when all reads of its fetch are done, so a slow read delays every partition of the
-session. A pending read ends when the disk has delivered the records, or when the follower's
-connection closes. A pending read does not keep the follower in the ISR if its fetch is older than
-`replica.socket.timeout.ms` or has another broker epoch than the follower now. This module knows no
-partition, log or ISR; times are monotonic milliseconds of the leader's own clock. Source: KIP-501.
+`follower.fetch.pending.reads.insync.enable` a follower stays in the ISR while the leader reads from
+its disk for the follower's fetch, and counts as caught up when this read is done. One object holds
+the reads of one fetch session. The leader responds to a fetch when all its reads are done, so a
+slow read delays every partition of the fetch session. A pending read ends when the disk has
+delivered the records, or when the follower's connection closes. A pending read does not keep the
+follower in the ISR if its fetch is older than `replica.socket.timeout.ms`, or has another broker
+epoch than the follower's last fetch. This module knows no partition, log or ISR; times are
+monotonic milliseconds of the leader's own clock. Source: KIP-501.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tidelog.core.types import NO_BROKER_EPOCH
 
 #: A time that is further in the past than any lag limit; it means "never".
 NEVER_MS = -(1 << 62)
-#: Fetch number of every fetch that needs no read from the disk.
+#: The fetch number of all fetches that need no read from the disk.
 NO_READ = 0
 
 
@@ -44,18 +45,21 @@ class PendingReads:
     )
 
     def __init__(self, max_age_ms: int) -> None:
-        """Start without reads; `max_age_ms` is the age at which the follower gives up a fetch."""
+        """Start without reads; `max_age_ms` is the time after which the follower gives up waiting
+        for a response.
+        """
         self.max_age_ms = max_age_ms
         #: Whether pending reads of this fetch session may keep the follower in sync (the
         #: configuration enables it).
         self.is_watched = False
         #: Reads by the number of their fetch; a follower has at most two fetches in flight.
         self._under_way: dict[int, PendingRead] = {}
-        #: Reads that go on although their fetch gets no response; they explain lag, but keep no
-        #: follower in sync.
+        #: Reads that go on although the leader no longer uses their result; they explain lag, but
+        #: keep no follower in sync.
         self._dropped: dict[int, PendingRead] = {}
         self._last_number = NO_READ
-        #: The last fetch whose reads were done in time, and the time of their end.
+        #: The last fetch whose reads ended within `max_age_ms`; `_done_ms` is the time of their
+        #: end.
         self._done = PendingRead(NO_BROKER_EPOCH, NEVER_MS)
         self._done_ms = NEVER_MS
 
@@ -75,9 +79,10 @@ class PendingReads:
             self._done, self._done_ms = read, now_ms
 
     def drop(self, number: int) -> None:
-        """Forget fetch `number`, whose read no longer proves anything (F7).
+        """Stop counting the reads of fetch `number` in the follower's favour (F7).
 
-        The connection of the fetch is closed, or the leader responded without waiting for the read.
+        The connection of the fetch is closed, or the leader responded without waiting for the
+        reads.
         """
         read = self._under_way.pop(number, None)
         if read is not None:
@@ -90,9 +95,9 @@ class PendingReads:
     def reads_since_ms(self, broker_epoch: int, fetched_ms: int) -> int:
         """Return the arrival time of the oldest fetch since `fetched_ms` with an unfinished read.
 
-        Returns `NEVER_MS` if no fetch since `fetched_ms` has an unfinished read. The returned time
-        explains why a follower makes no progress, but keeps no follower in sync, because dropped
-        and old fetches count here, too.
+        Returns `NEVER_MS` if no fetch since `fetched_ms` has an unfinished read. The caller uses
+        the returned time only to explain why a follower makes no progress. It must not keep a
+        follower in sync, because it includes dropped and old fetches.
         """
         reads = (*self._under_way.values(), *self._dropped.values())
         return min(
@@ -121,7 +126,7 @@ class PendingReads:
         )
 
     def done_ms(self, broker_epoch: int, since_ms: int) -> int:
-        """Return when reads for a fetch of `broker_epoch` were last done, or `NEVER_MS` (F6)."""
+        """Return when the last reads for a fetch of `broker_epoch` ended, or `NEVER_MS` (F6)."""
         done = self._done
         if done.broker_epoch == broker_epoch and done.received_ms >= since_ms:
             return self._done_ms
@@ -130,7 +135,9 @@ class PendingReads:
     # For the model checker.
 
     def key(self) -> tuple[object, ...]:
-        """Return the whole state as a value, without fetch numbers, which decide nothing."""
+        """Return the whole state as a hashable value, except the fetch numbers, which affect no
+        decision.
+        """
         return (self.max_age_ms, tuple(self._under_way.values()), self._done, self._done_ms)
 
     def copy(self) -> PendingReads:

@@ -1,13 +1,13 @@
-"""Follower progress as the leader sees it: the follower's log end, and since when it keeps up.
+"""Follower progress as the leader sees it: the follower's log end, and when it was last caught up.
 
 This module implements F1 to F4. A follower is caught up at the time of a fetch whose offset reaches
-the leader's current LEO. If the offset only reaches the LEO at the time of the previous fetch, the
-follower was caught up at that time. A follower that is always a little behind a busy leader thus
-stays in sync. Times are monotonic milliseconds of the leader's own clock. The module does not know
-the ISR: the leader sets three flags that cache what the hot path needs of the ISR. If the leader
-counts pending reads, its own slow reads do not put a follower out of sync (F5 to F7,
-`pending_reads`). Only the pending reads survive from a leadership to its continuation on the same
-broker (V31).
+the leader's current LEO. If the fetch offset reaches only the LEO that the leader had at the
+previous fetch, the follower was caught up at the time of the previous fetch. A follower that is
+always a little behind a busy leader thus stays in sync. Times are monotonic milliseconds of the
+leader's own clock. The module does not know the ISR: the leader sets three flags (`is_eligible`,
+`in_maximal_isr`, `in_target_isr`) for the hot path. If the leader counts pending reads, its own
+slow reads do not put a follower out of sync (F5 to F7, `pending_reads`). If the same broker stays
+leader in a new leader epoch, only the pending reads are kept (V31).
 """
 
 from __future__ import annotations
@@ -54,25 +54,28 @@ class FollowerProgress:
         last_caught_up_ms: int,
         leader_end_offset: int = UNKNOWN_OFFSET,
     ) -> None:
-        """Start progress; for an ISR member, `leader_end_offset` is the leader's LEO now (F5)."""
+        """Start progress for a new leadership; for an ISR member, `leader_end_offset` is the
+        leader's LEO (F5).
+        """
         self.replica_id = replica_id
         self.log_start_offset = UNKNOWN_OFFSET
-        #: End of the follower's log for the high watermark: the synced offset with
-        #: `flush.before.ack` (V69).
+        #: The follower's log end that the high watermark uses: its fetch offset, or its synced
+        #: offset under `flush.before.ack` (V69).
         self.log_end_offset = UNKNOWN_OFFSET
-        #: Offset of the last fetch, and the offset below which the follower has synced its log.
+        #: Offset of the last fetch; `synced_offset` is the offset up to which the follower has
+        #: synced its log.
         self.fetch_offset = UNKNOWN_OFFSET
         self.synced_offset = UNKNOWN_OFFSET
-        #: The leader's LEO when the last fetch arrived. For a member that has not fetched, the
-        #: leader's LEO when its leadership began, so that a slow first read does not put the member
-        #: out of sync (F5).
+        #: The leader's LEO when the last fetch arrived. For an ISR member that has not fetched,
+        #: this is the leader's LEO at the beginning of its leadership, so that a slow first read
+        #: does not put the member out of sync (F5).
         self.last_fetch_leader_end_offset = leader_end_offset
         self.last_fetch_ms = NEVER_MS
         self.last_caught_up_ms = last_caught_up_ms
         #: When the leader last refused a fetch of the follower because of the fetch's epochs.
         self.last_refused_ms = NEVER_MS
-        #: Bytes of the leader's log beyond the follower's end, as last computed; 0 if they are not
-        #: computed (V62).
+        #: Bytes of the leader's log beyond the follower's log end, as last computed; 0 if no limit
+        #: on bytes is set (V62).
         self.bytes_behind = 0
         #: Broker epoch that came with the last fetch.
         self.broker_epoch = NO_BROKER_EPOCH
@@ -87,8 +90,8 @@ class FollowerProgress:
         self.is_eligible = False
         #: Whether the follower counts for the high watermark (A8).
         self.in_maximal_isr = False
-        #: Whether the follower is in the ISR that the leader wants, so that no change need be
-        #: proposed.
+        #: Whether the ISR that the leader last proposed, or else the confirmed ISR, has the
+        #: follower.
         self.in_target_isr = False
         #: The reads for the follower's fetches; None if they do not keep the follower in sync (F5).
         self.reads: PendingReads | None = None
@@ -138,7 +141,9 @@ class FollowerProgress:
         return synced_offsets.follower_end(fetch_offset, self.synced_offset, flush_before_ack)
 
     def recount(self, flush_before_ack: bool) -> None:
-        """Count the follower by its synced offset if `flush_before_ack`, else by log end (V69)."""
+        """Let the high watermark use the follower's synced offset if `flush_before_ack`, else its
+        log end (V69).
+        """
         self.log_end_offset = synced_offsets.follower_end(
             self.fetch_offset, self.synced_offset, flush_before_ack
         )
@@ -153,7 +158,8 @@ class FollowerProgress:
     # Pending reads.
 
     def has_pending_read(self, now_ms: int) -> bool:
-        """Return whether the leader still reads for a fetch of a follower that kept up (F5, F7).
+        """Return whether the leader still reads from disk for a fetch of a follower that kept up
+        (F5, F7).
 
         A follower with a pending read is in sync, because it waits for the leader. The pending read
         says nothing about the follower's log, so it never counts for the high watermark (F8).
@@ -172,7 +178,9 @@ class FollowerProgress:
         return self.reads_shown.count(self.broker_epoch, NEVER_MS, now_ms)
 
     def reads_since_ms_of_last_fetch(self) -> int:
-        """Return when the last fetch arrived if the disk still reads for it, else `NEVER_MS`."""
+        """Return when the last fetch arrived if the leader still reads for it from disk, else
+        `NEVER_MS`.
+        """
         if self.reads_shown is None:
             return NEVER_MS
         return self.reads_shown.reads_since_ms(self.broker_epoch, self.last_fetch_ms)
@@ -211,7 +219,9 @@ class FollowerProgress:
         )
 
     def forget_reads(self) -> None:
-        """Ignore the follower's pending reads from now on; keep the end of the last read (F6)."""
+        """Ignore the follower's pending reads from now on, but keep the time when the last read
+        ended (F6).
+        """
         self.last_caught_up_ms = self.caught_up_ms()
         self.reads = None
         self.reached_previous_end = False
@@ -223,7 +233,9 @@ class FollowerProgress:
         now_ms: int,
         reads: PendingReads | None,
     ) -> None:
-        """Record the pending reads of the arriving fetch, whose offset is recorded afterwards."""
+        """Record the pending reads of an arriving fetch, before `fetched` records the fetch
+        itself.
+        """
         if reads is not self.reads:
             if self.reads is not None:
                 self.forget_reads()

@@ -1,7 +1,7 @@
 """Causes for which a leader removes a member from the ISR (V62, F1 to F4).
 
-A removed member has one cause, the first of these that applies: refused fetches, slow reads of the
-leader's own disk, missing fetches, slow fetches. This module decides nothing: `isr.must_leave`
+A removed member has one cause, the first that applies in this order: refused fetches, slow reads of
+the leader's own disk, missing fetches, slow fetches. This module decides nothing: `isr.must_leave`
 decides which members leave.
 """
 
@@ -18,8 +18,8 @@ class IsrShrink:
 
     replica_id: int
     cause: ShrinkCause
-    #: Time since the follower was last caught up. For NO_FETCH, `behind_ms` counts from the last
-    #: fetch; for LEADER_READ, from the fetch for which the leader reads; -1 means never.
+    #: Time since the follower was last caught up; -1 if it never was. For NO_FETCH, the time counts
+    #: from the last fetch; for LEADER_READ, from the fetch for which the leader reads.
     behind_ms: int = -1
     #: Number of records that the follower lacks; -1 if its log end is not known.
     behind_records: int = -1
@@ -37,11 +37,13 @@ def shrink_of(
     elif (reads_since_ms := follower.reads_since_ms_of_last_fetch()) != NEVER_MS and (
         now_ms - reads_since_ms > max_lag_ms // 2
     ):
-        # A follower cannot send its next fetch before the response to its last fetch (KIP-501).
+        # The follower waits for the leader's slow read: it cannot send its next fetch before the
+        # response to its last fetch (KIP-501).
         cause, since_ms = ShrinkCause.LEADER_READ, reads_since_ms
     elif now_ms - follower.last_fetch_ms > max_lag_ms:
         cause = ShrinkCause.NO_FETCH
-        # A follower that never fetched from this leader was caught up when its grace period began.
+        # For a follower that never fetched from this leader, the time counts from the beginning of
+        # its grace period.
         since_ms = max(follower.last_fetch_ms, follower.last_caught_up_ms)
     else:
         cause, since_ms = ShrinkCause.SLOW, follower.last_caught_up_ms

@@ -1,11 +1,11 @@
-"""Safety checks before a replica that was set aside may return to its partition (V35).
+"""Safety checks before a stray, a replica that was set aside, may return to its partition (V35).
 
-A stray may return only if no record can be lost by its return. A stray with another topic id than
-the partition's never returns. A stray never replaces a replica that holds records. Leader epochs
-never go back. A stray with records of its own does not return under a leader that would make it
-truncate these records. A stray may therefore return even to a partition that has no leader. A stray
-also returns to a partition that this broker leads with an empty replica, if the followers are empty
-too. The caller passes the state of the replicas; this module reads nothing.
+A stray may return only if its return loses no record. It must have the topic id of the partition,
+must not replace a replica that holds records, and must have no leader epoch above the partition's.
+A stray does not return while another broker leads, because that leader would make it truncate
+records that the leader lacks. A stray returns to a partition without a leader. It also returns if
+this broker leads with an empty replica, and all followers in the ISR are empty, too. The caller
+passes the state of the replicas; this module reads nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tidelog.core.types import NO_LEADER, ZERO_TOPIC_ID, TopicId, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Returning:
-    """A replica that was set aside, with its log recovered."""
+    """A stray whose log was recovered, so that it could return."""
 
     topic_partition: TopicPartition
     topic_id: TopicId

@@ -1,10 +1,10 @@
-"""The end of a replica's log as it counts for the high watermark (V69).
+"""The offset of a replica that the high watermark uses: synced offset or log end (V69).
 
-With `flush.before.ack` a replica counts for the high watermark with its synced offset, below which
-every record is on the disk. With this setting, an acknowledged record is on the disk of every
-member of the ISR. Without `flush.before.ack`, a replica counts for the high watermark with its log
-end, whose records may be only in the page cache. A fetch states whether the follower has synced its
-log up to the fetch offset (`is_synced`, tidelog's own field). A fetch without `is_synced` raises no
+With `flush.before.ack`, the high watermark uses each replica's synced offset, below which all its
+records are on disk. An acknowledged record is then on the disk of every member of the ISR. Without
+`flush.before.ack`, the high watermark uses each replica's log end; the last records may then be
+only in the page cache. A fetch states whether the follower has synced its log up to the fetch
+offset (`is_synced`, tidelog's own field). A fetch without `is_synced` does not raise the follower's
 synced offset. This module is pure arithmetic, called for every append and follower fetch.
 """
 
@@ -17,7 +17,7 @@ def committable(high_watermark: int, synced_offset: int) -> int:
 
 
 def follower_end(fetch_offset: int, synced_offset: int, flush_before_ack: bool) -> int:
-    """Return the follower's log end that counts for the high watermark (V69)."""
+    """Return the follower's offset that the high watermark uses (V69)."""
     return synced_offset if flush_before_ack else fetch_offset
 
 

@@ -1,11 +1,12 @@
-"""The end of a failover as a new leader sees it: the last phases of its latency budget (V80).
+"""Measurement of a failover's last phases, from the new leader's election to its first commit
+(V80).
 
 One object represents one leadership, from the moment at which the leader took its role. For each
 follower, the object records the times of three events. The three events are the follower's first
 request under the new leader epoch, the first response about a diverging log, and the first fetch
-with a matching log. The object also holds the time at which the first record of the new epoch was
-committed, from which Produce requests with acks=all are acknowledged. Times are arguments, in ms of
-a clock that never goes back. The object only measures: the replica's decisions do not depend on it.
+with a matching log. The object also records when the first record of the new epoch was committed;
+from then on the leader acknowledges Produce requests with acks=all. Times are arguments, in ms of a
+clock that never goes back. No decision of the replica depends on these measurements.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Takeover:
 
     def __init__(self, leader_epoch: int, epoch_start_offset: int, now_ms: int) -> None:
         self.leader_epoch = leader_epoch
-        #: Start offset of the leader epoch; records committed above this offset belong to this
+        #: Start offset of the leader epoch; committed records from this offset on are of this
         #: leadership.
         self.epoch_start_offset = epoch_start_offset
         self._begun_ms = now_ms
@@ -68,7 +69,9 @@ class Takeover:
             times.diverged_ms = now_ms - self._begun_ms
 
     def fetched(self, replica_id: int, now_ms: int) -> bool:
-        """Record a fetch with a matching log; return whether it is the first of any follower."""
+        """Record a follower's fetch with a matching log; return whether no follower did so
+        before.
+        """
         times = self.connected(replica_id, now_ms)
         if times.fetched_ms != NEVER:
             return False

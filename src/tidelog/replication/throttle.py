@@ -1,12 +1,12 @@
-"""One side of the replication throttle: which replicas wait, and for how long (R15, KIP-73).
+"""One side of the replication throttle: which replicas it delays, and for how long (R15, KIP-73).
 
 A broker has two sides of the throttle: the leader's side counts bytes sent to followers, the
-follower's side counts bytes fetched. Only a replica outside the ISR of a throttled partition waits,
-and only while its side of the throttle is above its rate. The throttle checks the rate before each
-read, so one read may exceed the rate. An administrator sets a rate and partitions, and
-reassignments bring their own rates. A partition is throttled by the administrator's settings or by
-its reassignment, and the lowest rate counts. The throttle knows no request and no log; the time is
-an argument, in monotonic milliseconds. Source: ReplicationQuotaManager,
+follower's side counts bytes fetched. The throttle delays only replicas of throttled partitions that
+are outside the ISR, and only while the bytes of its side exceed its rate. The throttle checks the
+rate before each read, so one read may exceed the rate. An administrator sets a rate and the
+partitions to throttle; a reassignment throttles its own partition with its own rate. One side has
+one rate for all throttled partitions, the lowest of these rates. The throttle knows no request and
+no log; the time is an argument, in monotonic milliseconds. Source: ReplicationQuotaManager,
 ReplicaManager.shouldLeaderThrottle, ReplicaFetcherThread.shouldFollowerThrottle.
 """
 
@@ -40,8 +40,8 @@ class ThrottleSettings:
 class MoveRates:
     """The rates of reassignments by partition; both sides of the throttle use the lowest rate (R4).
 
-    The cost of a change does not depend on the number of reassignments, because thousands of them
-    may end one by one.
+    Thousands of reassignments may end one by one, so the cost of a change does not grow with their
+    number.
     """
 
     __slots__ = ("_counts", "_order", "rates")
@@ -49,7 +49,7 @@ class MoveRates:
     def __init__(self) -> None:
         #: Rates in bytes a second.
         self.rates: dict[TopicPartition, int] = {}
-        #: By rate, the number of reassignments with that rate; `_order` is a heap of these rates.
+        #: Number of reassignments by rate; `_order` is a heap of these rates.
         self._counts: Counter[int] = Counter()
         self._order: list[int] = []
 
@@ -72,7 +72,7 @@ class MoveRates:
 
     @property
     def lowest(self) -> int:
-        """The lowest rate; `UNLIMITED` without any rate."""
+        """The lowest rate of all reassignments; `UNLIMITED` if none has a rate."""
         return self._order[0] if self._order else UNLIMITED
 
     def __contains__(self, topic_partition: TopicPartition) -> bool:
@@ -121,7 +121,7 @@ class SideThrottle:
 
     @property
     def is_active(self) -> bool:
-        """Whether any partition is throttled, whatever its rate."""
+        """Whether any partition is throttled."""
         return bool(self.settings.topics or self._moves.rates)
 
     def is_throttled(self, topic_partition: TopicPartition) -> bool:
@@ -135,7 +135,7 @@ class SideThrottle:
         now_ms: int,
         further_bytes: int = 0,
     ) -> bool:
-        """Return whether a throttled replica outside the ISR must wait, as the rate is exceeded.
+        """Return whether a replica must wait: throttled, outside the ISR, and the rate is exceeded.
 
         `further_bytes` were read for throttled partitions and are not recorded yet.
         """

@@ -2,9 +2,10 @@
 
 A throttled replica falls behind if producers write more than the replica receives. If producers
 write more than the throttle's rate, the replica never catches up. If producers write less than the
-throttle's rate, other partitions share the rate, and two checks in a row must find the replica
-behind. The broker reports once that a replica falls behind, and again only after the throttle's
-rate has changed. This module knows no log; the caller measures bytes and time.
+throttle's rate, the replica may lag only because other partitions share the rate. The broker then
+reports it only after two checks in a row found it behind. The broker reports once that a replica
+falls behind, and again only after the throttle's rate has changed. This module knows no log; the
+caller measures bytes and time.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from tidelog.core.dataclass import dataclass
 
 K = TypeVar("K")
 _MS_PER_S = 1_000
-#: Number of checks in a row that must find a replica behind before a report; one check suffices if
-#: its partition alone exceeds the rate.
+#: How many checks in a row must find a replica behind before a report. One check suffices if
+#: producers write more to the replica's partition than the whole rate.
 _LOOKS = 2
 
 
@@ -26,7 +27,7 @@ class Shortfall(NamedTuple):
 
     #: Bytes a second that producers write to the partition.
     produce_rate: int
-    #: Bytes a second that the throttle allows for all its replicas together.
+    #: Bytes a second that the throttle allows for all throttled replicas together.
     rate: int
 
     @property
@@ -50,7 +51,7 @@ class ThrottleProgress(Generic[K]):
     def look(
         self, replica: K, produced_bytes: int, received_bytes: int, elapsed_ms: int, rate: int
     ) -> Shortfall | None:
-        """Judge a replica that was throttled since the last check; return None if no report is due.
+        """Check a replica that was throttled since the last check; return None if no report is due.
 
         `produced_bytes` were written to the partition since the last check, and `received_bytes`
         reached the replica.
@@ -69,5 +70,5 @@ class ThrottleProgress(Generic[K]):
         return shortfall
 
     def forget_all_but(self, replicas: Collection[K]) -> None:
-        """Forget the replicas that were not throttled since the last check."""
+        """Forget all replicas but `replicas`, those that were throttled since the last check."""
         self._behind = {each: kept for each, kept in self._behind.items() if each in replicas}

@@ -1,11 +1,11 @@
 """Truncation: where a follower's log diverges from its leader's, and where to truncate (V32, V67).
 
 Histories are compared by leader epoch (KIP-101, KIP-279, KIP-595), never by the high watermark. A
-follower's high watermark lags behind the committed records, so truncation to the high watermark
-loses some of them. The leader names the largest epoch that both logs may share, and the end of this
-epoch in its log. The follower truncates to the end of the named epoch, in the leader's log or in
-its own log, whichever is smaller, and fetches again, until the logs no longer diverge. This module
-reads no log: it gets only the epoch histories and end offsets of logs.
+follower's high watermark lags behind the leader's, so truncation to it would lose committed
+records. The leader names the largest epoch that both logs may share, and the end of this epoch in
+its log. The follower truncates to the end of the named epoch, in the leader's log or in its own
+log, whichever is smaller, and fetches again, until the logs no longer diverge. This module reads no
+log: it gets only the epoch histories and end offsets of logs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tidelog.core.types import NO_EPOCH, EpochEnd
 
 
 def offset_on_becoming_follower(log_end_offset: int, high_watermark: int) -> int:
-    """Return the offset of a follower's first fetch: its LEO, whatever its high watermark.
+    """Return the offset of a follower's first fetch: its LEO, not its high watermark.
 
     The leader's first response shows by epoch what the follower must truncate.
     """
@@ -28,9 +28,9 @@ def offset_on_becoming_follower(log_end_offset: int, high_watermark: int) -> int
 def before_damage(damaged_offset: int, broker_id: int, members: Container[int]) -> int | None:
     """Return the offset to which a follower truncates a damaged log; None to keep the log.
 
-    `members` are the ISR and the eligible replicas of the term that begins. A member counts as
-    having the committed records, so it keeps even a damaged log until the controller removes it
-    from the members (V68).
+    `members` are the ISR and the eligible replicas in the leader epoch that begins. The controller
+    relies on a member having all committed records, so a member keeps even a damaged log until the
+    controller has removed it from the members (V68).
     """
     return None if broker_id in members else damaged_offset
 
@@ -38,21 +38,22 @@ def before_damage(damaged_offset: int, broker_id: int, members: Container[int]) 
 def diverging_epoch(
     epochs: LeaderEpochs, log_end_offset: int, last_fetched_epoch: int, fetch_offset: int
 ) -> EpochEnd | None:
-    """Return where the follower's log diverges from the leader's; None if it is a prefix.
+    """Return where the follower's log diverges from the leader's; None if the follower's is a
+    prefix.
 
-    The leader calls this function. Raises KafkaError OFFSET_OUT_OF_RANGE if the leader knows no end
-    of the epoch, or none of the follower's records. After OFFSET_OUT_OF_RANGE, the follower starts
-    over from the leader's log start (V67).
+    The leader calls this function. Raises KafkaError OFFSET_OUT_OF_RANGE if the leader does not
+    know the follower's last epoch, or has none of the follower's records. After
+    OFFSET_OUT_OF_RANGE, the follower starts over from the leader's log start (V67).
     """
     if last_fetched_epoch < 0:
         return None
     if fetch_offset <= log_end_offset and epochs.covers(last_fetched_epoch, fetch_offset - 1):
-        return None  # the follower's log ends within the leader's last epoch
+        return None  # the leader has the follower's last record in the same epoch
     here = epochs.epoch_at(fetch_offset - 1)
     if NO_EPOCH < here < last_fetched_epoch <= epochs.latest_epoch:
-        # In the leader's log, the follower's last epoch begins only at or above the fetch offset.
-        # No checksum covers the epoch of a batch, so only the comparison with the leader's epochs
-        # detects a damaged epoch.
+        # In the leader's log, the follower's last epoch begins only at or above the fetch offset,
+        # so the follower's last batch has a damaged epoch. No checksum covers the epoch of a batch;
+        # only this comparison detects the damage.
         return epochs.end_offset_for(here, log_end_offset)
     end = epochs.end_offset_for(last_fetched_epoch, log_end_offset)
     if end.end_offset == UNDEFINED_OFFSET:
@@ -62,8 +63,8 @@ def diverging_epoch(
             f"{epochs.latest_epoch}",
         )
     if last_fetched_epoch < epochs.earliest_epoch and end.end_offset >= fetch_offset:
-        # The leader's records begin at or above the fetch offset, so the follower's records below
-        # that offset cannot be compared.
+        # All of the leader's records lie at or above the fetch offset, and all of the follower's
+        # records below it, so the logs cannot be compared.
         raise KafkaError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
             f"nothing is known here of leader epoch {last_fetched_epoch}: the records begin at"
@@ -77,14 +78,14 @@ def diverging_epoch(
 def below_log_start(
     epochs: LeaderEpochs, log_start_offset: int, last_fetched_epoch: int, fetch_offset: int
 ) -> EpochEnd | None:
-    """Return a divergence below the leader's log start, for a log that cannot be compared (V67).
+    """Return a divergence below the leader's log start, for logs that cannot be compared (V67).
 
-    The fetch offset is within the leader's log, but all records of the follower have earlier epochs
-    than the leader's first epoch. OFFSET_OUT_OF_RANGE would not help: a Kafka broker whose log ends
-    at the leader's log start would then repeat the same fetch again and again. The divergence makes
-    a follower, of Kafka or of tidelog, truncate below the leader's log start, and then start over
-    at the log start. Returns None if the leader knows an epoch of the follower, or if the fetch is
-    below the leader's log start.
+    The fetch offset is within the leader's log, but all of the follower's records have earlier
+    epochs than the leader's first epoch. The error OFFSET_OUT_OF_RANGE would not help: a Kafka
+    broker whose log ends at the leader's log start would then repeat the same fetch again and
+    again. The divergence makes a follower, of Kafka or of tidelog, truncate below the leader's log
+    start, and then start over at the log start. Returns None if the leader knows the follower's
+    last epoch, or if the fetch offset is below the leader's log start.
     """
     if not 0 <= last_fetched_epoch < epochs.earliest_epoch or fetch_offset < log_start_offset:
         return None

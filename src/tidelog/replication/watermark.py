@@ -1,10 +1,10 @@
 """The high watermark: the offset after the last committed record (V60, V61).
 
-The high watermark is the smallest LEO over the maximal ISR, and over replicas that are caught up
-and about to join. If the high watermark did not wait for joining replicas, it would run away from a
-follower that is always one batch behind. The high watermark does not move while the confirmed ISR
-is below the effective minimum. This module is pure arithmetic over progress objects; it is called
-for every follower fetch, so it allocates nothing.
+The high watermark is the smallest LEO of the members of the maximal ISR, and of caught-up replicas
+that are about to join. If the high watermark did not wait for these replicas, a follower that is
+always one batch behind could never reach it and join. The high watermark does not move while the
+confirmed ISR is below the effective minimum. This module is pure arithmetic over progress objects;
+it is called for every follower fetch, so it allocates nothing.
 """
 
 from __future__ import annotations
