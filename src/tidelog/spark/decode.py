@@ -29,7 +29,7 @@ from tidelog.spark.rows import decode_rows
 #: Bytes of records that are decoded together into one Arrow batch, because Spark's pipe is fastest
 #: around 1 MB. A larger record batch is decoded alone and returned in slices.
 GROUP_BYTES: Final = MIB
-#: Bytes of a row without its key and value, for the sizes of slices.
+#: Estimated bytes of a row without its key and value, from which the sizes of slices are computed.
 _ROW_BYTES: Final = 32
 
 

@@ -41,7 +41,7 @@ _BATCH: Final = _ATTEMPT[:2]
 
 
 def with_batch_columns(df: DataFrame) -> DataFrame:
-    """Return `df` with the parts of the header `tidelog.batch` as columns; null without the header.
+    """Return `df` with the parts of the header `tidelog.batch` as columns, null if it is missing.
 
     If a record has the header several times, the last header counts. Raises ConfigError without a
     column `headers`.

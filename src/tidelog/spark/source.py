@@ -205,7 +205,7 @@ def _check_schema(schema: PlanSchema, options: ReadOptions) -> None:
 
 
 def _is_asked_with_filters(schema: PlanSchema) -> bool:
-    """Return whether a reader that takes filters may be returned to Sail or to Spark's worker.
+    """Return whether the engine (Sail, or Spark's present worker) accepts a reader with filters.
 
     Spark has a separate worker module for pushdown, and uses that module if Spark's configuration
     allows pushdown. Spark's worker module without pushdown rejects a reader that takes filters.

@@ -290,7 +290,7 @@ class IcebergLake:
         return plain_types(self._iceberg_schema(table, version).as_arrow())
 
     def field_ids(self) -> Mapping[str, int]:
-        """Return the id of each column, which files carry."""
+        """Return the field id of each column; data files contain these ids."""
         from pyiceberg.schema import index_by_name
 
         return dict(index_by_name(self._at_head().schema()))

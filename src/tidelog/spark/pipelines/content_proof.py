@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 #: Maximum number of rows whose checksums a task holds at a time.
 BLOCK_ROWS: Final = 500_000
-#: Columns that a table may have unchanged from the source.
+#: Columns of the source that a table may contain unchanged.
 COMPARABLE: Final = tuple(
     name for name in (*COLUMNS, HEADERS) if name not in ("topic", "partition", "offset")
 )

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from tidelog.spark.pipelines.landing import Transform
 
-#: Operations after which a row is as in `after`.
+#: Operations after which the row in the database equals `after`.
 _SETTING: Final = ("r", "c", "u")
 _RAW: Final = "_tidelog_raw"
 

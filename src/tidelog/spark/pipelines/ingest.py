@@ -290,7 +290,7 @@ class TopicIngest:
         )
 
     def _letter_store(self) -> LakeStore | None:
-        """Return the store of this table's dead letters, a folder of the path for them."""
+        """Return the store of this table's dead letters: a folder of the path `dead_letter`."""
         path = self._options.dead_letter
         if path is None:
             return None

@@ -63,7 +63,7 @@ def json_columns(spark: SparkSession, ddl: str, *, tombstones: bool = False) -> 
 
 
 def utf8_text(column: Column) -> Column:
-    """Return bytes as text; null for those that are not UTF-8."""
+    """Return bytes as text; null if the bytes are not UTF-8."""
     from pyspark.sql import functions as F  # noqa: N812 - how all of Spark names it
 
     text = column.cast("string")

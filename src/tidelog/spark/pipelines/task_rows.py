@@ -39,7 +39,7 @@ def run_tasks(
     frame = spark.range(0, len(specs), 1, len(specs)).mapInArrow(
         shipped(_task(list(specs), work)), "number long, row string"
     )
-    # Spark keeps the order of tasks; Sail returns rows as tasks end.
+    # Spark keeps the order of tasks; Sail returns rows in the order in which tasks end.
     rows = [json.loads(row["row"]) for row in sorted(frame.collect(), key=itemgetter("number"))]
     for row in rows:
         if _FAILED in row:

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 #: Maximum number of keys that the driver compares itself, and of rows that it writes itself.
 DRIVER_KEYS: Final = 1_000_000
 DRIVER_ROWS: Final = 100_000
-#: Maximum number of files that the driver reads or writes, because each is a request to an object
-#: store.
+#: Maximum number of files that the driver reads or writes, because each file costs a request to an
+#: object store.
 DRIVER_FILES: Final = 64
 #: Approximate number of keys that one task compares, in memory.
 KEYS_PER_TASK: Final = 1_000_000

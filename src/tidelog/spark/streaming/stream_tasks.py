@@ -77,7 +77,7 @@ def _fetch_together(
     except KafkaError as error:
         if error.code not in NO_SUCH_TOPIC:
             raise
-        return {}  # a deleted topic concerns only its own ranges
+        return {}  # each range then fetches alone
     return {
         tp: each
         for tp, each in fetched.items()

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 
 FAILOVER: Final = "failover"
 TAKEOVER: Final = "takeover"
-#: Kinds of rows that are not events: a partition in a failover, and a partition in a snapshot.
+#: Kinds of rows that are not events: `led` is a partition that a failover event lists, and
+#: `snapshot` is a partition as the cluster describes it now.
 _LED: Final = "led"
 _SNAPSHOT: Final = "snapshot"
 #: Kinds of rows of `history_rows`: state intervals, ISR departures, quality of a partition's

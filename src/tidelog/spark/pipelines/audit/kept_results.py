@@ -19,7 +19,7 @@ from tidelog.spark.pipelines.audit.ranges import RangeJob, RangeResult
 
 @dataclass(frozen=True, slots=True)
 class KeptResults:
-    """A directory of results."""
+    """A directory with the results of scanned ranges."""
 
     directory: str
 

@@ -37,7 +37,7 @@ class ClusterAssignments:
     compacted: frozenset[str] = frozenset()
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     retention: Mapping[str, Retention] = field(default_factory=dict)
-    #: The leaders' log starts.
+    #: The log start offset of each partition's leader.
     earliest: Mapping[TopicPartition, int] = field(default_factory=dict)
 
 

@@ -217,8 +217,8 @@ def split_points(segment: ListedSegment, range_bytes: int) -> list[int]:
 
 def _position(index: Any, number: int) -> int:
     data = os.pread(index.fileno(), 4, number * _ENTRY_BYTES + 4)
-    # Zeros after the entries of an active segment's index count as lying beyond the end of the
-    # index.
+    # The index of an active segment ends with preallocated zeros. A zero counts as a position
+    # beyond the end of the file.
     return int.from_bytes(data, "big") or NO_LIMIT
 
 

@@ -411,7 +411,7 @@ def _highs(
     solver.run()
     status = solver.getModelStatus()
     info = solver.getInfo()
-    if info.primal_solution_status != 2:  # no feasible point
+    if info.primal_solution_status != 2:  # the solver found no feasible point
         reason = solver.modelStatusToString(status)
         raise SolverError(f"the solver found no plan within {time_limit_s:.0f} s: {reason}")
     solution = solver.getSolution()

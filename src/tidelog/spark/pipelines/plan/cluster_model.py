@@ -21,7 +21,7 @@ class GoalError(TidelogError):
 
 @dataclass(frozen=True, slots=True)
 class LiveBroker:
-    """A live broker; bytes of its volumes are None if it reports none."""
+    """A live broker; the size of its volumes is None if it does not report this size."""
 
     broker_id: int
     rack: str | None = None

@@ -100,7 +100,9 @@ class ReassignmentPlan:
 def plan(
     spark: SparkSession, options: PlanOptions, progress: Progress | None = None
 ) -> ReassignmentPlan:
-    """Plan the reassignment. While samples are taken, `progress` gets the elapsed and all seconds.
+    """Plan the reassignment.
+
+    While samples are taken, `progress` is called with the elapsed seconds and the total seconds.
 
     Raises GoalError (impossible goals), SolverError, ConfigError, KafkaError, Spark's errors.
     """
