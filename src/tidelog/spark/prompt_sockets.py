@@ -19,8 +19,8 @@ _OPEN_FILES = "/proc/self/fd"
 def acknowledge_at_once() -> None:
     """Acknowledge received data of all TCP connections of this process now, if the system can.
 
-    All connections get the option, because Spark does not name its worker's connection. On
-    connections to other programs TCP_QUICKACK only speeds up one acknowledgement.
+    All connections get the option, because a worker does not know which connection leads to Spark.
+    On connections to other programs TCP_QUICKACK only speeds up one acknowledgement.
     """
     option = getattr(socket, "TCP_QUICKACK", None)
     if option is None or not os.path.isdir(_OPEN_FILES):

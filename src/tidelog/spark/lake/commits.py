@@ -13,8 +13,8 @@ from typing import Final
 from tidelog.spark.lake.state import TableError
 from tidelog.spark.lake.table import Lake
 
-#: The first rows of a table come with this version at the latest, because version 0 is the
-#: creation.
+#: If the oldest commit in a table's log is newer than this version, earlier commits with rows may
+#: have been cleaned from the log.
 _FIRST_VERSION: Final = 1
 
 

@@ -191,7 +191,8 @@ class DeltaLake:
                 commit_properties=_properties(()),
             )
         except (DeltaError, OSError) as error:
-            if self._open() is not None:  # created by another run, or by this run
+            # Another run created the table, or this run did and the answer was lost.
+            if self._open() is not None:
                 return CommitAnswer.CONFLICT
             raise TableError(f"{self.location} cannot be created: {reason_of(error)}") from error
         return CommitAnswer.COMMITTED

@@ -89,7 +89,7 @@ def open_catalog(options: Mapping[str, str], where: str) -> Catalog:
         try:
             return load_catalog(name, **properties)
         except OperationalError:
-            return load_catalog(name, **properties)  # lost a race to create it
+            return load_catalog(name, **properties)  # another process created it
     except CATALOG_ERRORS as error:
         raise TableError(
             f"{where} has no catalog: {reason_of(error)}. Give one, such as warehouse=DIRECTORY, or"

@@ -35,7 +35,7 @@ class CommitAnswer(Enum):
 
 
 class CommitObstacle(Enum):
-    """Why a run cannot commit its files, and starts over."""
+    """The reason why a run cannot commit its files and must start over."""
 
     FENCED = "a vacuum has given up the run"
     OVERTAKEN = "another run has landed these offsets, or has changed the rows of an upsert"
@@ -73,7 +73,7 @@ class CommitAttempt:
 
 @dataclass(frozen=True, slots=True)
 class TableView:
-    """The state of the table after which `next_step` decides."""
+    """The state of the table from which `next_step` decides."""
 
     version: int
     #: The next offset of each partition.

@@ -45,7 +45,7 @@ def vacuum_staged(
     letters.
     """
     for _ in range(MOST_COMMITS):
-        # The listing comes first: a file that appears later may belong to any run.
+        # List the staged files first: a file that is staged later may belong to a running run.
         listed = [staged_files(store) for store in stores]
         state = table.read()
         if state.origin is None:

@@ -87,7 +87,7 @@ class _Rows:
     columns: Ints
 
     def take(self, chosen: Any) -> _Rows:
-        """Return rows by a slice, a mask, or numbers."""
+        """Return the rows that a slice, a mask or row numbers choose."""
         return _Rows(
             self.partitions[chosen],
             self.offsets[chosen],

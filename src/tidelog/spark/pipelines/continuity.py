@@ -209,7 +209,7 @@ class LogGaps:
         return content.plus(GapContent(absent=_overlap(reached, last, starts, ends)))
 
     def left_out(self, tp: TopicPartition, gaps: Sequence[Gap]) -> list[tuple[int, int]]:
-        """Return ranges of markers and of aborted records that the log has around these gaps."""
+        """Return ranges of markers and aborted records that the log has in or near these gaps."""
         return [each for read in self._reads(tp, *_bounds(gaps)) for each in read[3]]
 
     def _reads(

@@ -28,9 +28,10 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger(__name__)
 #: Default number of small files of one partition that starts a merge.
 COMPACT_AFTER: Final = 32
-#: A batch waits for a round once there are this many times as many small files as start a merge.
+#: A batch waits for a round once the small files are this many times the number that starts a
+#: merge.
 _FAR_BEHIND: Final = 4
-#: Maximum time in seconds between deletions; a fraction of `keep_hours` may be shorter.
+#: Time in seconds between deletions, or a fraction of `keep_hours` if that is shorter.
 _DELETE_EVERY_S: Final = 3_600.0
 _PARTS_OF_KEEPING: Final = 24
 #: Shortest time in seconds between deletions without a merge.
@@ -90,7 +91,7 @@ class FileUpkeep:
             _LOG.error("small files were not merged: %s", self._error)
 
     def added(self, files: Iterable[LakeFile]) -> None:
-        """Count the files of a batch; start a merge if files are many, and a deletion if it is due.
+        """Count the files of a batch; start a merge if files are many, or a deletion if it is due.
 
         Raises the error of an earlier round: TableError, ProofError, or Spark's errors.
         """

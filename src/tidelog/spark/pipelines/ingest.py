@@ -93,7 +93,7 @@ class IngestReport:
     table: str
     proof: ContinuityProof
     files: tuple[LakeFile, ...]
-    #: The table's version with the run's files.
+    #: The version of the table to which the run added its files.
     version: int | None
     seconds: float
     #: Paths of the run's dead-letter files, in the form in which Spark opens them.
@@ -389,11 +389,11 @@ def follow(
     """Ingest until `stop` is set, and return the number of batches.
 
     A batch that runs when `stop` is set is completed. `on_batch` gets the report of each batch. The
-    function takes new offsets every `interval_s`, by default a second, with Iceberg a minute. A
-    batch has at most `offsets_per_batch`; after a full batch the next one follows at once. Once a
-    partition has `compact_after` small files, `follow` merges them while batches go on (0 for
-    never), and deletes files that merges replaced over `keep_hours` ago. Raises the errors of
-    `ingest` and of `compact`; committed batches stay, and a later call continues.
+    function takes new offsets every `interval_s`, by default every second, for Iceberg tables every
+    minute. A batch has at most `offsets_per_batch`; after a full batch the next one follows at
+    once. Once a partition has `compact_after` small files, `follow` merges them while batches go on
+    (0 for never), and deletes files that merges replaced over `keep_hours` ago. Raises the errors
+    of `ingest` and of `compact`; committed batches stay, and a later call continues.
     """
     batches = 0
     check_keep_hours(keep_hours)

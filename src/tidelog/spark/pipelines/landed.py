@@ -270,7 +270,7 @@ def _with_versions(fault: OffsetFault, commits: Iterable[LakeCommit]) -> OffsetF
 
 
 def _misplaced(commits: Iterable[LakeCommit]) -> Iterator[FileFault]:
-    """Yield commits that a backup has put back in the place of newer commits."""
+    """Yield a fault for each commit file that a backup put back over a newer commit."""
     for commit in commits:
         if commit.note is not None and commit.is_misplaced:
             yield FileFault(

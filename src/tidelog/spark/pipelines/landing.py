@@ -221,8 +221,8 @@ def rows_of(
 ) -> RunRows:
     """Return the rows of `ranges`, not read yet; without ranges, return only the columns.
 
-    `empty_is_null` states that the table takes an empty text of a partition column for null.
-    Raises TableError for columns that are missing, or that no table can have.
+    `empty_is_null` states that the table stores an empty text of a partition column as null. Raises
+    TableError for columns that are missing, or that no table can have.
     """
     frame = None
     if options.transform is None:
@@ -267,7 +267,7 @@ def _transformed(
 ) -> DataFrame:
     """Return the transformed records; raise TableError for missing columns.
 
-    `nulled` are columns whose empty texts the table takes for null.
+    `nulled` are columns whose empty texts the table stores as null.
     """
     frame = transform(frame)
     _check_names(frame)

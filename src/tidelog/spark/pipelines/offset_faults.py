@@ -53,7 +53,7 @@ class OffsetFault:
     files: tuple[str, ...]
     #: Whether all offsets of the range are at fault; False if only some are, too many to name.
     is_exact: bool = True
-    #: Versions whose commits landed missing offsets.
+    #: Versions whose commits claim to contain the missing offsets.
     versions: tuple[int, ...] = ()
 
 

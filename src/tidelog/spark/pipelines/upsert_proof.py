@@ -227,7 +227,7 @@ def _joined(
 
 
 def _kind(differs: Sequence[Column], starts: Mapping[int, int]) -> Column:
-    """Return the kind of a joined row, whose columns have the prefixes of table and log."""
+    """Return the KeyFaultKind of a joined row; prefixes distinguish columns of table and log."""
     from pyspark.sql import functions as F  # noqa: N812 - how all of Spark names it
 
     has_row, has_record = F.col("t_offset").isNotNull(), F.col("e_offset").isNotNull()

@@ -122,7 +122,7 @@ def upsert_files(
 
 
 def _is_small(files: Sequence[LakeFile], rows: int) -> bool:
-    """Return whether the driver handles these files itself, which have `rows` rows at most."""
+    """Return whether the driver handles these files itself; they have at most `rows` rows."""
     return len(files) <= DRIVER_FILES and sum(file.rows for file in files) <= rows
 
 
@@ -309,7 +309,8 @@ def _nullable_value(opened: parquet.ParquetFile) -> str | None:
     """Return the name of the value column; None if the file's footer says that no value is null."""
     names = opened.schema_arrow.names
     groups = [opened.metadata.row_group(number) for number in range(opened.num_row_groups)]
-    # Every record column before `value` is a single column of Parquet.
+    # Each record column before `value` is one Parquet column, so `value` has the same place in the
+    # file.
     parts = [group.column(names.index("value")).statistics for group in groups]
     has_none = all(part is not None and part.null_count == 0 for part in parts)
     return None if has_none else "value"

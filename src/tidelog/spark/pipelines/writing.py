@@ -138,8 +138,8 @@ def write_frame(
     errors.
     """
     job = _FrameJob(plan, letters, is_judged, tuple(frame.columns))
-    # mapInArrow cannot find columns with a dot in their names, so tasks get numbers as names, and
-    # the job has the names.
+    # mapInArrow cannot find columns with a dot in their names, so the columns get numbers as names,
+    # and the job carries the real names.
     numbers = [str(number) for number in range(len(frame.columns))]
     # Sorted rows let a task have few files open, because the rows of each partition value come
     # together.

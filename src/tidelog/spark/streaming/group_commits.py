@@ -103,7 +103,7 @@ class _Commits:
         raise TypeError(f"{self} belongs to the driver and cannot be sent to a task")
 
     def add(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit these offsets soon."""
+        """Take offsets for the thread's next commit."""
         if not offsets:
             return
         with self._changed:

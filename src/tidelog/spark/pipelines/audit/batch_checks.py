@@ -166,7 +166,7 @@ class BatchChecks:
             )
 
     def _expected(self, columns: Columns) -> Ints:
-        """Return the base offset that continues the previous batch; -1 if unknown."""
+        """Return the base offset that should follow the previous batch; -1 if unknown."""
         first = -1 if self._last is None else self._last + 1
         # The scan checks batches in steps. After a step whose last batch has a wrong checksum,
         # `_last` is None, because that batch's offsets cannot be trusted.

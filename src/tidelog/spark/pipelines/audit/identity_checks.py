@@ -83,7 +83,7 @@ def _names(directories: Iterable[str], directory: str) -> bool:
 
 
 def comparable(replicas: Sequence[Replica], ids: TopicIds) -> list[Replica]:
-    """Return the replicas that must agree: replicas of the topic, without moves' older copies."""
+    """Return the replicas that must agree: no replica of another topic, no older copy."""
     older = older_copies(replicas)
     usual = [each for each in replicas if ids.is_usual(each) and each.path not in older]
     return usual or list(replicas)

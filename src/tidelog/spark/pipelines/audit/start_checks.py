@@ -57,7 +57,7 @@ def check_starts(
         first = replica.segments[0].base_offset
         holders = [each for each in audits if _holds_before(each, audit, first)]
         if not holders or (replica.is_clean and (replica.log_start or first) < first):
-            continue  # after a clean shutdown the log start alone decides
+            continue  # after a clean shutdown only the log start counts
         limits, log_start = retention.get(replica.tp.topic), earliest.get(replica.tp)
         peer = min(holders, key=lambda each: each.start)
         severity = Severity.DAMAGE

@@ -175,7 +175,7 @@ def _room(
 
 
 def _disk_parts(cluster: ClusterModel, targets: Sequence[int]) -> list[float]:
-    """Return the size of each broker's volumes; 1 for every broker if any broker reports none."""
+    """Return the size of each broker's volumes; 1 for each broker if any size is unknown."""
     totals = {each.broker_id: each.total_bytes for each in cluster.brokers}
     if any(not totals.get(broker) for broker in targets):
         return [1.0] * len(targets)
