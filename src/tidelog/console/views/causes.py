@@ -211,7 +211,7 @@ def _of_isr_change(log: EventLog, position: int) -> Iterator[int | None]:
 
 
 def _of_members(log: EventLog, position: int) -> Iterator[int | None]:
-    """Yield the positions of the causes for which a change's replicas left the ISR."""
+    """Yield the positions of the events that made replicas leave the ISR in a change."""
     leader = log[position].get("leader")
     for broker, cause in _left(log[position]):
         match cause:

@@ -88,7 +88,7 @@ def _is_whole(descriptor: int, at: int, length: int, size: int) -> bool:
 
 
 def is_batch_start(descriptor: int, at: int, size: int, low: int) -> bool:
-    """Return whether the file ends at `at`, or a batch with an offset above `low` may begin there."""
+    """Return whether the file ends at `at`, or a batch with offset above `low` may begin there."""
     if at == size:
         return True
     header = os.pread(descriptor, HEADER_BYTES, at)
