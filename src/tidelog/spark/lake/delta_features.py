@@ -1,4 +1,4 @@
-"""Features of Delta tables that ingests and readers of files do not support, and names of types.
+"""Features of Delta tables that tidelog does not support, and the names of column types.
 
 Other tools add such features to a table. Error messages name the feature, because users do not see
 it in the table's columns or files.

@@ -7,8 +7,9 @@ version. After any answer but a success, the run reads the table again, and `nex
 A vacuum deletes files that no commit refers to; these files may belong to a run that has yet to
 commit. Before it deletes files, the vacuum commits a *fence*: a version number in the table's
 state. No run that began at a version below the fence can commit afterwards. Its commit conflicts
-with the vacuum's commit of the fence; the run then reads the table again and finds the fence. Ages
-and clocks decide only whose work is lost, never what the table contains.
+with the vacuum's commit of the fence; the run then reads the table again and finds the fence.
+Clocks and the ages of files can only make a run lose its work; they never decide what the table
+contains.
 """
 
 from __future__ import annotations

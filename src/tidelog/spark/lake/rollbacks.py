@@ -1,4 +1,4 @@
-"""Rolled-back versions: commits whose offset notes no longer say what a table has.
+"""Rolled-back versions: commits whose offset notes no longer match the table's rows.
 
 A RESTORE of another tool is a commit that brings back the files of an earlier version. The offset
 notes of the undone commits stay in the table's log, and list offsets whose rows are gone. A backup

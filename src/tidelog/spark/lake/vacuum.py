@@ -2,8 +2,9 @@
 
 A run counts as running while its newest file is younger than a limit, by the clock of the table's
 store. A run that is slower, or that has no file yet, loses its work at the fence and starts over.
-Two kinds of files stay. The table's own vacuum deletes files that a commit has removed, after its
-retention. Files of repeated tasks stay beside the files that their run has committed.
+This vacuum leaves two kinds of files. The table's own vacuum deletes files that a commit has
+removed, after its retention. Files of repeated tasks stay beside the files that their run has
+committed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Upkeep of a followed table: merges and deletions of files beside its batches.
+"""Upkeep of a table while an ingest follows a topic: merges and deletions of files.
 
 Each batch leaves small files. A thread merges these files in rounds; each round commits at most a
 few seconds of work. The thread also deletes replaced files after `keep_hours`, even if there is

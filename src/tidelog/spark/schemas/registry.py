@@ -1,9 +1,9 @@
 """A schema registry over HTTP with Confluent's paths, which has schemas by id and by subject.
 
 The schema of an id never changes, so each process caches it. Each process also caches that an id
-is unknown. A registry that cannot be reached is an error of the query, not of a record. The
-registry object is pickled with queries: only the address travels, and each worker fills its own
-cache.
+is unknown. A registry that cannot be reached is an error of the query, not of a record. Spark
+pickles the registry object with a query; the pickle contains only the address, and each worker
+fills its own cache.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Events as Spark tables: valid events without duplicates, partition states, ISR departures.
 
 Spark groups the events by topic and partition, and one task judges each group with
-`partition_history`, `failover_phases` and `suspects`. Topics are grouped by name, so that a
-recreated topic is one row of a timeline.
+`partition_history`, `failover_phases` and `suspects`. Topics are grouped by name, so that all
+incarnations of a topic form one row of a timeline.
 
 The module queries no cluster: the caller passes the current states of partitions as rows.
 """

@@ -5,7 +5,8 @@ failover event has the times of the controller and a sample of the partitions. T
 leader come from the takeover event of a sampled partition, with the same leader epoch. Takeovers
 for other reasons (created topics, preferred leaders) belong to no failover.
 
-`first acknowledgement` needs a record: on an idle partition it is the time until a producer writes.
+The phase `first acknowledgement` ends with the first acknowledged record, so on an idle partition
+it lasts until a producer writes.
 """
 
 from __future__ import annotations

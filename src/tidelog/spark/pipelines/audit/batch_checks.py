@@ -1,11 +1,11 @@
 """Checks of batch headers, over many batches at once, in the order of the file.
 
 Base offset and leader epoch lie outside the checksum, so only neighbouring batches reveal a flipped
-bit in these fields. A batch is wrong if its neighbours fit each other without it. The last offset
-of a batch with a wrong checksum is taken from the next batch. A digest covers base offset, size,
-epoch and checksum. The checksum covers all other bytes of a batch, so two batches with equal
-digests are equal, except with a probability of 2^-32. Sums of digests do not depend on the borders
-of ranges. The module opens no file.
+bit in these fields. A batch counts as wrong if its two neighbours would fit each other without this
+batch. The last offset of a batch with a wrong checksum is taken from the next batch. A digest
+covers base offset, size, epoch and checksum. The checksum covers all other bytes of a batch, so two
+batches with equal digests are equal, except with a probability of 2^-32. Sums of digests do not
+depend on the borders of ranges. The module opens no file.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Findings of an audit: the problem, its file, its byte and its offset.
 
 Findings travel as JSON between tasks, kept results and the driver. `DAMAGE` makes the audit fail. A
-`NOTICE` is for the operator: it results from a crash, a deletion or an interrupted compaction, and
-the start of a broker repairs it.
+`NOTICE` informs the operator of a result of a crash, a deletion or an interrupted compaction, which
+the next start of the broker repairs.
 """
 
 from __future__ import annotations

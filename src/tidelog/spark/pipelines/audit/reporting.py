@@ -1,6 +1,7 @@
 """The report of an audit: facts, findings, divergences with epoch histories, bytes by broker.
 
-`audit` is the function for programs and for the command line: directories in, a Report out.
+Programs and the command line call `audit`, which takes log directories and returns a
+PipelineReport.
 """
 
 from __future__ import annotations

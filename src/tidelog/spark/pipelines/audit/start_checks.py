@@ -1,10 +1,11 @@
 """Checks of the first segments: whether retention explains that a replica begins late.
 
-Every replica applies retention to its own log, so replicas may begin at different offsets. Without
-a running cluster, retention is unknown, and a late begin is damage if another replica has the
-records from the late replica's own log start on. A late begin is also damage if every replica of
-the topic on the other brokers begins at offset 0. Any other late begin is a notice. With a running
-cluster, its retention settings and the leader's log start decide. The functions are pure.
+Every replica applies retention to its own log, so replicas may begin at different offsets. A late
+begin is damage if another replica has the records from the late replica's checkpointed log start
+offset on. Without a running cluster, retention is unknown. A late begin is then also damage if
+every replica of the topic on the other brokers begins at offset 0. Any other late begin is a
+notice. With a running cluster, its retention settings and the leader's log start decide. The
+functions are pure.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def check_starts(
         first = replica.segments[0].base_offset
         holders = [each for each in audits if _holds_before(each, audit, first)]
         if not holders or (replica.is_clean and (replica.log_start or first) < first):
-            continue  # after a clean shutdown only the log start counts
+            continue  # `offset_checks` reports this case
         limits, log_start = retention.get(replica.tp.topic), earliest.get(replica.tp)
         peer = min(holders, key=lambda each: each.start)
         severity = Severity.DAMAGE
