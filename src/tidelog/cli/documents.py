@@ -170,7 +170,7 @@ class AwaitedMemberDescription:
 
 @dataclass(frozen=True, slots=True)
 class PartitionDescription(PartitionStatus):
-    """A partition; `leader` is -1 without a leader, and `no_leader` says why, for people.
+    """A partition; `leader` is -1 without a leader, and `no_leader` is a text with the reason.
 
     `elr` and `last_known_elr` are null from brokers that do not serve them. `quorum` is the number
     of `members` that must be registered before any of them may lead; both are null where there is a

@@ -139,11 +139,10 @@ def _moving_off(client: BlockingClient, leaving: frozenset[int]) -> list[TopicPa
 def _await_none(
     what: str, look: Callable[[], list[TopicPartition]], timeout_s: float, sentence: str
 ) -> None:
-    """Poll `look` until it returns no partition; raise NotYetError with the remaining partitions,
-    in the words of `sentence`.
+    """Poll `look` until it returns no partition; raise NotYetError with `sentence` after a timeout.
 
-    Brokers learn the end of a move one after the other, so `look` may return partitions whose moves
-    have ended.
+    `sentence` has a placeholder for the remaining partitions. Brokers learn the end
+    of a move one after the other, so `look` may return partitions whose moves have ended.
     """
     left: list[TopicPartition] = []
 

@@ -79,7 +79,7 @@ def _where(word: str) -> Where:
 def resolve(
     client: BlockingClient, where: Where, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """Return the offset in each partition, within its log; stored offsets are not supported."""
+    """Return the offset in each partition, limited to its log; stored offsets are not supported."""
     chosen = list(partitions)
     if where.timestamp is not None:
         return client.positions(dict.fromkeys(chosen, where.timestamp))
