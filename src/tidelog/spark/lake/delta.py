@@ -132,10 +132,10 @@ class DeltaLake:
         )
 
     def _contradiction(self, table: DeltaTable, origin: Origin, note: CommitNote | None) -> str:
-        """Return an error message if the newest commit's offset note and its transactions disagree.
+        """Return an error message if the newest commit's offsets and transactions disagree.
 
-        A commit writes both. If a commit file was truncated, or mixed with another file, the offset
-        note or a transaction is missing.
+        A commit writes both. If a commit file was truncated, or mixed with another file, the
+        recorded offsets or a transaction are missing.
         """
         expires = "delta.setTransactionRetentionDuration" in table.metadata().configuration
         for run in () if note is None else note.partitions:
@@ -407,7 +407,7 @@ class DeltaLake:
             ) from error
 
     def _noted(self, table: DeltaTable) -> NotedCommits:
-        """Return the newest commit with an offset note, and the newest with a valid one."""
+        """Return the newest commit with offsets, and the newest commit with valid offsets."""
         noted = NotedCommits()
         for limit in _LOOKS:
             noted = noted_commits(self._commits(table, limit))
@@ -438,7 +438,7 @@ class DeltaLake:
         return None
 
     def _followed(self, table: DeltaTable, origin: Origin) -> dict[int, PartitionRun]:
-        """Return each partition's next offset from transactions, if the log has no offset notes.
+        """Return each partition's next offset from transactions, if no commit has recorded offsets.
 
         An ingest commits a transaction for each partition of its topic.
         """
@@ -497,7 +497,7 @@ class DeltaLake:
 
 
 def _properties(pairs: Sequence[tuple[str, int]], note: CommitNote | None = None) -> Any:
-    """Return properties of a commit: transactions, offset note, and no retries by delta-rs."""
+    """Return properties of a commit: transactions, offsets, and no retries by delta-rs."""
     from deltalake import CommitProperties, Transaction
 
     return CommitProperties(

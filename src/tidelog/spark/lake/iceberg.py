@@ -1,10 +1,10 @@
 """Reads of Iceberg tables and commits to them, with the library pyiceberg.
 
 A commit succeeds only on top of the snapshot that it expects. The version of a table is Iceberg's
-last sequence number: each commit of a snapshot raises it, and a rollback does not lower it. The
-offset note of a commit is in the summary of its snapshot, so that a rollback undoes offsets and
-rows together. A second copy of the offset note is in the table's properties, in case another tool
-expires all snapshots with notes.
+last sequence number: each commit of a snapshot raises it, and a rollback does not lower it. A
+commit records its offsets (`CommitNote`) in the summary of its snapshot, so that a rollback undoes
+offsets and rows together. A second copy of the offsets is in the table's properties, in case
+another tool expires all snapshots with offsets.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from pyiceberg.types import IcebergType
 
 _ORIGIN: Final = f"{MARK}.origin"
-#: The property with the last offset note, and the property with the sequence number of its
+#: The property with the last commit's offsets, and the property with the sequence number of its
 #: snapshot.
 _NOTE: Final = f"{MARK}.note"
 _NOTE_VERSION: Final = f"{MARK}.note-version"
@@ -386,7 +386,7 @@ class IcebergLake:
         return table.schema() if number is None else table.schemas()[number]
 
     def _last_note(self, table: Table) -> CommitNote | None:
-        """Return the offset note of the newest snapshot with a note, or the table's own copy."""
+        """Return the offsets of the newest snapshot that records some, or the table's own copy."""
         head = table.current_snapshot()
         for snapshot in ancestors(table):
             note = self._note_of(snapshot)

@@ -1,7 +1,7 @@
 """Commits to Iceberg tables that pyiceberg's API lacks: staged files, merges, expired snapshots.
 
 pyiceberg's API commits Arrow tables, for which it writes the files itself. An ingest commits files
-that Spark tasks have written, with an offset note, on top of one known snapshot.
+that Spark tasks have written, with their offsets, on top of one known snapshot.
 """
 
 from __future__ import annotations

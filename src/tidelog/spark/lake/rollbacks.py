@@ -1,10 +1,10 @@
-"""Rolled-back versions: commits whose offset notes no longer match the table's rows.
+"""Rolled-back versions: commits whose recorded offsets no longer match the table's rows.
 
-A RESTORE of another tool is a commit that brings back the files of an earlier version. The offset
-notes of the undone commits stay in the table's log, and list offsets whose rows are gone. A backup
-of a commit file, put back over the newest commit file, has the opposite effect: the table has rows
-that no offset note mentions. After a RESTORE or a restored commit file, an ingest must not continue
-from the offset notes.
+A RESTORE of another tool is a commit that brings back the files of an earlier version. The undone
+commits stay in the table's log with their recorded offsets (`CommitNote`), although the rows at
+these offsets are gone. A backup of a commit file, put back over the newest commit file, has the
+opposite effect: the table has rows at offsets that no commit records. After a RESTORE or a restored
+commit file, an ingest must not continue from the recorded offsets.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NAMED: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class NotedCommits:
-    """The newest commit with an offset note, and the newest whose note matches the table."""
+    """The newest commit with recorded offsets, and the newest whose offsets match the table."""
 
     newest: LakeCommit | None = None
     effective: LakeCommit | None = None
@@ -36,7 +36,7 @@ class NotedCommits:
 
 
 def noted_commits(commits: Iterable[LakeCommit]) -> NotedCommits:
-    """Return the newest commit with an offset note, and the newest with a valid note."""
+    """Return the newest commit with recorded offsets, and the newest whose offsets are valid."""
     newest: LakeCommit | None = None
     restored: int | None = None
     for commit in commits:
@@ -50,7 +50,7 @@ def noted_commits(commits: Iterable[LakeCommit]) -> NotedCommits:
 
 
 def rollback_of(commits: NotedCommits, location: str) -> str:
-    """Return why the newest offset note is no longer true, as a sentence; empty if it is true."""
+    """Return a sentence why the newest recorded offsets are no longer true; empty if they are."""
     newest = commits.newest
     if newest is not None and newest.note is not None and newest.is_misplaced:
         return (

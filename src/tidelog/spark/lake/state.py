@@ -162,7 +162,7 @@ class CommitNote:
 
     @classmethod
     def after(cls, state: LakeState, change: TableChange) -> CommitNote:
-        """Return the offset note of a change that is committed on top of a state."""
+        """Return the JSON for a change that is committed on top of a state."""
         assert state.origin is not None
         joined = state.after(change.offsets)
         return cls(
@@ -201,7 +201,7 @@ class CommitNote:
 
 @dataclass(frozen=True, slots=True)
 class LakeCommit:
-    """A commit of a table's log; a commit without an offset note was made by another tool."""
+    """A commit of a table's log; `note` is None if another tool made the commit."""
 
     version: int
     time_ms: int

@@ -59,7 +59,7 @@ class TableProof:
     faults: tuple[FileFault, ...] = ()
     #: Doubled and stray offsets, and offsets without a row in partitions that have lost records.
     ranges: tuple[OffsetFault, ...] = ()
-    #: A sentence that says why the table's offset notes are not true; empty without a rollback.
+    #: A sentence that says why the offsets in commits are not true; empty without a rollback.
     rollback: str = ""
 
     @property
