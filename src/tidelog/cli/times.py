@@ -33,7 +33,8 @@ _TIME: Final = re.compile(
 )
 _MOST_SECONDS: Final = 2**63 - 1
 _MOST_MS: Final = 2**63 - 1
-#: Bounds of a time zone's offset from UTC in minutes, as in Java's calendar.
+#: The least offset of a time zone from UTC in minutes, as in Java's calendar; _GREATEST_ZONE is the
+#: greatest.
 _LEAST_ZONE: Final = -13 * 60
 _GREATEST_ZONE: Final = 14 * 60
 _SECONDS: Final = (86_400, 3_600, 60, 1)

@@ -36,8 +36,7 @@ from tidelog.runtime.blocking import BlockingClient
 #: Addresses of pages; the server responds to each with the same file.
 ADDRESSES: Final = (*PAGES, *LOOKUPS)
 _SHELL: Final = "index.html"
-#: Maximum number of concurrent lookups and changes, and the time in ms that each may wait for a
-#: broker.
+#: Maximum number of concurrent lookups and changes; each may wait ASK_MS for a broker.
 MAX_ASKS: Final = 4
 ASK_MS: Final = 10_000
 #: Maximum size in bytes of the body of a change.

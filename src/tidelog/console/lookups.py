@@ -25,7 +25,7 @@ from tidelog.core.types import TopicPartition
 from tidelog.records.reader import Record
 from tidelog.runtime.blocking import BlockingClient
 
-#: Maximum number of records that one page shows, and of bytes that one search reads.
+#: Maximum number of records that one page shows; one search reads at most _SEARCH_BYTES.
 _RECORDS: Final = 500
 _SEARCH_BYTES: Final = 32 * MIB
 _FETCH_BYTES: Final = 2 * MIB

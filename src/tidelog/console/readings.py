@@ -61,7 +61,8 @@ class ClusterReading:
     problems: Mapping[ReadingPart, str] = field(default_factory=dict)
     #: By part, the wall-clock time in ms at which the part was last read successfully.
     read_ms: Mapping[ReadingPart, int] = field(default_factory=dict)
-    #: High watermarks, and log start offsets of partitions with committed offsets of groups.
+    #: High watermarks of all partitions; `starts` has the log start offsets of partitions with
+    #: committed offsets of groups.
     ends: Mapping[TopicPartition, int] = field(default_factory=dict)
     starts: Mapping[TopicPartition, int] = field(default_factory=dict)
     #: The replicas of partitions, only for partitions that a viewer looks at.

@@ -15,7 +15,8 @@ from tidelog.core.dataclass import dataclass
 from tidelog.core.types import TopicPartition
 from tidelog.spark.option_values import MAX_LONG, OptionError, choice, json_object, signed_number
 
-#: Offsets with a special meaning, as in the options' JSON and in ListOffsets.
+#: The offset that means the log end, in the options' JSON and in ListOffsets; EARLIEST is the log
+#: start.
 LATEST: Final = -1
 EARLIEST: Final = -2
 

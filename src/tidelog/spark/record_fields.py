@@ -101,7 +101,7 @@ class RecordFields:
     keys: Pieces
     values: Pieces
     header_counts: Ints
-    #: Where each record's headers begin, and where the record ends.
+    #: The position at which each record's headers begin; `ends` has the ends of the records.
     headers_at: Ints
     ends: Ints
 

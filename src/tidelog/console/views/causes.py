@@ -19,7 +19,8 @@ from tidelog.console.views.tables import Document
 from tidelog.controller import cluster_events as kinds
 from tidelog.core.types import NO_LEADER, TopicPartition
 
-#: Maximum time in ms by which the event of a cause may precede, or follow, the event of its effect.
+#: Maximum time in ms by which the event of a cause may precede the event of its effect; it may
+#: follow this event by _AFTER_MS, too.
 _BEFORE_MS: Final = 15 * 60_000
 _AFTER_MS: Final = 30_000
 #: Maximum length of a chain; a broker that restarts again and again would make an endless chain.

@@ -29,7 +29,7 @@ class BrokerSession:
 
     epoch: int
     since_ms: int
-    #: Kind and time of the event that ended the registration; empty while it holds.
+    #: Kind of the event that ended the registration, empty while it holds; `ended_ms` is its time.
     ended_by: str = ""
     ended_ms: int | None = None
 

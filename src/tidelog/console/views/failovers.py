@@ -15,7 +15,7 @@ from tidelog.console.views.causes import EventLog, chain
 from tidelog.console.views.tables import Document
 from tidelog.controller import cluster_events as kinds
 
-#: Maximum number of failovers on the page, and of partitions of each failover.
+#: Maximum number of failovers on the page; each failover shows at most _PARTITIONS partitions.
 _SHOWN: Final = 15
 _PARTITIONS: Final = 20
 #: The phases that a new leader measures, in their order.

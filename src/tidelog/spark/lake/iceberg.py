@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from pyiceberg.types import IcebergType
 
 _ORIGIN: Final = f"{MARK}.origin"
-#: The property with the last commit's offsets, and the property with the sequence number of its
-#: snapshot.
+#: The property with the last commit's offsets; `_NOTE_VERSION` is the property with the sequence
+#: number of this commit's snapshot.
 _NOTE: Final = f"{MARK}.note"
 _NOTE_VERSION: Final = f"{MARK}.note-version"
 _RETRIES: Final = "commit.retry.num-retries"

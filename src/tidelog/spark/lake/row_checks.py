@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 #: Hive's name for a null in paths.
 NULL_NAME: Final = "__HIVE_DEFAULT_PARTITION__"
-#: 0001-01-01 and 9999-12-31 in days since 1970; all readers support the dates in between.
+#: 0001-01-01 in days since 1970; LAST_DAY is 9999-12-31. All readers support the dates in between.
 FIRST_DAY: Final = -719_162
 LAST_DAY: Final = 2_932_896
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 #: Maximum number of commits that one run or vacuum tries. Each conflict means that another run has
 #: committed.
 MOST_COMMITS: Final = 100
-#: The shortest and the longest wait after a commit without an answer.
+#: The shortest wait after a commit without an answer; LONGEST_WAIT_S is the longest.
 FIRST_WAIT_S: Final = 0.05
 LONGEST_WAIT_S: Final = 5.0
 

@@ -56,7 +56,7 @@ class PartitionOffsets:
     control: int | None = None
     #: Missing offsets that the log does not have either; None if the log was not read.
     absent: int | None = None
-    #: The log's first offset and its last stable offset; None if the log was not read.
+    #: The log start offset; `log_end` is the last stable offset. None if the log was not read.
     log_start: int | None = None
     log_end: int | None = None
 

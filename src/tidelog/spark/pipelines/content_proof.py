@@ -64,7 +64,7 @@ class PartitionContent:
     partition: int
     start: int
     end: int
-    #: The log's first offset and its last stable offset.
+    #: The log start offset; `log_end` is the last stable offset.
     log_start: int
     log_end: int
     rows: int

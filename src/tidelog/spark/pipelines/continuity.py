@@ -44,7 +44,7 @@ class Gap:
 class GapContent:
     """The log's content in a gap: offsets of transactions, absent offsets and records."""
 
-    #: Transaction markers, and records of aborted transactions.
+    #: Number of transaction markers and of records of aborted transactions.
     control: int = 0
     absent: int = 0
     records: int = 0

@@ -71,7 +71,7 @@ class UpsertProof:
     """The proof of a table of latest rows at one version."""
 
     version: int
-    #: Number of rows of the table, and of rows that the log can no longer confirm.
+    #: Number of rows of the table; `unreached` counts the rows that the log can no longer confirm.
     rows: int = 0
     unreached: int = 0
     #: Number of rows or keys with each fault.

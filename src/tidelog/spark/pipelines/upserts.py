@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from pyarrow import parquet
     from pyspark.sql import DataFrame, SparkSession
 
-#: Maximum number of keys that the driver compares itself, and of rows that it writes itself.
+#: Maximum number of keys that the driver compares itself; it writes at most DRIVER_ROWS rows
+#: itself.
 DRIVER_KEYS: Final = 1_000_000
 DRIVER_ROWS: Final = 100_000
 #: Maximum number of files that the driver reads or writes, because each file costs a request to an

@@ -25,8 +25,8 @@ LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 OWNER: Final = "meta.properties"
 TOPIC_ID: Final = "partition.metadata"
 CLEAN_MARKER: Final = ".kafka_cleanshutdown"
-#: tidelog's own files: topic ids of new replicas, a stray's last checkpointed offsets, and the log
-#: directories from which a replica moved.
+#: Files that only tidelog writes. NEW_REPLICAS has topic ids of new replicas, STRAY_STATE a stray's
+#: last checkpointed offsets, MOVED_FROM the log directories from which a replica moved.
 NEW_REPLICAS: Final = "new-replicas"
 STRAY_STATE: Final = "stray.state"
 MOVED_FROM: Final = "moved-from"

@@ -65,7 +65,8 @@ class Replica:
 
     tp: TopicPartition
     path: str
-    #: The log directory, its broker, and whether the broker shut down cleanly.
+    #: The log directory; `broker` is its broker, and `is_clean` says whether this broker shut down
+    #: cleanly.
     directory: str
     broker: int | None
     is_clean: bool

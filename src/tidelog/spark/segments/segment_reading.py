@@ -74,7 +74,7 @@ class SegmentTask:
     is_followed: bool
     #: Whether offsets may be missing without loss, because of compaction.
     is_compacted: bool
-    #: The replica's directory, and the topic id in its partition.metadata.
+    #: The replica's directory; `topic_id` is the topic id in its partition.metadata.
     directory: str
     topic_id: str | None
 

@@ -28,7 +28,8 @@ from tidelog.spark.sink.record_payloads import ChunkEncoder, encoded_headers
 from tidelog.spark.sink.row_columns import RowColumns, SinkError, columns_of
 from tidelog.spark.sink.settings import SinkSettings
 
-#: Bounds of a chunk of rows, which should fill a whole batch in each partition.
+#: Minimum size of a chunk of rows, which should fill a whole batch in each partition;
+#: _MOST_CHUNK_BYTES is the maximum.
 _LEAST_CHUNK_BYTES: Final = 4 * MIB
 _MOST_CHUNK_BYTES: Final = 16 * MIB
 _NO_TIMESTAMP_US: Final = -(2**63)

@@ -25,7 +25,8 @@ Flags = npt.NDArray[np.bool_]
 
 #: Maximum number of offsets that a batch with a wrong checksum may claim.
 _BELIEVED_OFFSETS: Final = 1 << 20
-#: The largest codec number (zstd), and the bits of a batch's attributes that have a meaning.
+#: The largest codec number (zstd). `_KNOWN_BITS` are the bits of a batch's attributes that have a
+#: meaning.
 _LAST_CODEC: Final = 4
 _KNOWN_BITS: Final = 0x7F
 _SEEDS: Final = tuple(np.uint64(each) for each in (0x9E3779B97F4A7C15, 0xD1B54A32D192ED03))
@@ -52,7 +53,7 @@ class BatchChecks:
         self._job = job
         self._result = result
         self._findings = findings
-        #: Last offset and epoch of the previous batch; None if unknown.
+        #: Last offset of the previous batch, and `_epoch` its leader epoch; None if unknown.
         self._last: int | None = None
         self._epoch: int | None = None
 

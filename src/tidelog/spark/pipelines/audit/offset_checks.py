@@ -23,7 +23,7 @@ EpochStart = tuple[int, int, int | None]
 class JoinedLog:
     """The offsets and leader epochs of a replica's log, taken from its batches."""
 
-    #: The offsets `[start, end)` of the log, and the number of its batches.
+    #: The log has `batches` batches with the offsets `[start, end)`.
     start: int
     end: int
     batches: int

@@ -45,7 +45,8 @@ class RangeJob:
 
     path: str
     base_offset: int
-    #: Size, time and inode at the listing, which identify the content of the file.
+    #: Size at the listing; together with `mtime_ns` and `inode` it identifies the content of the
+    #: file.
     size: int
     mtime_ns: int
     inode: int
@@ -80,8 +81,8 @@ class RangeResult:
     stopped_at: int
     batches: int = 0
     records: int = 0
-    #: First and last offset of the first batch, and the last offset of the range; None without a
-    #: batch.
+    #: First offset of the range's first batch; `first_last` is this batch's last offset, and `last`
+    #: the last offset of the range. None without a batch.
     first: int | None = None
     first_last: int | None = None
     last: int | None = None
@@ -94,8 +95,8 @@ class RangeResult:
     #: The first ranges of missing offsets: (from, to, position of the next batch).
     gaps: list[tuple[int, int, int]] = field(default_factory=list)
     gap_count: int = 0
-    #: Number of offsets that batches span without a record, and the position of the first batch
-    #: with such an offset.
+    #: Number of offsets without a record inside of batches; `hollow_at` is the position of the
+    #: first batch with such an offset.
     hollow: int = 0
     hollow_at: int | None = None
     #: Last offset of the index entries in this range.

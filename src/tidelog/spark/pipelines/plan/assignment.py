@@ -71,12 +71,13 @@ class AssignmentProblem:
     cost: Floats
     #: The load that an item causes on each of its brokers, by resource and item.
     weights: Floats
-    #: The limits of a broker's load, by resource and broker.
+    #: The lower limit of a broker's load, by resource and broker; `high` is the upper limit.
     low: Floats
     high: Floats
     #: The cost of each unit of load beyond the limits, by resource.
     penalty: Floats
-    #: The group of each broker, such as its rack; None without groups.
+    #: The group of each broker, such as its rack; None without groups (`group_caps` then is None,
+    #: too).
     groups: Integers | None = None
     group_caps: Integers | None = None
 

@@ -36,10 +36,10 @@ class PairedDifference:
     outcome: str
     policy: str
     pairs: int
-    #: Mean outcome under the base policy and under `policy`.
+    #: Mean outcome under the base policy; `mean` is the mean outcome under `policy`.
     base_mean: float
     mean: float
-    #: Mean difference of the pairs, and the ends of its confidence interval.
+    #: Mean difference of the pairs; `low` and `high` are the ends of its confidence interval.
     difference: float
     low: float
     high: float
