@@ -33,7 +33,7 @@ def topic_names(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def group_names(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return groups."""
+    """Return the ids of the cluster's groups."""
     return _complete(ctx, incomplete, lambda client: [each.group for each in client.list_groups()])
 
 

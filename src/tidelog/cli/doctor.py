@@ -1,6 +1,6 @@
 """`tidelog doctor`: present and coming faults of a cluster, with a command as the remedy of each.
 
-A command examines a cluster, a log directory or a configuration file. `local.doctor` makes the
+The command examines a cluster, a log directory or a configuration file. `local.doctor` makes the
 examination, so that other programs can show the same findings. The exit codes are those of `tidelog
 health`, whose findings are also findings of the doctor.
 """

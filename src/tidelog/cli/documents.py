@@ -375,7 +375,7 @@ class ClusterStarted:
 
 @dataclass(frozen=True, slots=True)
 class BrokerListed:
-    """A broker, and how many partitions it leads and holds a replica of.
+    """A broker, with the numbers of partitions that it leads and of replicas that it has.
 
     `state` is `up` or `down`: a broker is down if it holds replicas and is not registered. The
     address of a broker that is down is unknown.

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 app = CommandGroup("Histories of clients' operations.")
 
-#: Number of anomalies of one kind that are printed without --all.
+#: Maximum number of anomalies of one name that are printed without --every.
 _SHOWN_OF_EACH = 3
 
 

@@ -38,7 +38,7 @@ def metrics(
         int | None, typer.Option("--broker", help="The broker [all].", autocompletion=broker_ids)
     ] = None,
 ) -> None:
-    """Show the metrics that brokers keep of themselves.
+    """Show the metrics that brokers keep about themselves.
 
     A metric that has counted nothing yet has no line, unless it is a counter without labels.
     Metrics with a number for each partition are shown only if they are named.

@@ -24,7 +24,7 @@ class NotFoundError(TidelogError):
 
 
 class PartitionWord(NamedTuple):
-    """A topic, and some of its partitions; None means all of them."""
+    """A topic and some of its partitions; None in place of partitions means all partitions."""
 
     topic: str
     partitions: tuple[int, ...] | None

@@ -1,6 +1,6 @@
 """`tidelog pipeline analyze`: the history of a cluster, computed from its events.
 
-Times on the command line are UTC, or ages before now.
+Times on the command line are in UTC, or ages before the present.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class ProofVerdict:
             print_line(line)
 
     def and_content(self, content: ProofVerdict) -> ProofVerdict:
-        """Return this proof with the proof of the table's content."""
+        """Return this proof, extended by the proof `content` of the table's content."""
         holds = self.holds and content.holds
         document = {**self.document, "holds": holds, "content": content.document}
         lines = list(dict.fromkeys((*self.lines, *content.lines)))
@@ -107,7 +107,7 @@ class Proofs:
 
     @property
     def is_upsert(self) -> bool:
-        """Whether an ingest made the table with the latest row of each key. Raises TableError."""
+        """Whether the table has the latest row of each key, from an upsert. Raises TableError."""
         from tidelog.spark.lake.places import lake_at
 
         origin = lake_at(self.table, self.keys).read().origin

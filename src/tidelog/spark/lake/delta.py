@@ -265,7 +265,7 @@ class DeltaLake:
             if self._at(None).version() != state.version:
                 return CommitAnswer.CONFLICT
             if any(word in str(error) for word in _CONFLICTS):
-                return CommitAnswer.LOST  # the other commit is not visible yet
+                return CommitAnswer.LOST  # another run's commit may be invisible yet
             raise TableError(f"{self.location} takes no commit: {reason_of(error)}") from error
         except (DeltaError, OSError) as error:
             if self._at(None).version() != state.version:

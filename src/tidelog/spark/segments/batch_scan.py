@@ -141,7 +141,7 @@ def empty_rows(count: int) -> Rows:
 
 
 def header_at(buffer: bytes | bytearray | memoryview, at: int) -> tuple[int, int, int]:
-    """Return (base offset, size, magic) as the 17 bytes at a position claim them."""
+    """Return (base offset, size, magic) from the 17 bytes at a position, without any check."""
     base = int.from_bytes(buffer[at : at + _LENGTH_AT], "big", signed=True)
     length = int.from_bytes(buffer[at + _LENGTH_AT : at + OVERHEAD_BYTES], "big", signed=True)
     return base, OVERHEAD_BYTES + length, buffer[at + _MAGIC_AT]

@@ -251,7 +251,7 @@ class _Auditing:
         return done
 
     def audit_asides(self, asides: Sequence[Aside]) -> list[AuditFinding]:
-        """Return the damage in strays and future replicas whose files do not change meanwhile."""
+        """Return the damage in strays and future replicas whose files stayed unchanged."""
         replicas: dict[TopicPartition, list[Replica]] = {}
         for aside in asides:
             if aside.content is not None:

@@ -150,9 +150,9 @@ def take_samples(
 ) -> None:
     """Add a sample to a directory every `every_s` until its samples span `span_s`.
 
-    The span of the samples includes samples that earlier runs wrote. `progress` gets the seconds
-    sampled so far and all seconds to sample. Raises KafkaError, GoalError for an unusable
-    directory.
+    The span of the samples includes samples that earlier runs wrote. `progress` is called with the
+    seconds sampled so far and the total seconds to sample. Raises KafkaError, GoalError for an
+    unusable directory.
     """
     times = [each.time_ms for each in kept_samples(directory)]
     first_ms = min(times, default=None)

@@ -1,4 +1,4 @@
-"""The placement of a plan: brokers for replicas with the fewest copied bytes, then leaders.
+"""The placement of a plan: first the brokers of all replicas, then the leader of each partition.
 
 The solver first chooses the brokers of replicas so that the fewest bytes are copied. Disk and
 incoming network stay within limits, the replicas of a partition in one rack are bounded, and
