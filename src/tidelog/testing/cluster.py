@@ -1,6 +1,6 @@
 """A cluster of real brokers for tests: faults, waits, interception of requests, inspection.
 
-Broker processes run on a directory of the test (`tidelog.local`). The kernel kills the brokers when
+Broker processes run in a directory of the test (`tidelog.local`). The kernel kills the brokers when
 the program ends, however it ends. The module `faults` has faults on requests, and `waiting` waits
 for a state of the cluster.
 """
@@ -297,8 +297,8 @@ class Cluster:
     def expire_session(self, broker: int, timeout: float = 30.0) -> None:
         """Pause a broker until its session in the metadata store has expired, and resume it.
 
-        The broker then finds out that others lead its partitions, and registers again. The call
-        takes `metadata.session.timeout.ms`, and another broker must run. Raises WaitTimeout.
+        The broker then finds out that other brokers lead its partitions, and registers again. The
+        call takes `metadata.session.timeout.ms`, and another broker must run. Raises WaitTimeout.
         """
         self._before_fault(f"expire_session({broker})")
         self._local.pause(broker)

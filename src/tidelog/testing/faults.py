@@ -89,7 +89,7 @@ class Fault:
 
     @property
     def is_in_force(self) -> bool:
-        """Whether the fault has not been ended; it may have struck as often as it should."""
+        """Whether the fault has not been ended yet, even if it cannot strike again."""
         return not self._ended
 
     def remove(self) -> None:

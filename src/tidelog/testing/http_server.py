@@ -17,7 +17,7 @@ from tidelog.local.ports import LOOPBACK
 from tidelog.testing.cluster import Cluster
 from tidelog.testing.control import Control
 
-#: Interval in s at which the server looks whether it is closed; the end of a test waits for it.
+#: Interval in s at which the server checks whether to stop; the end of a test may wait this long.
 _POLL_S: Final = 0.05
 #: Maximum size in bytes of a request's JSON.
 _MOST_BYTES: Final = 1 << 20
