@@ -23,9 +23,11 @@ OPENMETRICS: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8
 _SLICE_NS: Final = 3_000_000
 #: Number of readings or lines between two checks of the time.
 _STEP: Final = 16
+#: Number of lines that are joined in one step.
+_PIECE_LINES: Final = 1000
 _ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
-#: The lines of each metric that has samples.
+#: The lines of each metric that has samples, without the metric's name at their beginning.
 _Lines = dict[Metric, list[str]]
 
 
@@ -92,20 +94,30 @@ def _steps(
 ) -> Iterator[None]:
     """Make the text; yield after each small step."""
     lines: _Lines = {}
+    #: Of each group of metrics that collectors read together: positions, lists of lines, scales.
+    lists: dict[tuple[Metric, ...], list[tuple[int, list[str], int]]] = {}
+    last_names: tuple[str, ...] = ()
+    last_labels: tuple[str, ...] = ()
+    text = ""
     for number, (group, values, labels) in enumerate(metrics.readings()):
-        text = None
-        for metric, value in zip(group, values, strict=True):
-            if names is not None and metric.name not in names:
-                continue
-            if text is None:
-                text = _label_text(metric.labels, labels) if labels else ""
-            found = lines.get(metric)
-            if found is None:
-                found = lines[metric] = []
-            shown = value if metric.scale == 1 else value / metric.scale
-            found.append(f"{metric.name}{text} {shown}\n")
         if number % _STEP == 0 or not group:
             yield
+        places = lists.get(group)
+        if places is None:
+            places = lists[group] = [
+                (position, lines.setdefault(metric, []), metric.scale)
+                for position, metric in enumerate(group)
+                if names is None or metric.name in names
+            ]
+        if not places:
+            continue
+        # A collector reads several groups of one partition in turn, with the same labels.
+        if labels is not last_labels or group[0].labels != last_names:
+            last_labels, last_names = labels, group[0].labels
+            text = _label_text(last_names, labels)
+        for position, found, scale in places:
+            value = values[position]
+            found.append(f"{text} {value if scale == 1 else value / scale}\n")
     for metric in declared:
         if names is not None and metric.name not in names:
             continue
@@ -115,17 +127,15 @@ def _steps(
             found.extend(_sample_lines(metric, sample))
             if number % _STEP == 0:
                 yield
-        if found:
-            pieces.append(_head(metric, form).encode())
-        for begin in range(0, len(found), 1000):
-            pieces.append("".join(found[begin : begin + 1000]).encode("utf-8", "replace"))
-            yield
-        newer = newer_name(metric.name) if has_newer_names and found else None
-        if newer is not None:
-            renamed = (newer + line.removeprefix(metric.name) for line in found)
-            head = _head(dataclasses.replace(metric, name=newer), form)
-            pieces.append((head + "".join(renamed)).encode("utf-8", "replace"))
-            yield
+        if not found:
+            continue
+        newer = newer_name(metric.name) if has_newer_names else None
+        for name in (metric.name,) if newer is None else (metric.name, newer):
+            pieces.append(_head(dataclasses.replace(metric, name=name), form).encode())
+            for begin in range(0, len(found), _PIECE_LINES):
+                text = name + name.join(found[begin : begin + _PIECE_LINES])
+                pieces.append(text.encode("utf-8", "replace"))
+                yield
     assert not lines, f"undeclared metrics were read: {[each.name for each in lines]}"
     if form == OPENMETRICS:
         pieces.append(b"# EOF\n")
@@ -154,15 +164,16 @@ def _bucket_endings(metric: Metric) -> list[str]:
 
 
 def _sample_lines(metric: Metric, sample: Sample) -> Iterator[str]:
+    """Return the lines of a sample without the metric's name at their beginning."""
     if metric.kind is not MetricKind.HISTOGRAM:
         value = metric.shown(sample.value)
-        yield f"{metric.name}{_label_text(metric.labels, sample.labels)} {value}\n"
+        yield f"{_label_text(metric.labels, sample.labels)} {value}\n"
         return
     count = 0
     labels = _label_text(metric.labels, sample.labels)
-    beginning = f"{metric.name}_bucket{labels[:-1]}{',' if labels else '{'}"
+    beginning = f"_bucket{labels[:-1]}{',' if labels else '{'}"
     for ending, inside in zip(_bucket_endings(metric), sample.buckets, strict=True):
         count += inside
         yield f"{beginning}{ending}{count}\n"
-    yield f"{metric.name}_sum{labels} {metric.shown(sample.value)}\n"
-    yield f"{metric.name}_count{labels} {count}\n"
+    yield f"_sum{labels} {metric.shown(sample.value)}\n"
+    yield f"_count{labels} {count}\n"
