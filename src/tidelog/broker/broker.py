@@ -1,11 +1,12 @@
 """The composition of one broker: its parts, its start and its stop.
 
-A start opens the session with the store and the log directories (recovery), then listens, registers
-and races for the controller. Once the broker is registered, the controller's commands decide which
-partitions the broker leads and follows (V44). A stop runs a controlled shutdown (V43), leaves the
-cluster, flushes, and marks the log directories as cleanly shut down (E3). One event loop owns all
-parts of the broker (DESIGN.md, rule 3). A part gets shared objects as `Services`, and objects of
-other parts as separate parameters. Only modules that run a broker import this module.
+A start opens the session with the store and the log directories (recovery). Then the broker
+listens, registers, and competes with other brokers to become the controller. Once the broker is
+registered, the controller's commands decide which partitions the broker leads and follows (V44). A
+stop runs a controlled shutdown (V43), leaves the cluster, flushes, and marks the log directories as
+cleanly shut down (E3). One event loop owns all parts of the broker (DESIGN.md, rule 3). A part gets
+shared objects as `Services`, and objects of other parts as separate parameters. Only modules that
+run whole brokers import this module.
 """
 
 from __future__ import annotations
@@ -315,8 +316,7 @@ class Broker:
     async def _close_directories(self, epochs: CleanEpochs) -> None:
         """Mark the clean shutdown of every writable directory, and raise the first error.
 
-        If one directory lacks the mark of a clean shutdown, no other directory proves a clean
-        shutdown of the broker (E3).
+        A start counts as following a clean shutdown only if every directory has the mark (E3).
         """
         errors = []
         for directory in self.replicas.directories:
@@ -346,8 +346,9 @@ class Broker:
         """Open the log directories; skip directories that cannot be used (D5).
 
         Raises StorageError if no directory can be used. Raises ConfigError if a directory belongs
-        to another broker or cluster, or if the replicas of a lost directory, which must be copied
-        again, do not fit (D6).
+        to another broker or cluster. Also raises ConfigError if a directory was lost and its
+        replicas, which this broker must copy from leaders again, do not fit into the other
+        directories (D6).
         """
         identity, survey = self.services.identity, self.replicas.upkeep.survey
         lanes = self._open_lanes()
@@ -445,7 +446,7 @@ class Broker:
     # methods for the code that runs this broker
 
     def put_around_handlers(self, step: Step) -> None:
-        """Put a step around every handler; callers may do so before `start` only."""
+        """Wrap every request handler in `step`; callers may do so only before `start`."""
         self.dispatcher.put_around(step)
 
     def intercepted(self) -> Intercepted:
@@ -482,7 +483,7 @@ def _services(
     store: MetadataStore,
     on_failure: Callable[[str, BaseException], None],
 ) -> Services:
-    """Return the objects that all parts share; a task that fails calls `on_failure`."""
+    """Return the objects that all parts share; failing background tasks call `on_failure`."""
     tasks = Tasks(ports.loop, ports.clock, on_failure)
     timers = TimerWheel(ports.clock)
     view = ClusterView(ports.clock.wall_ms)

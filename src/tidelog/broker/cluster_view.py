@@ -6,9 +6,9 @@ and each new registration gets a full request. A full request thus removes a del
 view, even if this broker missed the deletion. The last view stays in force until a full request
 arrives, even after this broker lost its session.
 
-A LeaderAndIsr request may bring a new leader before the UpdateMetadata of the same decision. Until
-UpdateMetadata shows a leader that a LeaderAndIsr request named, the view holds that leader
-separately, for hints to clients (KIP-951, V83).
+A LeaderAndIsr request may name a new leader before the UpdateMetadata request of the same decision
+arrives. Until that UpdateMetadata request arrives, the view keeps the new leader apart from the
+published state, for hints to clients (KIP-951, V83).
 """
 
 from __future__ import annotations
@@ -94,14 +94,14 @@ class Gone(NamedTuple):
 
 
 class CommandedLeader(NamedTuple):
-    """A leader from a LeaderAndIsr request that UpdateMetadata has not brought yet."""
+    """A leader that a LeaderAndIsr request has named before an UpdateMetadata request did."""
 
     leader: int
     leader_epoch: int
 
 
 class CommandedTopic:
-    """The partitions of a topic whose new leader UpdateMetadata has not brought yet."""
+    """The partitions of a topic with a leader that only a LeaderAndIsr request has named so far."""
 
     __slots__ = ("leaders", "since_ms")
 
@@ -119,15 +119,15 @@ class ClusterView:
         self._wall_ms = wall_ms
         self.controller_id = -1
         self.controller_epoch = 0
-        #: Whether the controller has sent the whole view since the broker started, or since the
-        #: broker was stopped for longer than its session. A new controller's first UpdateMetadata
-        #: may list only the live brokers.
+        #: Whether the controller has sent a full UpdateMetadata request since the broker started.
+        #: Set to false again when the broker's process was paused for longer than its session
+        #: lasts. A new controller's first UpdateMetadata may list only the live brokers.
         self.is_known = False
         self.brokers: dict[int, BrokerInfo] = {}
         self.topics: dict[str, TopicView] = {}
         self._names: dict[TopicId, str] = {}
-        #: Leaders, by topic, that LeaderAndIsr requests named and that no UpdateMetadata has
-        #: brought yet.
+        #: By topic, the leaders that LeaderAndIsr requests have named and that no UpdateMetadata
+        #: request has published yet.
         self.commanded: dict[str, CommandedTopic] = {}
 
     def is_alive(self, broker_id: int) -> bool:
@@ -150,7 +150,7 @@ class ClusterView:
     def leader_commanded(
         self, topic_partition: TopicPartition, leader: int, leader_epoch: int, now_ms: int
     ) -> None:
-        """Note the leader of a LeaderAndIsr request until the view shows its leader epoch."""
+        """Note the leader that a LeaderAndIsr request names, until UpdateMetadata publishes it."""
         name, number = topic_partition
         shown = self.partition(topic_partition)
         if leader == NO_LEADER or shown is None or leader == shown.leader:

@@ -1,11 +1,10 @@
 """The brokers that have just ended, as far as this broker knows (V83).
 
 A broker counts as ended if a connection to it was reset or refused, or if the controller removed it
-from the live brokers. A lost connection to the broker and its removal from the live brokers each
-open a window of `max_ms`, in which the next leaders of the broker's partitions are expected.
-Further lost connections to an ended broker do not prolong the wait for its successors. A response
-on a new connection shows that the broker runs, so new leaders are no longer expected. This module
-reads no clock and opens no connection; its callers pass the time.
+from the live brokers. Both events begin a period of `max_ms`, in which this broker expects new
+leaders for the partitions of the ended broker. Further lost connections to an ended broker do not
+prolong that period. A response on a new connection shows that the broker runs, so new leaders are
+no longer expected. This module reads no clock and opens no connection; its callers pass the time.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from collections.abc import Mapping
 from tidelog.core.types import BrokerInfo
 
 #: Milliseconds for which responses that name topics still list a broker that is no longer live. If
-#: a response omits a broker, librdkafka leaves that broker's partitions without a broker and asks
-#: again a second later. Within `KEPT_MS` every librdkafka client has requested metadata again,
-#: whichever of its timers is the longest.
+#: a response names a leader but does not list its broker, librdkafka cannot use the partition and
+#: asks again a second later. `KEPT_MS` is longer than all timers after which librdkafka refreshes
+#: its metadata.
 KEPT_MS = 10_000
 
 
@@ -28,12 +27,12 @@ class EndedBrokers:
         #: Monotonic time of the first sign of each broker's end; removed when a response shows that
         #: the broker runs.
         self._since_ms: dict[int, int] = {}
-        #: The brokers that are no longer live: their last known addresses, and since when they are
-        #: gone.
+        #: The brokers that are no longer live: their last known addresses, and the time at which
+        #: they were removed.
         self._gone: dict[int, tuple[BrokerInfo, int]] = {}
 
     def lost(self, broker_id: int, now_ms: int) -> bool:
-        """Note a lost connection; return whether the wait for the broker's successors begins."""
+        """Note a lost connection; return whether new leaders are expected from now on."""
         since_ms = self._since_ms.get(broker_id)
         if since_ms is not None and now_ms - since_ms < KEPT_MS:
             return False
@@ -58,7 +57,7 @@ class EndedBrokers:
             self._since_ms[broker_id] = now_ms
 
     def expected(self, now_ms: int, max_ms: int) -> dict[int, int]:
-        """Return the brokers whose successors are expected now, and until when, by broker id."""
+        """Return, by id, the ended brokers whose partitions expect new leaders, and until when."""
         if not self._since_ms:
             return {}
         return {

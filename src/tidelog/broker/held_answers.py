@@ -1,15 +1,15 @@
-"""Metadata and FindCoordinator responses that wait for new leaders after a broker's end (V83).
+"""Metadata and FindCoordinator responses that wait for new leaders after a broker ended (V83).
 
-A client asks for the new leader once, at the moment when its connection breaks. After a leader's
-end the controller publishes the new leader within some milliseconds. A client that gets the old
-leader asks again only after its retry timer: usually 100 ms, in librdkafka a second. A response
-that would name a leader that has just ended therefore waits until the controller publishes another
+A client asks for the new leader once, at the moment when its connection breaks. When a broker ends,
+the controller publishes new leaders within some milliseconds. A client that gets the old leader
+asks again only after its retry timer: usually 100 ms, in librdkafka a second. If a response would
+name an ended broker as leader, the response therefore waits until the controller publishes another
 leader. A response also waits if a LeaderAndIsr request already named a newer leader, and the
 UpdateMetadata of that decision has not arrived yet. No response waits longer than
-`metadata.leader.wait.max.ms`. Without an ended or replaced leader, responses do not wait
-(`ended_brokers`). A response is made when it is sent, from the broker's view at that moment (V82).
-Two limits bound the waiting responses and the partitions in them; a response above a limit is sent
-at once.
+`metadata.leader.wait.max.ms`. No other response waits (`ended_brokers`). The broker makes a
+response from its view at the moment when it sends the response (V82). The number of waiting
+responses and the number of partitions in them are limited; a response above a limit is sent at
+once.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class HeldAnswers:
     def __len__(self) -> int:
         return len(self._held)
 
-    # signs that a broker has ended, or that it runs
+    # events which show that a broker has ended, or that it runs
 
     def lost(self, broker_id: int) -> None:
         """Note that a connection to a broker was reset or refused."""
@@ -204,7 +204,7 @@ class HeldAnswers:
         )
 
     def _ended_until_ms(self, question: Question, now_ms: int) -> int | None:
-        """Return when the wait for successors of the response's ended leaders ends, or None."""
+        """Return until when a response waits because its leaders have ended; None for no wait."""
         expected = self._ended.expected(now_ms, self._max_ms())
         if not expected:
             return None
@@ -218,7 +218,7 @@ class HeldAnswers:
         return max(expected.values()) if is_waiting else None
 
     def _commanded_until_ms(self, question: Question, now_ms: int) -> int | None:
-        """Return by when UpdateMetadata should bring the leader that a command already named."""
+        """Return until when a response waits for an UpdateMetadata with a commanded leader."""
         commanded = self._view.commanded
         if not commanded:
             return None

@@ -1,10 +1,10 @@
-"""Connections from this broker to other brokers: for fetchers, ISR changes and channels.
+"""Connections from this broker to other brokers: for fetchers, ISR changes and commands.
 
-A broker has one connection to each other broker for each purpose. A connection opens when it is
-first used, and opens again when it is used after it broke. Responses on one connection come in the
-order of the requests. A request fails with unknown outcome if its connection breaks or its timeout
-expires. An expired request closes its connection, as in Kafka's clients, because all later requests
-would wait for the same peer.
+A broker has one connection to each other broker for each purpose. A connection opens at its first
+use; if it broke, it opens again at the next use. Responses on one connection come in the order of
+the requests. A request fails with unknown outcome if its connection breaks or its timeout expires.
+After a timeout the broker closes the connection, as Kafka's clients do, because later responses
+would have to wait for the missing response.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CONNECT_TIMEOUT_MS = 10_000
 
 
 def _ignore(broker_id: int) -> None:
-    """Ignore the event: no part of the broker has registered for it."""
+    """Do nothing: the default callback of `Peers.lost` and `Peers.reached`."""
 
 
 class PeerConnection:
@@ -44,7 +44,8 @@ class PeerConnection:
         broker_id: int | None = None,
     ) -> None:
         self._peers = peers
-        #: The broker at the other end; None if its silence does not matter.
+        #: The broker at the other end; None if `Peers` need not know that the broker owes a
+        #: response.
         self._broker_id = broker_id
         self._host = host
         self._port = port
@@ -167,7 +168,7 @@ class PeerConnection:
             self._peers.lost(self._broker_id)
 
     def _fell_silent(self) -> None:
-        """Report the peer of a closed connection if the peer still owes a response."""
+        """Note that the peer of a closed connection still owes a response, if that is so."""
         if self._broker_id is not None and self._peer.in_flight:
             self._peers.fell_silent(self._broker_id)
 
@@ -258,7 +259,7 @@ class Peers:
         self.lost: Callable[[int], None] = _ignore
         #: Called at the first response on a new connection.
         self.reached: Callable[[int], None] = _ignore
-        #: Monotonic time since when each live broker has owed a response on a lost connection.
+        #: By live broker that owes a response on a lost connection: monotonic time of the loss.
         self._silent_ms: dict[int, int] = {}
 
     def is_host_of(self, broker_id: int, host: str) -> bool:
@@ -276,7 +277,7 @@ class Peers:
         )
 
     def fell_silent(self, broker_id: int) -> None:
-        """Note that a broker owes a response and its connection is gone."""
+        """Note that a broker owes a response on a connection that was lost."""
         if self._view.is_alive(broker_id):
             self._silent_ms.setdefault(broker_id, self.ports.clock.monotonic_ms())
 
@@ -290,19 +291,19 @@ class Peers:
         return self._silent_ms.get(broker_id)
 
     def look(self) -> None:
-        """Find ended connections before the event loop reports the end; report their brokers."""
+        """Report the brokers of ended connections before the event loop notices their ends."""
         for connection in self._connections.values():
             connection.look()
 
     def view_changed(self) -> None:
-        """Forget the owed responses of unregistered brokers, which the cluster knows to be gone."""
+        """Forget the owed responses of brokers that are no longer registered."""
         for broker_id in [
             broker_id for broker_id in self._silent_ms if not self._view.is_alive(broker_id)
         ]:
             del self._silent_ms[broker_id]
 
     def connection(self, broker_id: int, purpose: str) -> PeerConnection:
-        """Return the connection to a live broker; ConnectionLost if its address is unknown."""
+        """Return the connection to a broker; raise ConnectionLost if its address is unknown."""
         endpoint = self._view.endpoint(broker_id, self._listener_name)
         if endpoint is None:
             raise ConnectionLost(f"broker {broker_id} is not alive as far as this broker knows")
@@ -319,7 +320,7 @@ class Peers:
     def open(
         self, host: str, port: int, purpose: str, correlation_ids: CorrelationIds
     ) -> PeerConnection:
-        """Open a connection for the caller alone; the broker's stop closes it at the latest.
+        """Open a connection that the caller alone uses; it is closed when the broker stops.
 
         The correlation ids of the connection continue the ids that `correlation_ids` gave out
         before.

@@ -1,7 +1,7 @@
 """Services for every part of a broker: configuration, clock, tracer, tasks, timers, view, peers.
 
-`broker.broker` makes the services once and passes them to every part. A part that needs an object
-of another part gets that object as a parameter, not from the services.
+`broker.broker` makes the services once and passes them to every part. Objects of other parts do not
+belong to the services; a part gets them as separate parameters.
 """
 
 from __future__ import annotations
@@ -47,15 +47,14 @@ class Identity:
         #: Creation transaction id of the broker's own registration; `NO_BROKER_EPOCH` without a
         #: registration.
         self.broker_epoch = NO_BROKER_EPOCH
-        #: Epoch of the latest registration of this process; fetches carry it even after the
-        #: registration expired. A leader would credit a fetch without a broker epoch to the
+        #: Epoch of the latest registration of this process. Fetches carry this epoch even after the
+        #: registration expired, because a leader would count a fetch without a broker epoch for the
         #: broker's next registration (V63).
         self.fetching_epoch = NO_BROKER_EPOCH
         #: The cluster's id; empty until the session is open.
         self.cluster_id = ""
-        #: Earlier registrations since which this broker has lost no record. No record was lost
-        #: since a registration if every log directory proves a clean shutdown (E3), or if this
-        #: process held the registration (E7).
+        #: The earlier registrations since which this broker has lost no record: registrations of
+        #: this process (E7), and earlier ones if every log directory proves a clean shutdown (E3).
         self.clean_epochs = CleanEpochs()
         #: Whether the broker's controlled shutdown has begun (V43).
         self.is_leaving = False
@@ -73,7 +72,7 @@ class Identity:
         self.broker_epoch = self.fetching_epoch = broker_epoch
 
     def lost_while_registering(self, broker_epoch: int) -> None:
-        """Note a registration that expired before the broker learned that it had registered.
+        """Note a registration that expired before the store's response reached the broker.
 
         The controller may already have recorded the expired registration; this process lost no
         record under it (E7).
@@ -88,8 +87,9 @@ class Identity:
     def store_is_older(self, stamp: int) -> bool:
         """Note this broker's transaction id in an older store; return whether the id is new.
 
-        An older store gives out transaction ids a second time, so an earlier broker epoch does not
-        prove an earlier registration of this broker (E8).
+        An older store assigns transaction ids a second time. A broker epoch of the time before
+        therefore no longer proves a registration of this broker, and `clean_epochs` becomes empty
+        (E8).
         """
         is_news = self.older_stamp != stamp
         self.older_stamp = stamp
@@ -97,7 +97,7 @@ class Identity:
         return is_news
 
     def epochs_so_far(self) -> CleanEpochs:
-        """Return the registrations since each of which this broker lost no record.
+        """Return all registrations, with the current one, since which this broker lost no record.
 
         A clean shutdown writes the returned registrations into every log directory, even if the
         broker is not registered at that time.
@@ -108,7 +108,7 @@ class Identity:
 
 
 class Settings:
-    """The configuration in force: static values, overridden by the store's settings (V25)."""
+    """The broker's current configuration: static values, overridden by stored settings (V25)."""
 
     __slots__ = ("in_force",)
 

@@ -1,4 +1,4 @@
-"""Patient access to the metadata store, for work that cannot continue without the store (S3).
+"""Repeated access to the metadata store, for work that cannot continue without it (S3).
 
 After an error of the store, the caller's operation is repeated after a pause. The caller names the
 errors after which its operation is repeated, because an expired session ends the work of some
@@ -27,7 +27,7 @@ T = TypeVar("T")
 RETRY_MS: Final = 50
 #: Errors of a store that did not respond; the session may still be valid.
 UNANSWERED: Final = (StoreUnavailable, OutcomeUnknown)
-#: Errors of a store that did not respond, or did not respond before the session expired.
+#: Errors of a store that did not respond, and the expiry of the session.
 UNREACHED: Final = (*UNANSWERED, SessionExpired)
 
 
@@ -53,8 +53,8 @@ async def patiently(
 async def read_all(services: Services, paths: Sequence[str]) -> list[Node | None]:
     """Return the nodes at these paths, None for an absent node; wait until the store can be read.
 
-    Without the configuration and the id of its topic, a replica would follow a wrong retention
-    policy.
+    A broker must not guess these nodes: without its topic's configuration, for example, a replica
+    would follow a wrong retention policy.
     """
     read = partial(services.store.get_many, paths)
     return list(await patiently(services.tasks, read, errors=UNREACHED))

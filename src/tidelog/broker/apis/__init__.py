@@ -1,11 +1,11 @@
-"""The registry of the APIs that a broker serves: a module per API key, or a row of `refused`.
+"""The registry of the APIs that a broker serves; each API is a module or a row of `refused`.
 
 Modules are named after API keys, as in `wire/messages`, so this text does not list them. Each
 module opens with its API's `Card`, the description of the API. The broker derives ApiVersions and
 the dispatch of requests from the `Card` of each API.
 
 `support` has the parts that API modules share. `support.errors` derives the responses to requests
-that fail as a whole. A module whose API needs more than the derived error responses defines its own
+that fail as a whole. If the derived error responses do not suit an API, its module defines its own
 `error_response()`.
 """
 
@@ -26,7 +26,7 @@ from tidelog.core.errors import ErrorCode
 
 @cache
 def modules() -> dict[int, Any]:
-    """Return the module of every API that has a module, by key."""
+    """Return the API modules by API key; the APIs in `refused` have no module."""
     names = [module.name for module in pkgutil.iter_modules(__path__) if not module.ispkg]
     found = [importlib.import_module(f"{__name__}.{name}") for name in names if name != "refused"]
     by_key = {module.CARD.api_key: module for module in found}

@@ -1,7 +1,8 @@
 """AlterConfigs (key 33), versions 0 to 2: replace the settings of topics and brokers (KIP-133).
 
 Keys that the request does not name return to their inherited values.
-`broker/configs/config_requests` describes the rules; levels of loggers are not supported.
+`broker/configs/config_requests` describes the rules. AlterConfigs cannot change the levels of
+loggers; IncrementalAlterConfigs can.
 """
 
 from __future__ import annotations

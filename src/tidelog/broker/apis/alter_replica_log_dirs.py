@@ -1,9 +1,9 @@
 """AlterReplicaLogDirs (key 34), versions 1 and 2: replicas move to other log directories (D11).
 
-The outcome for a replica says that its move has begun; until the move has ended, DescribeLogDirs
-shows a future replica. The reason for an error is in the broker's log. If this broker does not host
-the replica yet, the response is REPLICA_NOT_AVAILABLE. The broker remembers the directory for the
-replica's creation, as in Kafka (KIP-113).
+A replica without an error in the response has begun to move. Until the move has ended,
+DescribeLogDirs lists a future replica for it. The reason for an error is in the broker's log. If
+this broker does not host the replica yet, the response is REPLICA_NOT_AVAILABLE. The broker
+remembers the directory, and later creates the replica there, as in Kafka (KIP-113).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CARD = Card(api_key=34, min_version=1, max_version=2, rights=(ALTER_CLUSTER,))
 
 
 def handle(context: ApiContext, request: Request[AlterReplicaLogDirsRequest]) -> Pending:
-    """Begin, replace or cancel moves, while no command of the controller runs."""
+    """Begin, replace or cancel moves while the broker executes no command of the controller."""
     return context.dispatcher.answer_from(_alter(context, request.message), request)
 
 

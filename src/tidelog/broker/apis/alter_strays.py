@@ -17,5 +17,5 @@ CARD = Card(api_key=20_002, min_version=0, max_version=0, rights=(ALTER_CLUSTER,
 
 
 def handle(context: ApiContext, request: Request[AlterStraysRequest]) -> Pending:
-    """Alter the strays one after the other, while no command of the controller runs."""
+    """Alter the strays one after the other while the broker executes no controller command."""
     return context.dispatcher.answer_from(context.strays.alter(request.message), request)

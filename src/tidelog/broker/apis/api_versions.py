@@ -1,13 +1,13 @@
-"""ApiVersions (key 18), versions 0 to 4: the versions of every API that the broker serves.
+"""ApiVersions (key 18), versions 0 to 4: the version range of every API that the broker serves.
 
-The response has the version range of every API that the broker serves. On the inter-broker
-listener, a client with tidelog's software name also gets tidelog's own APIs (G5); no other client
-does. Some clients fail at unknown keys, and others guess the broker's version from all keys that
-they see. Brokers send each other requests without asking for versions first.
+The response lists tidelog's own APIs only for clients with tidelog's software name on the
+inter-broker listener (G5). Other clients might fail at the unknown keys, or guess the broker's
+version from all keys that the response lists. Brokers send each other requests without asking for
+versions first.
 
 If a request's version is newer than the served versions, the connection responds with version 0,
-UNSUPPORTED_VERSION and the ranges (KIP-511). From version 3 on, software name and version must
-match Kafka's pattern, else the error is INVALID_REQUEST.
+UNSUPPORTED_VERSION and the ranges (KIP-511). From version 3 on, the broker responds INVALID_REQUEST
+if the client's software name or version does not match Kafka's pattern.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from tidelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsRe
 
 CARD = Card(api_key=18, min_version=0, max_version=4)
 
-#: Software names of tidelog's client, and of programs that are built on it and named after it.
+#: Software names of tidelog's client, and of programs that use that client and put a suffix to its
+#: name.
 _OURS = re.compile(r"tidelog(-.*)?")
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 

@@ -1,4 +1,4 @@
-"""CreatePartitions (key 37), versions 0 to 3: more partitions for topics (V70, KIP-195).
+"""CreatePartitions (key 37), versions 0 to 3: add partitions to topics (V70, KIP-195).
 
 The controller responds when the new partitions are durable, and waits up to a second until the
 brokers have acknowledged its commands. Every broker but the controller responds NOT_CONTROLLER for

@@ -1,7 +1,7 @@
 """DeleteGroups (key 42), versions 0 to 2: delete empty groups and their offsets (KIP-229).
 
-The coordinator responds when all in-sync replicas have the last tombstone. A group with members
-gets NON_EMPTY_GROUP, and an unknown group gets GROUP_ID_NOT_FOUND.
+The coordinator responds when all in-sync replicas have the tombstones of the deleted groups. A
+group with members gets NON_EMPTY_GROUP, and an unknown group gets GROUP_ID_NOT_FOUND.
 """
 
 from __future__ import annotations

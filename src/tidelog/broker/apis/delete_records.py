@@ -2,8 +2,8 @@
 
 Each partition's leader advances its log start at once. The broker responds with the low watermark
 when every live replica has advanced its log start. At the client's timeout the broker responds
-REQUEST_TIMED_OUT, and the deletion continues. Records of internal topics, and of topics that are
-compacted only, cannot be deleted.
+REQUEST_TIMED_OUT, and the deletion continues. The broker refuses to delete records of internal
+topics, and of topics with `cleanup.policy=compact`.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class _PartitionDeletion:
         self._done()
 
     def refused(self, error: ErrorCode, message: str) -> None:
-        """Respond with an error: perhaps not all replicas will advance their log start."""
+        """Respond with `error`; some replicas may not advance their log start."""
         self._answer.error_code = error
         self._done()
 

@@ -1,9 +1,10 @@
 """DescribeConfigs (key 32), versions 1 to 4: configuration in force, and its sources (KIP-226).
 
-Any broker describes topics and the cluster-wide broker defaults; only the broker itself describes
-its own configuration. Each request reads the stored settings from the store, so a client sees its
-completed changes. Values that may be secrets are null in the response. Resources and their keys
-come in the order of the request. A broker also describes the levels of its own loggers (KIP-412).
+Any broker describes topics and the cluster-wide broker defaults. The configuration of one broker is
+described by that broker only. For each request the broker reads the settings from the store, so a
+client sees every change that it has completed before. Values that may be secrets are null in the
+response. The response lists resources and their keys in the order of the request. A broker also
+describes the levels of its own loggers (KIP-412).
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ CARD = Card(
 
 
 def handle(context: ApiContext, request: Request[DescribeConfigsRequest]) -> Pending:
-    """Read the stored settings, and return them with the layers that they override."""
+    """Read the stored settings; return them with the lower-priority settings that they override."""
     return context.dispatcher.answer_from(_describe(context, request.message), request)
 
 
@@ -81,7 +82,8 @@ async def _describe(
         result.configs = [
             _result_of(entry, message) for entry in config_entries.chosen(entries, keys)
         ]
-        # A result takes about a millisecond, so the event loop serves other requests in between.
+        # The description of one resource takes about a millisecond, so the event loop serves other
+        # requests between two descriptions.
         await context.services.tasks.sleep(0)
     return DescribeConfigsResponse(results=results)
 
@@ -101,7 +103,7 @@ def _describe_loggers(
 
 
 def _questions(message: DescribeConfigsRequest) -> Iterable[tuple[int, str, tuple[str, ...]]]:
-    """Return type, name and keys of each resource, in order; no keys means all keys.
+    """Return type, name and keys of each resource, in the request's order; no keys means all keys.
 
     A resource named twice gets one response, because a request of a few megabytes could otherwise
     ask 100,000 times for every key of a broker.

@@ -1,7 +1,7 @@
 """DescribeGroups (key 15), versions 0 to 5: state and members of groups.
 
-An unknown group has the state Dead and no error. If the request asks for authorized operations,
-every group without an error has them (KIP-430).
+An unknown group has the state Dead and no error. If the request asks for authorized operations, the
+response has them for every group without an error (KIP-430).
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """DescribeLogDirs (key 35), versions 1 to 4: log directories and the replicas in them (D11).
 
-The response has the size of each replica in bytes, and how far its log end is behind its high
-watermark. A future replica, which is moving to the directory, lags behind the current replica's log
-end. The lag of a future replica is -1 if the directory of the current replica has failed. A
-directory that has failed or is unreadable is listed with KAFKA_STORAGE_ERROR and without replicas,
-as in Kafka. A tagged field lists the replicas that a directory held when it failed at run time.
-From version 4 on, a directory also has the size and the free space of its volume (KIP-827).
+The response has the size of each replica in bytes, and its lag: the records by which its log end is
+behind its high watermark. A future replica is the copy in the directory to which a replica moves.
+The lag of a future replica counts from the log end of the current replica, and is -1 if the
+directory of the current replica has failed. A directory that has failed or is unreadable is listed
+with KAFKA_STORAGE_ERROR and without replicas, as in Kafka. For a directory that failed while the
+broker ran, a tagged field lists the replicas that the directory held at that time. From version 4
+on, a directory also has the size and the free space of its volume (KIP-827).
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ async def _describe(
             result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
             result.last_known = _last_known(_held(context, directory.path), wanted)
         if directory.path in context.replicas.failed:
-            continue  # the directory failed at run time, and is added below
+            continue  # a directory that failed at run time: added below
         response.results.append(result)
         if result.error_code:
             continue
@@ -98,7 +99,7 @@ async def _describe(
 
 
 def _held(context: ApiContext, path: str) -> dict[TopicPartition, int]:
-    """Return the sizes of the logs in a directory, last known sizes if the directory failed."""
+    """Return the sizes of a directory's logs; if the directory failed, their last known sizes."""
     held = {
         partition.topic_partition: partition.log.size_bytes
         for partition in context.replicas.all()
@@ -123,8 +124,8 @@ def _last_known(
 async def _volume_size(directory: LogDirectory) -> VolumeSize:
     """Return size and free bytes of the volume; last known values for a slow directory (D13).
 
-    On a slow directory, reading the volume would wait behind earlier operations, longer than the
-    client waits.
+    A read of a slow directory's volume would wait for earlier file operations, longer than the
+    client waits for the response.
     """
     path = directory.path
     if directory.speed.is_slow:
@@ -160,7 +161,7 @@ def _result_of_future(
 def error_response(
     request: Request[DescribeLogDirsRequest], error: ErrorCode, message: str | None = None
 ) -> DescribeLogDirsResponse:
-    """Return `error` for the whole response if the version has a field for it.
+    """Return a response with `error` in its top-level field, if the version has that field.
 
     Versions below 3 carry the error in a result whose directory name is empty.
     """

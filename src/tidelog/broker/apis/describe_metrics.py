@@ -1,6 +1,7 @@
 """DescribeMetrics (key 20008), version 0: the metrics of this broker.
 
-A response has the metrics with a series for each partition only if the request names them.
+Metrics that have one series per partition are in the response only if the request names these
+metrics.
 
 This API is tidelog's own, served and advertised on the inter-broker listener only (G5).
 """
@@ -35,7 +36,7 @@ METRICS: Final[tuple[Metric, ...]] = tuple(
 )
 
 
-#: Readings between two pauses, in which the broker serves other requests.
+#: Number of readings between two pauses; the broker serves other requests in a pause.
 _READINGS_PER_TURN: Final = 100
 
 

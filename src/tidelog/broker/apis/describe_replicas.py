@@ -1,4 +1,4 @@
-"""DescribeReplicas (key 20004), version 0: each replica's progress, and why it is out of the ISR.
+"""DescribeReplicas (key 20004), version 0: replicas' progress, and why replicas are not in the ISR.
 
 This API is tidelog's own, served and advertised on the inter-broker listener only (G5). Any broker
 responds with published state: which replicas are in the ISR, why other replicas left the ISR, and
@@ -83,7 +83,7 @@ def _published(context: ApiContext, view: PartitionView, replica: int) -> Descri
 
 
 def _add_progress(context: ApiContext, topic: TopicView, described: DescribedPartition) -> None:
-    """Add the progress that only the leader knows; add none if this broker is not the leader."""
+    """Add the replicas' progress if this broker is the leader, because only the leader knows it."""
     replicas, clock = context.replicas, context.services.clock
     partition = replicas.get(TopicPartition(topic.name, described.partition))
     leadership = None if partition is None else partition.leadership

@@ -1,12 +1,13 @@
 """DescribeTopicPartitions (key 75), version 0: partitions in pages (KIP-966).
 
-Topics are ordered by name, starting at the cursor. The client's limit or
-`max.request.partition.size.limit`, whichever is smaller, ends a page; the next cursor points behind
-the page. The response has published state only (V82). Every topic has its authorized operations,
-even if the request does not ask for them, as in Kafka. A partition without eligible leader replicas
-has an empty list of them; Java's admin client cannot read a null list. The last known ELR holds the
-last leader of a leaderless partition (E4), as in Kafka 4. tidelog's tagged fields name the replicas
-for which a leaderless partition waits.
+A page lists topics in the order of their names, beginning at the request's cursor. A page has at
+most as many partitions as the smaller of the client's limit and `max.request.partition.size.limit`.
+The response's cursor names the first partition after the page. The response has published state
+only (V82). Every topic has its authorized operations, even if the request does not ask for them, as
+in Kafka. A partition without eligible leader replicas has an empty list of them; Java's admin
+client cannot read a null list. The last known ELR holds the last leader of a leaderless partition
+(E4), as in Kafka 4. tidelog's tagged fields name the replicas for which a leaderless partition
+waits.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Fetch (key 1), versions 4 to 17: record batches for followers and consumers.
 
 A follower reads up to the log end. A consumer reads up to the high watermark, or with
-read_committed up to the last stable offset. Incremental sessions are supported (KIP-227), topic ids
-from version 13, followers' broker epochs from 15, leader hints from 16. A fetch without a session
-gets a temporary session that ends with its response. Transactions are not supported yet, so the
-last stable offset is the high watermark. Fetching from followers (KIP-392) is not supported yet.
+read_committed up to the last stable offset. The broker supports incremental fetch sessions
+(KIP-227), topic ids from version 13 on, followers' broker epochs from 15 on, and hints to new
+leaders from 16 on. A fetch without a session gets a temporary session, which ends when the broker
+has responded. Transactions are not supported yet, so the last stable offset is the high watermark.
+Fetching from followers (KIP-392) is not supported yet.
 """
 
 from __future__ import annotations
@@ -128,7 +129,7 @@ def _session(
 def _update(
     context: ApiContext, session: FetchSession, message: FetchRequest
 ) -> list[SessionPartition]:
-    """Add and remove partitions; return the listed partitions, which now count as changed."""
+    """Add, update and remove the session's partitions; return the partitions to fetch now."""
     by_id = session.uses_topic_ids
     partitions = session.partitions
     dirty = session.dirty

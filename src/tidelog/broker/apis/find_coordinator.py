@@ -3,15 +3,15 @@
 The coordinator is the published leader of the group's partition of `__consumer_offsets` (G2). The
 response has the leader's endpoint on the client's listener. If the topic does not exist, the broker
 requests its creation (`offsets.topic.*`) and responds COORDINATOR_NOT_AVAILABLE, so the client
-retries. A group whose partition has no live leader also gets COORDINATOR_NOT_AVAILABLE. A response
-that would name a leader that has just ended waits briefly for the next leader (V83).
+retries. A group whose partition has no live leader also gets COORDINATOR_NOT_AVAILABLE. If the
+leader's broker has just ended, the response waits briefly for the next leader (V83).
 
 Transactional ids have no coordinator. The broker refuses transactional ids with
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which all clients take as final. After most errors other than
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED, librdkafka retries for as long as its application waits. A
-cluster with Kafka brokers may have the topic `__transaction_state`. If `__transaction_state`
-exists, the response names the leader of the transactional id's partition, which is the coordinator
-if it is a Kafka broker. Share groups (key type 2) are not supported.
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED, because all clients stop at that error. After most other
+errors, librdkafka retries for as long as its application waits. A cluster with Kafka brokers may
+have the topic `__transaction_state`. If `__transaction_state` exists, the response names the leader
+of the transactional id's partition. If that leader is a Kafka broker, it coordinates the
+transactional id. Share groups (key type 2) are not supported.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def handle(
 
 
 def _question(context: ApiContext, request: Request[FindCoordinatorRequest]) -> Question:
-    """Return the known partitions to which the keys belong."""
+    """Return the partitions to which the request's keys belong, if this broker knows them."""
     message = request.message
     name = {GROUP: CONSUMER_OFFSETS, TRANSACTION: TRANSACTION_STATE}.get(message.key_type, "")
     topic = context.services.view.topics.get(name)

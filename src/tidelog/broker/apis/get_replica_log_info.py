@@ -1,7 +1,8 @@
 """GetReplicaLogInfo (key 93), version 0: the controller reads the ends of logs (E6, KIP-966).
 
-The controller compares these log ends if no replica of a partition is proven to have the whole log.
-A replica that this broker does not host, or whose log is unreadable, gets an error.
+The controller compares the log ends of a partition's replicas if no replica is proven to have every
+committed record. A replica that this broker does not host, or whose log is unreadable, gets an
+error.
 """
 
 from __future__ import annotations

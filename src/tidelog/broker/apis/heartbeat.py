@@ -1,8 +1,8 @@
 """Heartbeat (key 12), versions 0 to 4: a member of a group reports that it is alive.
 
-After REBALANCE_IN_PROGRESS the member must join again. UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION and
-FENCED_INSTANCE_ID mean that the client is no longer a member. While the group's coordinator is
-loading, the response is NONE.
+A member that gets REBALANCE_IN_PROGRESS must join the group again. UNKNOWN_MEMBER_ID,
+ILLEGAL_GENERATION and FENCED_INSTANCE_ID mean that the client is no longer a member. While the
+coordinator is loading the group, it responds without an error, so the member stays.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """IncrementalAlterConfigs (key 44), versions 0 and 1: set, unset, append, subtract (KIP-339).
 
-`broker/configs/config_requests` describes the rules; levels of loggers are not supported.
+`broker/configs/config_requests` describes the rules. A request can also change the levels of a
+broker's loggers (KIP-412).
 """
 
 from __future__ import annotations

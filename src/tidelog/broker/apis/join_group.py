@@ -44,7 +44,7 @@ def _response(response: JoinGroupResponse, version: int) -> JoinGroupResponse:
 
 
 def _host(peer: str) -> str:
-    """Return the client's address in Kafka's form: Java's text of an unresolved address."""
+    """Return the client's address as Kafka shows it: a slash and the address without the port."""
     return "/" + peer.rpartition(":")[0].strip("[]")
 
 

@@ -1,7 +1,7 @@
 """LeaveGroup (key 13), versions 0 to 5: members leave, or an administrator removes them.
 
-From version 3 on, a request lists several members, each with its own error. Before version 3, a
-request names one member, and the response has the error of that member.
+From version 3 on, a request lists several members, each with its own error. Below version 3, a
+request names one member, and the response has that member's error.
 """
 
 from __future__ import annotations

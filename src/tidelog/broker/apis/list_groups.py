@@ -1,7 +1,7 @@
 """ListGroups (key 16), versions 0 to 5: the groups that this broker coordinates.
 
-While some partitions of groups are still loading, the error is COORDINATOR_LOAD_IN_PROGRESS; the
-response still lists all known groups.
+While the broker still loads a partition of `__consumer_offsets`, the error is
+COORDINATOR_LOAD_IN_PROGRESS; the response then lists the groups loaded so far.
 """
 
 from __future__ import annotations

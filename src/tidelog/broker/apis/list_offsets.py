@@ -8,9 +8,9 @@ means the latest offset in remote storage (version 9), which tidelog lacks, so i
 Consumers get offsets up to the high watermark, or with read_committed up to the last stable offset
 (version 2). Until the high watermark reaches the current leader epoch, consumers get
 OFFSET_NOT_AVAILABLE, below version 5 LEADER_NOT_AVAILABLE (V36). Replicas get offsets of the whole
-log. A partition that the request names twice gets INVALID_REQUEST. Version 0 returns first offsets
-of segments, chosen by the time of the last write to each segment. Transactions are not supported
-yet, so the last stable offset is the high watermark.
+log. A partition that the request names twice gets INVALID_REQUEST. In version 0 the broker returns
+the first offsets of segments that were last written before the timestamp, newest first.
+Transactions are not supported yet, so the last stable offset is the high watermark.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ CARD = Card(
 )
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
-#: The first version that supports each negative timestamp code.
+#: The first version of the request that supports each negative timestamp code.
 _SINCE = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 _LEADER_EPOCH_VERSION = 4
 _OFFSET_NOT_AVAILABLE_VERSION = 5
@@ -89,8 +89,8 @@ def handle(
 def _repeated(message: ListOffsetsRequest) -> set[tuple[str, int]]:
     """Return the partitions that a request names more than once.
 
-    Partitions named twice are refused, as in Kafka, because one short request could otherwise ask
-    for any number of searches.
+    The broker refuses a partition that is named twice, as in Kafka, because one short request could
+    otherwise cause any number of searches.
     """
     named = Counter(
         (topic.name, asked.partition_index)
@@ -218,7 +218,8 @@ async def _looked_up(
     try:
         partition, role = _leader(context, request, topic, asked)
         end = _visible_end(partition, role, request)
-        # The search covers records below `end`, and ignores records that are appended meanwhile.
+        # The search covers the records below `end`. The leader may append further records
+        # meanwhile, and the search ignores them.
         unknown = _unknown_end(partition, role, request)
         if asked.timestamp == MAX_TIMESTAMP:
             found = await partition.log.max_timestamp()
@@ -248,7 +249,7 @@ def _check_still_leads(
 ) -> None:
     """Raise KafkaError if the leadership in which a search began has ended.
 
-    The found record may have been truncated since the search, and this broker may no longer lead.
+    During the search this broker may have lost the leadership and truncated the found record.
     """
     partition, now = _leader(context, request, topic, asked)
     if now is not role:
@@ -295,7 +296,7 @@ def _visible_end(
 def _unknown_end(
     partition: Partition, role: LeaderReplica, request: Request[ListOffsetsRequest]
 ) -> KafkaError | None:
-    """Return the error while the end of the records visible to the client is unknown."""
+    """Return an error if this leader does not know yet up to which offset the client may read."""
     if _is_replica(request) or role.is_watermark_current:
         return None
     has_own_error = request.header.api_version >= _OFFSET_NOT_AVAILABLE_VERSION

@@ -1,6 +1,6 @@
 """ListTransactions (key 66), versions 0 and 1: no transactions exist.
 
-The response returns the unknown state names of the request, as in Kafka.
+As in Kafka, the response repeats the request's state names that the broker does not know.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """MarkLogDirsBad (key 20006), version 0: take log directories offline as if they had failed (D12).
 
 This API is tidelog's own, served and advertised on the inter-broker listener only (G5). The
-replicas in a directory taken offline are offline until the broker restarts, and other replicas
-lead. A directory that has already failed gets no error, and an unknown directory gets
-LOG_DIR_NOT_FOUND. The last good directories get INVALID_REQUEST, because the broker would halt
-without them. If one directory of the request is refused, all directories are refused.
+replicas in a directory that was taken offline stay offline until the broker restarts; the
+controller elects other replicas as leaders. A directory that has already failed gets no error, and
+an unknown directory gets LOG_DIR_NOT_FOUND. A request that names all remaining good directories
+gets INVALID_REQUEST, because the broker would halt without a directory. If one directory of the
+request is refused, all directories are refused.
 """
 
 from __future__ import annotations

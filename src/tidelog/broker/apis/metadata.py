@@ -7,12 +7,11 @@ LISTENER_NOT_FOUND (below version 6: LEADER_NOT_AVAILABLE). Unknown topics are c
 `auto.create.topics.enable` and the request allow it. The broker asks the controller to create an
 unknown topic and responds LEADER_NOT_AVAILABLE, so the client retries. A request may ask for
 authorized operations: of the cluster in versions 8 to 10, of topics from version 8 on (KIP-430).
-The response has no error of its own, because no broker has a reason to send a client back to its
-bootstrap servers (KIP-1102).
+tidelog's brokers never set the top-level error of version 13 (KIP-1102).
 
-A response that would name a leader that has just ended waits briefly for the next leader (V83). The
-response to a request that names topics also lists brokers that ended seconds ago. A request for all
-topics gets live brokers only, because administrators' tools send such requests.
+If the broker of a leader has just ended, the response waits briefly for the next leader (V83). The
+response to a request that names topics also lists brokers that ended seconds ago. The response to a
+request for all topics lists live brokers only, for administrators' tools.
 """
 
 from __future__ import annotations
@@ -52,8 +51,8 @@ CARD = Card(
 #: The first version in which clients may request topics by id, because responses of earlier
 #: versions need every topic's name.
 _ASKING_BY_ID_VERSION = 12
-#: From this version on, responses distinguish a leader without the client's listener from a missing
-#: leader.
+#: From this version on, a partition whose leader lacks the client's listener gets another error
+#: than a partition without a leader.
 _LISTENER_ERROR_VERSION = 6
 
 
@@ -87,7 +86,7 @@ class _Leaders:
 
 
 def handle(context: ApiContext, request: Request[MetadataRequest]) -> Pending | MetadataResponse:
-    """Return the topics of the request; null (in version 0: no topics) asks for all."""
+    """Return metadata of the request's topics; null (version 0: an empty list) means all topics."""
     answer: Pending | MetadataResponse = context.held_answers.answer(
         request, lambda: _question(context, request), lambda: _response(context, request)
     )

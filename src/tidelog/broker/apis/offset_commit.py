@@ -2,8 +2,8 @@
 
 The coordinator responds when all in-sync replicas have the offsets (G1), or after
 `offsets.commit.timeout.ms`. A partition that this broker does not know gets
-UNKNOWN_TOPIC_OR_PARTITION. The offsets of the known partitions are committed together, or all these
-partitions get the same error.
+UNKNOWN_TOPIC_OR_PARTITION. The coordinator commits the offsets of all known partitions together; if
+it cannot, all these partitions get the same error.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CARD = Card(api_key=8, min_version=2, max_version=9, rights=(READ_GROUP, READ_TO
 
 
 def handle(context: ApiContext, request: Request[OffsetCommitRequest]) -> Any:
-    """Pass the request to the group's coordinator, if this broker knows any of the partitions."""
+    """Pass the known partitions of the request to the group's coordinator, if there are any."""
     view, message = context.services.view, request.message
     if all(view.partition(key) is None for key in committed_keys(message)):
         return error_response(request, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -38,7 +38,7 @@ _MANY_GROUPS_VERSION = 8
 
 
 def handle(context: ApiContext, request: Request[OffsetFetchRequest]) -> Any:
-    """Ask the coordinator of each group; of two entries for one group the last counts."""
+    """Ask the coordinator of each group; if two entries name one group, the last entry counts."""
     message = request.message
     if request.header.api_version < _MANY_GROUPS_VERSION:
         topics = None

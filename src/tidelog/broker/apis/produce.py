@@ -6,9 +6,9 @@ batches are acknowledged in order, even after one of them timed out (V38). If th
 `flush.before.ack`, acks=1 waits until the leader has synced the batch (V69). One response covers
 all partitions, each with its own error. Transactions are not supported yet: a transactional id gets
 INVALID_TXN_STATE. A refused acks=0 request closes the connection, as in Kafka, since no response
-could report the refusal. As Kafka 4 does, ApiVersions advertises versions from 0 on. librdkafka
-compresses with gzip, snappy or lz4 only if the range has version 0 (KAFKA-18659). librdkafka never
-sends a Produce request of version 0. Versions 0 to 2 are refused like any other unserved version.
+could report the refusal. As in Kafka 4, ApiVersions advertises Produce from version 0 on. Otherwise
+librdkafka would not compress with gzip, snappy or lz4, although it never sends version 0
+(KAFKA-18659). The broker refuses versions 0 to 2 like any other version that it does not serve.
 Internal topics (`__consumer_offsets`, `__cluster_events`) accept records from brokers only, as in
 Kafka.
 """
@@ -100,14 +100,14 @@ class _Produce:
         self.response = ProduceResponse()
         self.pending: Pending | None = None
         self.timeout: object = None
-        #: Number of partitions without a result, plus 1 until the append of every partition has
-        #: begun.
+        #: Number of partitions without an outcome, plus 1 until this broker has begun the appends
+        #: of all partitions.
         self.remaining = 1
         self.unanswered: dict[_PartitionAppend, None] = {}
         #: Whether a partition acknowledges acks=1 only after a sync, so that the response waits
         #: (V69).
         self.waits_for_sync = False
-        #: How many more bad records the response may name.
+        #: Number of further bad records that the response may name.
         self.record_errors_left = MAX_RECORD_ERRORS
 
     def one_done(self) -> None:
@@ -154,7 +154,7 @@ class _PartitionAppend:
         self.done = False
 
     def appended(self, completion: Completion[AppendInfo]) -> None:
-        """Handle the outcome of the leader's write."""
+        """Handle the outcome of the write to the leader's log."""
         error = completion.error
         if isinstance(error, NotFlushedError):
             # The log has the batch although a flush failed, so later batches of this producer wait
@@ -237,7 +237,7 @@ class _PartitionAppend:
 def handle(
     context: ApiContext, request: Request[ProduceRequest]
 ) -> ProduceResponse | Pending | None:
-    """Begin every append; the log writes all of them when the read event ends."""
+    """Begin the appends, which are written together when the socket's read event ends."""
     message = request.message
     acks = message.acks
     whole = _refusal(message)
@@ -271,7 +271,7 @@ def handle(
 
 
 def _hide_storage_errors(response: ProduceResponse) -> None:
-    """Replace KAFKA_STORAGE_ERROR, so that old clients look for a leader again (D4)."""
+    """Replace KAFKA_STORAGE_ERROR by an error that makes old clients refresh metadata (D4)."""
     for topic in response.responses:
         for answer in topic.partition_responses:
             if answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR:
@@ -289,7 +289,7 @@ def _refusal(message: ProduceRequest) -> KafkaError | None:
 
 
 def _topic_refusal(topic: str, client_id: str | None) -> KafkaError | None:
-    """Return the error of a topic that accepts records from brokers only; else None."""
+    """Return an error if only brokers may write to the topic and the client is not a broker."""
     if is_internal_topic(topic) and client_id != _ADMIN_CLIENT_ID:
         if topic == CLUSTER_EVENTS and _EVENTS_CLIENT_ID.fullmatch(client_id or ""):
             return None

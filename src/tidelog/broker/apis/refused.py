@@ -1,8 +1,9 @@
 """The APIs that brokers refuse, with the versions and the error of each.
 
-A broker responds to a request of a refused API with an error. Each error is final for clients, or
-is the error of a Kafka 3.9 broker with PLAINTEXT listeners and without an authorizer. A client
-reports the error and stops; after a closed connection the client would reconnect and ask again.
+A broker responds to a request of a refused API with an error. Each error either makes clients stop,
+or is the error of a Kafka 3.9 broker with PLAINTEXT listeners and without an authorizer. The broker
+responds with an error instead of closing the connection, because the client would reconnect and
+repeat the request.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ PLAINTEXT_LISTENER: Final = "the listener is PLAINTEXT: brokers have no authenti
 _NO_AUTHORIZER: Final = "brokers have no authorizer: there are no access control lists"
 _NO_QUOTAS: Final = "brokers enforce no quotas of users, clients or addresses, and keep none"
 _CLASSIC_GROUPS: Final = "groups have the classic protocol only: set group.protocol=classic"
-#: Why brokers refuse APIs, in the words of the table in docs/compatibility.md.
+#: The reasons why brokers refuse APIs, as the table in docs/compatibility.md shows them.
 NO_LOGIN: Final = "no authentication: listeners are PLAINTEXT"
 _NO_TRANSACTIONS: Final = "no transactions"
 _NO_ACLS: Final = "no access control"
@@ -60,7 +61,7 @@ def _refused(
     *,
     rights: tuple[Right, ...] = (),
 ) -> Served:
-    """Return an API whose versions `first` to `last` give every part of a request an error."""
+    """Return a refused API: in versions `first` to `last`, every part of a request gets `error`."""
 
     def handle(request: Request[Any]) -> Any:
         return error_response(request, error, message)

@@ -1,4 +1,4 @@
-"""RelinquishLeadership (key 20005), version 0: slow leaders and damaged replicas give up roles.
+"""RelinquishLeadership (key 20005), version 0: a broker gives up leaderships or leaves ISRs.
 
 A leader with slow reads gives up its leadership (F11), and an ISR member with a damaged log leaves
 the ISR (V68). This API is tidelog's own, served and advertised on the inter-broker listener only

@@ -1,10 +1,11 @@
 """StopReplica (key 5), versions 3 and 4: the controller stops or deletes replicas.
 
-A stopped replica loses its role. If the command says so, the broker deletes the replica: its
-directory is renamed first and removed later (V34). A replica obeys a command with its own leader
-epoch or a later epoch, and always epoch -2, which means the deletion of the topic (V30). A missing
-replica is no error. The broker refuses a whole StopReplica request for the same reasons as a
-LeaderAndIsr request.
+A stopped replica loses its role. If the command asks for deletion, the broker renames the replica's
+directory at once and removes it later (V34). A broker executes the command for a replica if the
+command's leader epoch is not below the replica's leader epoch. Leader epoch -2 means that the topic
+is deleted, and the broker always executes it (V30). A replica that the broker does not have gets no
+error. The broker refuses a whole StopReplica request for the same reasons as a LeaderAndIsr
+request.
 """
 
 from __future__ import annotations

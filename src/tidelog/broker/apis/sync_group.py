@@ -1,8 +1,9 @@
-"""SyncGroup (key 14), versions 0 to 5: the group's leader sends assignments, members get theirs.
+"""SyncGroup (key 14), versions 0 to 5: the group's leader sends, and members get, assignments.
 
-The coordinator responds when all in-sync replicas have the generation. From version 5 on, protocol
-type and name in the request must be those of the group (KIP-559), else the error is
-INCONSISTENT_GROUP_PROTOCOL. The coordinator ignores assignments for clients outside the group.
+The coordinator responds when all in-sync replicas have the generation. From version 5 on, the
+coordinator responds INCONSISTENT_GROUP_PROTOCOL if the request's protocol type or name differs from
+the group's (KIP-559). The coordinator ignores assignments for clients that are no members of the
+group.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The common part of AlterConfigs and IncrementalAlterConfigs, which changes resources in turn.
+"""The common part of AlterConfigs and IncrementalAlterConfigs: the change of each resource.
 
 Any broker changes topics and the cluster-wide broker defaults (the broker resource without a name).
 Only the broker itself changes its own settings, so clients send a request about these settings to
@@ -55,7 +55,7 @@ class ConfigOutcome(NamedTuple):
 
 
 def entity_of(services: Services, resource_type: int, name: str) -> tuple[str, str]:
-    """Return (type, name) in the store for a resource that this broker may report and change.
+    """Return the (type, name) under which the store keeps a resource's configuration.
 
     Raises KafkaError: INVALID_REQUEST for a resource of an unsupported type or of another broker,
     UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION.
@@ -173,9 +173,9 @@ async def _alter(
 def _sets_rates_of_another(services: Services, resource: Resource) -> bool:
     """Return whether the request changes nothing but another broker's throttle rates.
 
-    Any broker accepts a change of another broker's throttle rates, so a dead broker cannot prevent
-    that a throttle is set or removed (R15). Whether a throttle rate is valid does not depend on the
-    broker's other settings.
+    Any broker accepts a change of another broker's throttle rates, so that administrators can set
+    and remove the throttle of a dead broker, too (R15). Whether a throttle rate is valid does not
+    depend on the broker's other settings.
     """
     name = resource.name
     if resource.type != BROKER_RESOURCE or not (name.isascii() and name.isdigit()):

@@ -1,10 +1,11 @@
-"""Configuration in the store, which any broker writes on request, as in Kafka.
+"""The configuration in the store; any broker changes it at a client's request, as in Kafka.
 
 One node below `/config` holds the settings of an entity. Every change also creates a sequence node
-below `/config/changes` in the same transaction; by that node all brokers learn of the change
-(`live_configs`). A change is computed from the node's content, and written only if the node is
-unchanged. If the entity's node has changed, or if the outcome of the write is unknown (S2), the
-change is computed again. A request waits for the store at most for the request timeout (S3).
+below `/config/changes` in the same transaction; all brokers watch these nodes and learn of the
+change (`live_configs`). A broker computes a change from the content of the entity's node, and
+writes it only if the node has not changed meanwhile. If the entity's node has changed, or if the
+outcome of the write is unknown (S2), the change is computed again. A request waits for the store at
+most for the request timeout (S3).
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from tidelog.metadata.store import (
 T = TypeVar("T")
 
 TOPICS, BROKERS = "topics", "brokers"
-#: A function from the stored settings to the settings to store, which may raise KafkaError.
+#: A function that takes the stored settings and returns the new settings; it may raise KafkaError.
 Change = Callable[[Mapping[str, str]], dict[str, str]]
 
 

@@ -2,12 +2,12 @@
 
 Every broker watches the change notifications and reads the entities that they name. Changed topic
 settings go to the logs and leaders of the topic (V60, V64) and, on the controller, to elections
-(V13). Stored broker settings override the configuration with which this broker was started;
-`reload` replaces that configuration. If a notification was purged before this broker saw it, the
-numbers of the notifications have a gap. After a gap in the numbers of notifications, and after a
-new session, the broker reads all configuration again. The broker purges a notification 15 minutes
-after it first saw it. Kafka purges a notification by the time of its creation, but tidelog does not
-compare the clocks of machines.
+(V13). Stored broker settings override the static configuration, with which this broker was started;
+`reload` replaces the static configuration. If another broker purged a notification before this
+broker saw it, this broker sees a gap in the numbers of the notifications. After such a gap, and
+after a new session, the broker reads all configuration again. The broker purges a notification 15
+minutes after it first saw it. Kafka purges a notification 15 minutes after its creation; tidelog
+does not, because that would compare the clocks of two machines.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class LiveConfigs:
         return self._static
 
     async def open(self) -> None:
-        """Watch the notifications, and apply the stored broker settings, once readable (S3)."""
+        """Watch the notifications and apply stored broker settings; wait for the store (S3)."""
 
         async def read() -> list[str]:
             names = await self._names()
@@ -89,7 +89,7 @@ class LiveConfigs:
         self._wake.set()
 
     def reload(self, offered: BrokerConfig) -> None:
-        """Apply keys of a reloaded configuration that can change while a broker runs.
+        """Replace the static configuration, as far as its keys may change while a broker runs.
 
         Raises ConfigError, and changes nothing, if the values contradict each other.
         """
@@ -145,7 +145,7 @@ class LiveConfigs:
         return await self._services.store.children(layout.CONFIG_CHANGES, self._on_change) or []
 
     def _take(self, names: Sequence[str]) -> bool:
-        """Note these notifications; return False if this broker may have missed a change."""
+        """Note notifications as seen; return False if this broker may have missed a change."""
         now_ms = self._services.clock.monotonic_ms()
         new = [name for name in names if name not in self._seen]
         self._seen = {name: self._seen.get(name, now_ms) for name in names}

@@ -22,7 +22,7 @@ _LEVELS: Final = {"FATAL": 50, "ERROR": 40, "WARN": 30, "INFO": 20, "DEBUG": 10,
 
 
 def check_broker(loggers: Loggers | None, name: str, broker_id: int) -> Loggers:
-    """Return the loggers of broker `name`; raise INVALID_REQUEST if this broker has another id."""
+    """Return this broker's loggers; raise INVALID_REQUEST if `name` is not this broker's id."""
     if loggers is None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "this broker has no loggers")
     if name != str(broker_id):

@@ -5,7 +5,7 @@ writes the decisions and sends the commands to all brokers.
 
 Begin with `runtime`, which runs elections, loads the state, writes decisions and sends commands.
 `term` is the state that a controller loses when its term ends. `cold_start` delays the first
-election while no replica runs in its recorded incarnation (E8).
+election if all brokers have restarted since the state was written (E8).
 
 `store_reader` reports the store's published state as events, and `store_watches` notes the changes
 that watches announce (V41). `reassignment_reader` reads the nodes that request reassignments.
@@ -18,9 +18,9 @@ as progress of the controller (V42).
 `channels` has an ordered queue of commands and a connection for each broker (V17, V81).
 
 `balancing` (preferred replicas, V46) and `draining` (the wait before partitions are removed) act on
-timers. `drains` asks for the progress of consumer groups in partitions that wait for their removal
-(V71).
+timers. `drains` asks coordinators how far consumer groups have read partitions that wait for
+removal (V71).
 
-`term_events` records cluster events (V80). `metrics` has the metrics, and `controller_readings`
-reads those of the cluster.
+`term_events` records cluster events (V80). `metrics` declares the metrics; `controller_readings`
+reads the metrics of the cluster.
 """

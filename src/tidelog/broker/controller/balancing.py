@@ -3,8 +3,8 @@
 `elections/balance` decides which leaderships return to preferred replicas, and which brokers must
 catch up first. This module sets the timers for leader rebalancing. The first check of preferred
 replicas comes soon after the controller's election, and later checks follow at each interval. While
-leaderships wait to return to preferred replicas, rebalancing steps follow each other a second
-apart. The schedule ends with the controller's term.
+leaderships still have to return to preferred replicas, the controller takes one rebalancing step
+per second. The schedule ends with the controller's term.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tidelog.controller.events import Event
 
 #: Milliseconds that a new controller lets the cluster settle before the first check (Kafka: 5 s).
 _FIRST_LOOK_MS: Final = 5_000
-#: Pause between two rebalancing steps, in milliseconds, in which clients find the new leaders.
+#: Pause between two rebalancing steps, in milliseconds; clients find the new leaders in the pause.
 _STEP_MS: Final = 1_000
 #: An imbalance percentage that no broker exceeds, so no leadership returns to a preferred replica.
 _EVERYTHING: Final = 100

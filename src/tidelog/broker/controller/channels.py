@@ -1,14 +1,16 @@
 """One ordered queue and connection from the controller to each registered broker (V17, V81).
 
 A channel belongs to one registration; a later incarnation of the broker gets another channel.
-Waiting commands are merged and bounded. A command fails if the connection breaks, the timeout
-expires or the broker rejects the command. The channel resends a failed command on the same queue
-until the registration ends. A broker acknowledges its roles before the controller sends it metadata
-that names them, so clients learn only of leaders that lead. A role that a full disk refused is sent
-again later, until the disk has room or a newer command replaces the role. Correlation ids continue
-from one connection to the next, so a broker recognizes late requests of an earlier connection
-(V30). Responses return to the controller as events. A stuck broker delays only itself; after
-controller.socket.timeout.ms the log names the broker, and a metric counts it.
+Waiting commands for a broker are merged, so the queue stays bounded. A command fails if the
+connection breaks, the timeout expires or the broker rejects the command. The channel resends a
+failed command on the same queue until the registration ends. The controller sends a broker the
+metadata of new leaders only after that broker has acknowledged its roles, so the broker does not
+advertise its own leaderships before it leads. If a broker refuses a role because its disk is full,
+the controller resends the role until the disk has room or a newer command replaces the role.
+Correlation ids continue from one connection to the next, so a broker recognizes late requests of an
+earlier connection (V30). Each response becomes an event of the controller. A broker that does not
+respond delays no other broker; after controller.socket.timeout.ms the log names the broker, and a
+metric counts it.
 """
 
 from __future__ import annotations
@@ -47,19 +49,19 @@ if TYPE_CHECKING:
 #: Pause in milliseconds before a command is sent again (as in Kafka's RequestSendThread).
 RETRY_MS = 100
 #: Pause in milliseconds before the first retry of a command. The first pause is short, because a
-#: starting broker soon listens and knows its epoch.
+#: broker that is starting will soon listen and know its epoch.
 FIRST_RETRY_MS = 20
 #: Pause in milliseconds before a role is sent again to a broker whose disk was full; the disk may
 #: have room by then.
 FULL_DISK_RETRY_MS = 1_000
 #: Longest pause in milliseconds before a role is sent again. The pause doubles while the broker
-#: refuses the same roles; for a failed log directory it does so until a restart (D4).
+#: refuses the same roles; a broker with a failed log directory refuses them until it restarts (D4).
 LONGEST_RETRY_MS = 30_000
 
-#: The parts of commands that a broker gets after it has acknowledged its roles.
+#: The parts of commands that the controller sends after the broker has acknowledged its roles.
 _LATE = (Part.SHOWN, Part.LOG_ENDS)
-#: How many different reasons for retries the log reports until the broker has acknowledged all
-#: commands.
+#: Maximum number of different reasons for retries that the log reports before the broker has
+#: acknowledged all commands.
 _MAX_REPORTED = 20
 
 
@@ -86,7 +88,8 @@ class Channel:
         self._refused: dict[TopicPartition, BrokerRole] = {}
         self._repetition: Timeout | None = None
         self._repetition_ms = FULL_DISK_RETRY_MS
-        #: Roles that the broker refused again when the controller last resent them.
+        #: Roles that the controller last resent because the broker had refused them. If the broker
+        #: refuses the same roles again, the pause doubles.
         self._refused_before: dict[TopicPartition, BrokerRole] = {}
         #: Reasons for retries that the log has reported since the broker last acknowledged all
         #: commands.
@@ -123,14 +126,14 @@ class Channel:
         self._channels.offer(CommandsDropped(self.info.broker_id, self.info.broker_epoch))
 
     def when_idle(self, callback: Callable[[], None]) -> None:
-        """Call back when the broker has acknowledged all its commands, or its channel closes."""
+        """Call `callback` when the broker has acknowledged all commands or the channel closes."""
         if self._busy:
             self._on_idle[callback] = None
         else:
             callback()
 
     def forget(self, callback: Callable[[], None]) -> None:
-        """Remove a callback; otherwise callbacks for a broker that never responds would pile up."""
+        """Remove a callback, so that callbacks for an unresponsive broker do not pile up."""
         self._on_idle.pop(callback, None)
 
     @property
@@ -140,7 +143,7 @@ class Channel:
 
     @property
     def behind_ms(self) -> int:
-        """Milliseconds for which the broker has left commands unacknowledged."""
+        """Milliseconds for which the broker has not acknowledged its oldest command."""
         return self._overdue.behind_ms(self._services.clock.monotonic_ms())
 
     def close(self) -> None:
@@ -179,7 +182,7 @@ class Channel:
             self._idle()
 
     async def _deliver(self, commands: Commands) -> bool:
-        """Send all commands; return False if some of them must be sent again."""
+        """Send the commands; return False if the controller must send some of them again."""
         outgoing = commands.requests(self._channels.sender, self.info.broker_epoch)
         early = [request for request in outgoing if request.part not in _LATE]
         late = [request for request in outgoing if request.part in _LATE]
@@ -302,7 +305,8 @@ class Channel:
         self, commands: Commands, request: LeaderAndIsrRequest, answer: LeaderAndIsrResponse
     ) -> None:
         names = {topic.topic_id: topic.topic_name for topic in request.topic_states}
-        # A LeaderAndIsr entry without a leader epoch keeps the replica, and gives it no role (V35).
+        # A LeaderAndIsr entry without a leader epoch only lists a replica that the broker must
+        # keep; the entry gives the replica no role (V35).
         kept = {
             (topic.topic_id, state.partition_index): None
             for topic in request.topic_states
@@ -329,10 +333,10 @@ class Channel:
     def _keep_refused(
         self, commands: Commands, outcomes: list[tuple[TopicPartition, ErrorCode]]
     ) -> None:
-        """Keep the roles that a full disk refused, and schedule the time to resend them.
+        """Keep the roles that the broker refused (KAFKA_STORAGE_ERROR), to resend them later.
 
-        A full disk may have room later, so the roles are sent again. A refused role that a waiting
-        command replaces is not sent again.
+        A full disk may have room later. The controller does not resend a role that a waiting
+        command replaces.
         """
         waiting = self._waiting
         for topic_partition, error in outcomes:
@@ -486,11 +490,11 @@ class Channels:
         return channel is not None and channel.is_idle
 
     def when_acknowledged(self, callback: Callable[[], None], limit_ms: int) -> None:
-        """Call back once, when every broker has acknowledged the commands sent so far.
+        """Call `callback` once, when every broker has acknowledged the commands sent so far.
 
-        The callback runs after `limit_ms`, or at the end of the term, at the latest. The controller
-        does not wait for a broker that has left commands unacknowledged for `limit_ms` already, so
-        a hanging broker delays only one client request.
+        If some broker does not acknowledge them, `callback` is called after `limit_ms` or at the
+        end of the term. The controller does not wait for a broker that has not acknowledged a
+        command for `limit_ms` already, so a hanging broker does not delay every client request.
         """
         awaited = [each for each in self._channels.values() if each.behind_ms < limit_ms]
         if len(awaited) < len(self._channels):

@@ -1,11 +1,12 @@
-"""The cold start: a controller begins while no replica runs in its recorded incarnation (E8).
+"""The cold start: all brokers restarted after the partition states were written (E8).
 
-In a cold start all brokers have restarted, perhaps on an older copy of the store. Only a broker
-that has seen a later state of the store notices, when it registers, that the store is an older
-copy. The first election of a cold start therefore waits for the brokers of all replicas, up to
-leader.recovery.wait.ms. A running cluster never waits: an ISR member, of any partition, that runs
-in its recorded incarnation rules out a cold start. This module decides only whether the first
-election must wait.
+A partition state records the incarnation (registration) of each ISR member. In a cold start no ISR
+member runs in its recorded incarnation: all brokers have restarted, perhaps on an older copy of the
+store. Only a broker that has seen a later state of the store notices, when it registers, that the
+store is an older copy. The first election of a cold start therefore waits for the brokers of all
+replicas, up to leader.recovery.wait.ms. A controller of a running cluster never waits: if one ISR
+member of any partition runs in its recorded incarnation, the cluster is not in a cold start. This
+module decides only whether the first election must wait.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ def assigned_in_cold_start(
         for partition, state in found.states.items():
             if _goes_on(state, brokers):
                 return frozenset()
-            # A partition without a readable state gets no election, so its brokers are not awaited.
+            # A partition without a readable state gets no election, so the controller does not wait
+            # for its brokers.
             assigned.update(found.topic.assignments.get(partition, ()))
     return frozenset(assigned)
 

@@ -1,7 +1,8 @@
 """The metrics of the cluster, read from the published state at a scrape.
 
-Only the controller shows them, so that a sum over brokers counts the cluster once. The published
-state is that of its latest UpdateMetadata, which the controller gets like every broker.
+Only the controller shows these metrics, so that a sum over all brokers counts the cluster once. The
+broker reads them from its own view of the cluster, which UpdateMetadata requests fill on the
+controller as on every broker.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _SHARES: Final = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
 
 
 class ControllerReadings:
-    """The readings of the cluster on one broker."""
+    """The metrics of the cluster, as one broker shows them while it is the controller."""
 
     def __init__(self, services: Services, is_active: Callable[[], bool]) -> None:
         self._services = services
@@ -33,7 +34,7 @@ class ControllerReadings:
         services.metrics.collect(self.store_times)
 
     def readings(self) -> Iterator[MetricReading]:
-        """Read the published state, topic by topic."""
+        """Read the metrics from the published state, topic by topic."""
         is_active = self._is_active()
         yield reading(declared.ACTIVE_CONTROLLERS, int(is_active))
         if not is_active:
@@ -58,7 +59,7 @@ class ControllerReadings:
         yield MetricReading(declared.CONTROLLED, values)
 
     def store_times(self) -> Iterator[MetricReading]:
-        """Read the times of the store's calls, over all operations."""
+        """Return the latency quantiles of recent calls to the store, over all operations."""
         samples = self._services.metrics.samples(declared.STORE_MS)
         if not samples:
             return

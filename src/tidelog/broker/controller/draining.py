@@ -1,8 +1,8 @@
 """The wait for consumer groups to read partitions before their removal (V71).
 
-A controller waits in this way as long as partitions are marked for removal. `drains`
-asks the coordinators for the progress of their groups. A check of the groups' progress counts only
-if leaders and coordinators stayed the same during the check.
+The controller repeats the check until no partition waits for its removal. `drains` asks the
+coordinators how far their groups have read. A check of the groups' progress counts only if leaders
+and coordinators stayed the same during the check.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Draining:
         is_on: Callable[[], bool],
         offer: Callable[[Event], None],
     ) -> None:
-        """`is_on` tests whether the term lasts.
+        """`is_on` returns whether the term still lasts.
 
         `offer` gives the controller the partitions that all groups have read, as an event.
         """

@@ -1,11 +1,11 @@
-"""Progress of consumer groups in partitions that are removed once all groups have read them (V71).
+"""How far consumer groups have read partitions that the controller is to remove after that (V71).
 
 Like any client, the controller sends its requests to every coordinator and to the partitions'
 leaders. The controller requests the groups of each broker, their committed offsets, and the end
-offsets of the partitions. The controller uses the responses only if every asked broker responds. A
-coordinator that moves or cannot be reached may have a group that no other broker reports, so the
-progress is unknown. The caller ensures that the leaders accept no more records. This module knows
-nothing of the removal of partitions.
+offsets of the partitions. The controller uses the responses only if every asked broker responds. If
+a coordinator cannot be reached, or moves to another broker meanwhile, it may have a group that no
+response mentions, so the progress is unknown. The caller ensures that the leaders accept no more
+records.
 """
 
 from __future__ import annotations

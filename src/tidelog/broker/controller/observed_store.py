@@ -59,11 +59,11 @@ class ObservedStore:
         await self._store.close()
 
     def on_session(self, callback: SessionCallback) -> None:
-        """Call back at every change of the session's state."""
+        """Call `callback` at every change of the session's state."""
         self._store.on_session(callback)
 
     def beat(self) -> None:
-        """Renew the session, which shows that the event loop turns."""
+        """Renew the session; callers do so from the event loop, and so prove that it runs."""
         self._store.beat()
 
     async def get(self, path: str, watch: WatchCallback | None = None) -> Node | None:

@@ -1,7 +1,8 @@
 """The reader of the nodes that request or forbid reassignments (R1, R2, R8, R11, R12, R20).
 
 Each watch is set before its node is read, so no change is missed. The log names unreadable nodes.
-An unreadable request is removed like a completed request, because it cannot be carried out.
+The controller removes an unreadable request like a completed request, because it cannot carry the
+request out.
 """
 
 from __future__ import annotations
@@ -133,5 +134,5 @@ class ReassignmentReader:
 
 
 def _partition_of(path: str) -> TopicPartition:
-    """Return the partition that a path ends in; raises LayoutError."""
+    """Return the partition that the last two names of a path give; raises LayoutError."""
     return TopicPartition(path.split("/")[-2], layout.parse_decimal_name(path))

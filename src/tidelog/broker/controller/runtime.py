@@ -1,14 +1,14 @@
 """The controller of the cluster on this broker: election, loads, decisions, commands.
 
-Every broker watches `/controller` and races for it when the node is deleted (V3, V40). The winner
-of the election loads the whole state (V41) and then works in turns, as events arrive. In each turn
-the controller reads the changes that watches announced (`store_watches`), and decides about all
-events together. At the end of a turn the controller writes the decision to the store, queues the
-commands and responds to requests, in this order (V2). `tidelog.controller` makes the decisions. A
-controller's term ends when its session expires or a newer controller exists; waiting requests get
-NOT_CONTROLLER. If the store never answers a request of the controller, the broker notices the
-stall. The broker ends the term of a stalled controller and starts a new task, which removes the
-left-over `/controller` node (V42).
+Every broker watches the node `/controller` and tries to create it when it is deleted (V3, V40). The
+winner of the election loads the whole state (V41) and then works in turns, as events arrive. In
+each turn the controller reads the changes that watches announced (`store_watches`), and decides
+about all events together. At the end of a turn the controller writes the decision to the store,
+queues the commands and responds to requests, in this order (V2). `tidelog.controller` makes the
+decisions. A controller's term ends when its session expires or a newer controller exists; waiting
+requests get NOT_CONTROLLER. If the store never answers a request of the controller, the broker
+notices the stall. The broker ends the term of a stalled controller and starts a new task, which
+removes the left-over `/controller` node (V42).
 """
 
 from __future__ import annotations
@@ -80,17 +80,16 @@ if TYPE_CHECKING:
     from tidelog.broker.events.cluster_events import ClusterEvents
     from tidelog.broker.services import Services
 
-#: Milliseconds after which a client that creates or deletes topics gets its response, if not every
-#: broker has acknowledged the commands before. The response waits for the brokers because the
-#: client's next request may reach any of them.
+#: Maximum time in milliseconds that a response to a client waits until every broker has
+#: acknowledged the commands of the client's request. The response waits because the client's next
+#: request, for example for a new topic, may reach any broker.
 _HEARD_LIMIT_MS = 1_000
 #: Pause in milliseconds between two reads of topics whose nodes are unreadable.
 _LOOK_AGAIN_MS = 5_000
 
 
-#: For each type of request: the controller event, and a flag whether the response waits for the
-#: brokers. If the flag in `_EVENTS` is true, the response to the request waits until the brokers
-#: have acknowledged the commands, for a second at most.
+#: For each type of request: the function that makes the controller event, and whether the response
+#: waits, for a second at most, until the brokers have acknowledged the commands.
 _EVENTS: Final[dict[type, tuple[Callable[[int, Any], Event], bool]]] = {
     AllocateProducerIdsRequest: (ProducerIdsAsked, False),
     AlterPartitionReassignmentsRequest: (ReassignmentsAsked, True),
@@ -103,7 +102,7 @@ _EVENTS: Final[dict[type, tuple[Callable[[int, Any], Event], bool]]] = {
 
 
 class ControllerRuntime:
-    """This broker's part in the control of the cluster."""
+    """The part of this broker that stands for election and acts while it is the controller."""
 
     def __init__(self, services: Services, cluster_events: ClusterEvents, progress: Drains) -> None:
         self.services = services
@@ -181,17 +180,17 @@ class ControllerRuntime:
     # configuration changes, which the controller on this broker reads
 
     def configs_changed(self, topics: Iterable[str]) -> None:
-        """Have the controller, if it runs here, read the changed configuration of topics (V13)."""
+        """If this broker is the controller, read the changed configuration of topics (V13)."""
         if self._term is not None:
             self._store_watches.configs_changed(topics)
 
     def every_config_changed(self) -> None:
-        """Have the controller, if it runs here, read all configuration, which may have changed."""
+        """If this broker is the controller, read all configuration, which may have changed."""
         if self._term is not None:
             self._store_watches.every_config_changed()
 
     def defaults_changed(self) -> None:
-        """Offer this broker's changed configuration to the controller, if it runs here."""
+        """If this broker is the controller, let it use this broker's changed configuration."""
         config = self.services.config
         self.offer(UncleanRead({}, config.unclean_leader_election_enable))
         self.offer(MinimumRead({}, config.min_insync_replicas))
@@ -250,7 +249,7 @@ class ControllerRuntime:
         return self._ask(event, refusal, when_acknowledged=True)
 
     def commands_wanted(self, broker_id: int, broker_epoch: int) -> ErrorCode:
-        """Queue all commands again for a broker that asks; return NONE if that succeeds."""
+        """Queue all commands for a broker that requests them again; return NONE or the error."""
         term = self._term
         if term is None:
             return ErrorCode.NOT_CONTROLLER
@@ -331,10 +330,10 @@ class ControllerRuntime:
         self.services.timers.after(limit_ms / STALLED_TICKS, self._watch_activity)
 
     def _restart_flow(self) -> None:
-        """End a task that waits for an outcome that never comes, and end its term.
+        """End the term, and the controller task that waits forever for a response of the store.
 
-        The broker then starts a new controller task, which begins with the `/controller` node that
-        the ended task left in the store.
+        The broker then starts a new controller task, which first handles the `/controller` node
+        that the ended task left in the store.
         """
         self.services.tracer.mark("controller_stalled")
         self.services.tracer.event("controller_stalled", epoch=self.controller_epoch)
@@ -355,7 +354,7 @@ class ControllerRuntime:
         self._activity.moved()
 
     async def _run(self) -> None:
-        """Wait until no controller exists, stand for election, serve if elected; repeat."""
+        """Repeat: wait until no controller exists, stand for election, serve a term if elected."""
         while not self._closing:
             try:
                 claim = await self._race()
@@ -414,7 +413,7 @@ class ControllerRuntime:
         return claim
 
     async def _has_won(self, claim: Claim) -> bool:
-        """Return whether an election of unknown outcome was won, by reading the nodes back (S2)."""
+        """Return, from nodes read back, whether an election of unknown outcome was won (S2)."""
         node = await self._store.get(layout.CONTROLLER)
         epoch = await self._store.get(layout.CONTROLLER_EPOCH)
         return (

@@ -1,10 +1,10 @@
-"""The nodes of a controller's writes, and how to check afterwards whether a write was made.
+"""The nodes of a controller's writes, and how to check afterwards whether the store has them.
 
 A `Unit` is a group of operations that go into one transaction together. The unit's witness is the
-node that shows the outcome when it is read back. The verdict on a `Unit` is that its nodes were
-written, can still be written, or conflict with another client's write (V15, S2). The controller
-recognizes its own data by the controller epoch or fresh topic id in it, and by the node's version.
-This module does no I/O.
+node that shows the outcome when it is read back. The controller compares that node with what it
+wrote; the verdict is that the unit was written, can still be written, or conflicts with another
+client's write (V15, S2). The controller recognizes its own data by the controller epoch or fresh
+topic id in it, and by the node's version. This module does no I/O.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ from tidelog.metadata.store import (
     TransactionFailed,
 )
 
-#: Limits of a transaction's writes, in operations and bytes; the rest of the store's limits is for
-#: the check of the controller epoch.
+#: Limits of the units in one transaction, in operations and bytes. They are below the store's
+#: limits, because the transaction also checks the controller epoch.
 MAX_OPS = limits.MAX_TRANSACTION_OPS - 1
 MAX_BYTES = limits.MAX_TRANSACTION_BYTES - 1024
 _OP_OVERHEAD_BYTES = 64
@@ -147,12 +147,12 @@ class StateUnit(Unit):
         return Conflict(state=found)
 
     def adapt(self, failure: TransactionFailed) -> bool:
-        """Adjust the operations, because another client created a parent node meanwhile."""
+        """Drop the creation of a parent node that another client has created meanwhile."""
         return self._drop_existing(failure)
 
 
 class TopicUnit(Unit):
-    """The nodes of a new topic and its first partitions; the topic's node shows if all exist."""
+    """The nodes of a new topic and its first partitions; the topic's node is the witness."""
 
     __slots__ = ("_data",)
 
@@ -178,7 +178,7 @@ class TopicUnit(Unit):
         return Written(node.stat.mzxid) if node.data == self._data else Conflict()
 
     def adapt(self, failure: TransactionFailed) -> bool:
-        """Overwrite a configuration that an earlier topic of the name may have left."""
+        """Overwrite a configuration that an earlier topic of the same name may have left."""
         config = self.ops[1]
         if not isinstance(failure.error, NodeExists) or not isinstance(config, Create):
             return False
@@ -279,12 +279,12 @@ class RequestUnit(Unit):
         super().__init__(write, path, [op])
 
     def judge(self, node: Node | None) -> Verdict:
-        """Return `Written` if the node's presence is as wanted, whichever client caused it."""
+        """Return `Written` if the node exists (or is gone) as wanted, whichever client did it."""
         return Written() if (node is not None) == self._present else PENDING
 
 
 class EntriesUnit(Unit):
-    """The write of entries left in `/admin/reassign_partitions` or in the reassignment queue."""
+    """The write of the entries that stay in `/admin/reassign_partitions` or in the queue."""
 
     __slots__ = ("_data", "_expected")
 
@@ -330,7 +330,7 @@ class AcceptedUnit(Unit):
         self.parents = (root, f"{root}/{accepted.topic_partition.topic}")
 
     def judge(self, node: Node | None) -> Verdict:
-        """Return `Written` if the node has the wanted content; other content will be replaced."""
+        """Return `Written` if the node has the wanted content; else `PENDING`, to replace it."""
         if node is not None and node.data == self._data:
             return Written(node.stat.czxid)
         return PENDING
@@ -491,8 +491,8 @@ def _assignment(topic: Topic) -> TopicAssignment:
 def _removal_units(index: int, write: RemovePartitions) -> list[Unit]:
     """Return the units that remove partitions; the first unit writes the topic's node.
 
-    A removal request that does not fit into the first transaction is deleted later, when its
-    partition no longer exists.
+    If a removal request does not fit into the first transaction, the controller deletes the request
+    later, because its partition no longer exists.
     """
     name = write.topic.name
     first: Unit = AssignmentUnit(index, write.topic)
@@ -517,7 +517,7 @@ def _removal_units(index: int, write: RemovePartitions) -> list[Unit]:
 def _with_states(
     index: int, first: Unit, topic: str, states: Mapping[int, PartitionState]
 ) -> list[Unit]:
-    """Return a topic's units: its node with the states that fit, then the other states."""
+    """Return a topic's units: first its node with as many states as fit, then the other states."""
     units: list[Unit] = [first]
     size_bytes = first.size_bytes
     for partition, state in sorted(states.items()):
@@ -537,7 +537,7 @@ def _with_states(
 
 
 def batches(units: Sequence[Unit]) -> list[list[Unit]]:
-    """Return the operation groups, packed in order into transactions up to the store's limits."""
+    """Pack the units, in their order, into transactions that do not exceed the store's limits."""
     packed: list[list[Unit]] = []
     ops = size_bytes = 0
     sealed = True

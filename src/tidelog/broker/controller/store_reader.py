@@ -54,9 +54,10 @@ class StoreReader:
         self._store = store
         self._tasks = tasks
         self._tracer = tracer
-        #: Why topics are unreadable, as last logged; the controller reads such topics repeatedly.
+        #: The last logged reason why a topic is unreadable. The controller reads such topics
+        #: repeatedly, and logs each reason once.
         self._logged: dict[str, str] = {}
-        #: Why states of partitions are unreadable, as last logged.
+        #: The last logged reason why a partition's state is unreadable.
         self._logged_states: dict[TopicPartition, str] = {}
         self.reassignments = ReassignmentReader(store, tasks, self._report)
 
@@ -101,7 +102,7 @@ class StoreReader:
         )
 
     async def brokers(self, on_change: WatchCallback) -> BrokersRead:
-        """Read all registrations, because only a node's creation id shows a bounce (V10)."""
+        """Read all registrations: only a node's creation id shows that a broker restarted (V10)."""
         ids = await self._watched(layout.BROKER_IDS, on_change)
         # A broker that finds the store older than its logs marks the store when it registers (E8).
         *nodes, mark = await self._store.get_many(
@@ -197,7 +198,7 @@ class StoreReader:
         return {name: partitions for name, partitions in wanted.items() if partitions}, unreadable
 
     async def former(self, wanted: Sequence[TopicPartition]) -> FormerRead:
-        """Read the former states of partitions that are about to be added (V71)."""
+        """Read the states that removed partitions left, before partitions are added again (V71)."""
         paths = [layout.partition_state_path(partition) for partition in wanted]
         nodes = await self._store.get_many(paths)
         found: dict[TopicPartition, PartitionState | None] = dict.fromkeys(wanted)
@@ -315,7 +316,7 @@ class StoreReader:
                 broker_id = layout.parse_decimal_name(path)
                 brokers[broker_id] = layout.decode_broker(path, broker_id, node)
             except LayoutError as error:
-                # A registration node without data is incomplete: its own transaction adds the data.
+                # An unreadable registration is left out, and the broker counts as not registered.
                 self._report(str(error))
         return dict(sorted(brokers.items()))
 
@@ -406,8 +407,8 @@ def _decode_topic(name: str, node: Node, config: Node | None) -> Topic:
 def _is_replaced(topic: Topic, node: Node) -> bool:
     """Return whether the node belongs to a later topic of the same name (V23).
 
-    The nodes of the deleted and the new topic may have the same version, because each node begins
-    at version 0.
+    The node's version alone does not show that, because the node of every topic begins at version
+    0.
     """
     try:
         found = layout.decode_topic_id(layout.topic_path(topic.name), node.data)
@@ -443,6 +444,6 @@ def _minimum(configs: Mapping[str, str]) -> int | None:
     try:
         return int(validate_topic_configs({_MINIMUM: value})[_MINIMUM])
     except ConfigError:
-        # The controller logs no invalid value: brokers that host the topic log it
+        # The controller does not log an invalid value, because the brokers that host the topic do
         # (`TopicConfig.lenient`).
         return None

@@ -45,7 +45,7 @@ class StoreWatches:
     """The watches of one broker; each of its controller terms begins with `load`."""
 
     def __init__(self, services: Services, wake: Signal, noticed: Callable[[], None]) -> None:
-        """`wake` signals that changes wait to be read, `noticed` that brokers came or went."""
+        """`wake` is set when changes wait to be read; `noticed` is called when brokers change."""
         self._services = services
         self._wake = wake
         self._noticed = noticed
@@ -55,10 +55,10 @@ class StoreWatches:
         self._touched: dict[str, None] = {}
         #: Topics whose configuration has changed.
         self._configs_changed: dict[str, None] = {}
-        #: Topics whose state in the controller's image is wrong or unread.
+        #: Topics that must be read because the controller's image of them is wrong or missing.
         self._reread: dict[str, None] = {}
-        #: In a cold start, the brokers of all replicas, and the brokers last read as registered
-        #: (E8).
+        #: In a cold start, the brokers of all replicas, and the brokers that were registered at the
+        #: last read (E8).
         self._assigned: frozenset[int] = frozenset()
         self._registered: Mapping[int, object] = {}
 

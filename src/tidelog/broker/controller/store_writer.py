@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 
 class DeposedError(TidelogError):
-    """Another controller was elected, so this controller can write nothing more."""
+    """Another controller was elected, so the store rejects the writes of this controller."""
 
 
 class StoreWriter:
@@ -134,7 +134,7 @@ class StoreWriter:
         return left
 
     async def _adapt(self, unit: Unit, failure: TransactionFailed) -> bool:
-        """Change a failed `Unit`, or remove nodes in its way; return whether to try it again."""
+        """Adapt a failed `Unit`, or remove nodes that block it; return whether to try again."""
         if isinstance(failure.error, NotEmpty) and failure.error.path == unit.witness:
             await self._empty(unit.witness)
             return True
@@ -143,8 +143,8 @@ class StoreWriter:
     async def _empty(self, path: str) -> None:
         """Remove the nodes that another client left below a node that must be deleted.
 
-        The store deletes no node with children, so the controller would repeat such a deletion
-        forever.
+        The store deletes no node that has children, so without this step the controller would
+        repeat the deletion forever.
         """
         below = await self._tree(path)
         self._tracer.log(
@@ -271,6 +271,6 @@ def _all_written(
 
 
 def _note(unit: Unit, outcome: Outcome, outcomes: dict[int, Outcome]) -> None:
-    """Note a `Unit`'s outcome as that of its write; later, only a conflict replaces the outcome."""
+    """Note a unit's outcome as its write's outcome; a conflict replaces an earlier outcome."""
     if isinstance(outcome, Conflict) or unit.write not in outcomes:
         outcomes[unit.write] = outcome

@@ -1,8 +1,8 @@
 """A controller's term: the state that a controller loses when its term ends.
 
-The winner of an election creates the term, and the controller of the term makes all decisions.
-Reads wait for an unreachable store as long as the term lasts. This module also reports published
-changes to logs and traces.
+The winner of an election creates a `Term`, whose `Controller` makes all decisions. If the store is
+unreachable, reads wait for it as long as the term lasts. This module also reports published changes
+to logs and traces.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ Log = Callable[[int, str], None]
 
 
 class Claim(NamedTuple):
-    """The result of a won election: controller epoch, and the version that fences writes."""
+    """The result of a won election: controller epoch, and version of node `/controller_epoch`."""
 
     controller_epoch: int
     epoch_version: int
@@ -71,7 +71,8 @@ class WaitingRequest(NamedTuple):
 
     pending: Pending
     refusal: Refusal
-    #: Whether the response waits for acknowledgements of the brokers, besides the durable write.
+    #: Whether the response waits until the brokers have acknowledged the commands, and not only
+    #: until the decision is durable.
     when_acknowledged: bool
 
 
@@ -128,7 +129,7 @@ class Term:
         )
         self.balancing = Balancing(services, self.controller.balance, offer)
         self.waiting: dict[int, WaitingRequest] = {}
-        #: Whether the term has ended, so that nothing more happens on its behalf.
+        #: Whether the term has ended, so that its tasks and callbacks do nothing more.
         self.is_over = False
         #: Whether a task checks that groups have read the partitions to be removed.
         self.is_draining = False

@@ -1,4 +1,4 @@
-"""The cluster events and failover times of one controller term, and metrics (V80).
+"""The cluster events, failover times and metrics of one controller term (V80).
 
 The modules that run the controller report its progress to this module. This module only observes:
 it makes no decision, delays no decision, and makes no decision fail. Failover times are measured
@@ -74,7 +74,7 @@ class TermEvents:
         self._turn = TurnTimes(noticed_ms, now_ms)
 
     def begins(self) -> None:
-        """Note that a decision begins, and with it the turn, if no watch began the turn."""
+        """Note that a decision begins; its turn begins now, too, unless reads began the turn."""
         if self._turn.decided_ms:
             now_ms = self._now_ms()
             self._turn = TurnTimes(now_ms, now_ms)
@@ -131,8 +131,8 @@ class TermEvents:
                 continue
             broker = image.brokers.get(leader)
             if broker is None:
-                # No controller saw this former leader leave the cluster: it was perhaps the
-                # previous controller itself.
+                # This controller did not see the former leader leave the cluster. Perhaps the
+                # former leader was the previous controller.
                 leaving[leader] = False
             elif broker.is_leaving:
                 leaving[leader] = True

@@ -66,7 +66,7 @@ class GroupCoordinators(CoordinatorRuntime[GroupPartition]):
         return GroupPartition(partition, leader_epoch, self._group_settings)
 
     def encode(self, record: Record, now_ms: int) -> NewRecord:
-        """Return the bytes of a record; raise SchemaError if a text in the record is too long."""
+        """Encode a record; raise SchemaError if a text in the record is too long."""
         return offset_records.encode(record, now_ms)
 
     def decode(
@@ -97,7 +97,7 @@ class GroupCoordinators(CoordinatorRuntime[GroupPartition]):
         return ErrorCode.NONE if is_nameable(asked) else ErrorCode.INVALID_GROUP_ID
 
     async def complete_load(self, led: LedPartition[GroupPartition]) -> bool:
-        """Find the offsets of topics that ended before the load (G6)."""
+        """Delete the offsets of topics and partitions that ended before the load (G6)."""
         return await check_topics(self.services, led.shard, led.name)
 
     def leadership_ends(self, shard: GroupPartition) -> None:
@@ -111,7 +111,7 @@ class GroupCoordinators(CoordinatorRuntime[GroupPartition]):
     def asked(
         self, request: Request[Any], group_id: str, message: Any = None, **client: str
     ) -> Asked[Any]:
-        """Return the coordinator's form of a request about one group.
+        """Return a request about one group in the form that its coordinator takes.
 
         `message` is the group's part of a request about several groups, and `client` has the fields
         of `Asked` that describe the client of a JoinGroup.

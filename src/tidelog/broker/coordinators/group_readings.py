@@ -1,9 +1,10 @@
 """The metrics of consumer groups, read at a scrape from the coordinators of this broker.
 
-The lag is clamped to the log start: a group whose committed records were deleted lags by what is
-left. The lag in seconds is right on idle partitions: it is 0 when all is read, else the age of the
-oldest unread record, by the timestamp of its batch. A partition without a committed offset has no
-lag, and is counted apart. Consumers read up to the last stable offset.
+If the records at a group's committed offset were deleted, the lag counts from the log start. The
+lag in seconds is the age of the oldest unread record, by the timestamp of its batch; it is 0 if the
+group has read all records, even if the partition is idle. A separate metric counts the partitions
+without a committed offset, which have no lag. The lag counts up to the last stable offset, up to
+which consumers read.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _Timestamps = dict[tuple[TopicId, int, int], int]
 
 
 class _TopicSums:
-    """What is summed over the partitions of one topic in one group."""
+    """Sums over the partitions of one topic for which a group has committed offsets."""
 
     __slots__ = ("committed", "lag", "offsets")
 
@@ -42,7 +43,7 @@ class _TopicSums:
 
 
 class GroupReadings:
-    """The readings of the groups of one broker."""
+    """The metrics of the groups that one broker coordinates."""
 
     def __init__(
         self, services: Services, groups: GroupCoordinators, replicas: HostedPartitions
@@ -51,12 +52,12 @@ class GroupReadings:
         self._groups = groups
         self._replicas = replicas
         self._ends = KnownEnds(services, replicas)
-        #: The timestamps of the oldest unread records, as the last reading found them.
+        #: The timestamps of the oldest unread records that the last reading found.
         self._timestamps: _Timestamps = {}
         services.metrics.collect(self.readings)
 
     def readings(self) -> Iterator[MetricReading]:
-        """Read group by group; ask for the ends of logs that no replica here has."""
+        """Read the metrics group by group; then request log ends that only other brokers know."""
         known, self._timestamps = self._timestamps, {}
         groups = groups_left_out = shown = left_out = 0
         for shard in list(self._groups.shards.loaded()):
@@ -94,7 +95,7 @@ class GroupReadings:
         )
 
     def _of_offsets(self, group: Group, room: int, known: _Timestamps) -> Iterator[MetricReading]:
-        """Read the committed offsets of a group: the first `room` one by one, all in sums."""
+        """Return series for the first `room` committed offsets of a group, and sums of all."""
         name, now_ms = group.group_id, self._services.clock.wall_ms()
         topics: dict[str, _TopicSums] = {}
         for number, (key, committed) in enumerate(list(group.offsets.items())):
@@ -150,7 +151,7 @@ class GroupReadings:
         end: int,
         known: _Timestamps,
     ) -> int | None:
-        """Return the timestamp of the batch at an offset; None if no replica here can say it now.
+        """Return the timestamp of the batch at an offset; None if it cannot be read here now.
 
         The broker reads the header of the batch from the page cache, never from the disk.
         """
@@ -174,11 +175,11 @@ class GroupReadings:
 
 
 def oldest_ms(batch: BatchView) -> int | None:
-    """Return the timestamp of a batch's first record; None if its records have none.
+    """Return the timestamp of a batch's first record; None if its records have no timestamp.
 
-    All records have the time of the append in a topic with LogAppendTime. In a batch that
-    compaction has handled, the delete horizon replaces the first timestamp (KIP-534), so the latest
-    timestamp stands for it.
+    In a topic with LogAppendTime, all records of a batch have the batch's maximum timestamp. In a
+    compacted batch the delete horizon may replace the first timestamp (KIP-534); the maximum
+    timestamp is returned in this case, too.
     """
     is_first = batch.timestamp_type == CREATE_TIME and batch.delete_horizon_ms is None
     found = batch.base_timestamp if is_first else batch.max_timestamp
@@ -186,5 +187,5 @@ def oldest_ms(batch: BatchView) -> int | None:
 
 
 def _lag(committed: int, ends: LogEnds) -> int:
-    """Return the unread records; the end that a follower knows may be behind the offset."""
+    """Return the number of unread records; 0 if a follower's known end is below the offset."""
     return max(0, ends.end - max(committed, ends.start))

@@ -1,11 +1,11 @@
 """A partition of an internal topic under one leader epoch: its shard, its timers, its appends.
 
-All appends of one turn of the event loop become one batch, in their order, as far as they fit
-`message.max.bytes`. Many small commits thus share one write and one wait. The leader writes these
-batches with acks=all and only under the leader epoch of the shard (G1). An append is committed when
-the high watermark passes its batch, and failed when the log refuses the batch. An append may time
-out before its outcome is known: after the coordinator's own timeout, or if the ISR falls below the
-minimum. The shard still gets the later outcome of an append that timed out.
+All appends of one turn of the event loop become one batch, in their order, as long as the batch
+fits into `message.max.bytes`. Many small commits thus share one write and one wait. The leader
+writes these batches with acks=all and only under the leader epoch of the shard (G1). An append is
+committed when the high watermark passes its batch, and failed when the log refuses the batch. An
+append may time out before its outcome is known: after the coordinator's own timeout, or if the ISR
+falls below the minimum. The shard still gets the later outcome of an append that timed out.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 S = TypeVar("S", bound=CoordinatorShard)
 
 #: The longest delay of one timer, in milliseconds; a longer timer is set again when this delay has
-#: passed. A cancelled timer stays in memory until its time has come, and joining and leaving
-#: members could set any number of timers.
+#: passed. The step bounds memory: a cancelled timer stays in memory until its time has come, and
+#: members that join and leave could set any number of timers.
 _TIMER_STEP_MS = 30_000
 
 
 class TopicSettings(NamedTuple):
-    """Settings of a coordinator's internal topic, as currently in force."""
+    """The settings of a coordinator's internal topic that are currently in force."""
 
     #: Compression codec of the coordinator's batches.
     codec: int
@@ -68,7 +68,7 @@ def time_of(clock: Clock) -> Now:
 
 
 class LedPartition(Generic[S]):
-    """One leadership of a coordinator's partition."""
+    """A coordinator's partition under one leader epoch."""
 
     __slots__ = (
         "_carry_out", "_encode", "_gathered", "_services", "_settings", "is_over",
@@ -152,7 +152,7 @@ class LedPartition(Generic[S]):
         self._gathered.append(_Gathered(append.number, tuple(records), size_bytes))
 
     def flush(self) -> None:
-        """Plan all gathered appends as appends of the partition."""
+        """Plan the gathered appends as batches of the partition's log."""
         gathered, self._gathered = self._gathered, []
         limit_bytes = self._limit_bytes()
         batch: list[_Gathered] = []
@@ -234,7 +234,7 @@ class _Outcome:
         self._timeout = services.serving_timers.after(timeout_ms, self._timed_out)
 
     def appended(self, completion: Completion[AppendInfo]) -> None:
-        """Handle the outcome of the leader's write."""
+        """Handle the outcome of the write to the leader's log."""
         error = completion.error
         led = self._led
         if error is not None:

@@ -81,11 +81,11 @@ async def load(
 async def committed(
     services: Services, partition: Partition, shard: CoordinatorShard, offset: int
 ) -> None:
-    """Wait until all in-sync replicas have every record below `offset`, or the load is over.
+    """Wait until all in-sync replicas have every record below `offset`, or the load ends.
 
     The wait continues while the ISR is below the minimum. The high watermark may pass `offset`
-    after a wait was refused and before the next wait begins. A new wait for an offset already
-    passed would never end, because nothing is appended during a load.
+    between a refused wait and the next wait. The next wait would then never end, because nothing is
+    appended during a load, so the function checks the high watermark before each wait.
     """
     while shard.phase is CoordinatorPhase.LOADING and partition.high_watermark < offset:
         services.tracer.mark("coordinator_loaded_above_high_watermark")

@@ -1,10 +1,10 @@
-"""Where logs begin and end, for the lag of groups.
+"""The log start and the last stable offset of partitions, for the lag of groups.
 
 The broker reads its own log if it has a replica in the ISR. The high watermark of such a follower
-is one fetch behind the leader's. For other partitions, a reading of the metrics asks the leaders,
-at most every `_REFRESH_MS`, and the next reading has the responses. A scrape never waits. A broker
-with an admin port reads its metrics every ten seconds for its history, so the ends are at most
-about ten seconds old.
+may be one fetch behind the leader's high watermark. For other partitions, a reading of the metrics
+sends ListOffsets requests to the leaders, at most every `_REFRESH_MS`; the next reading uses the
+responses. A scrape never waits. A broker with an admin port reads its metrics every ten seconds for
+its history, so the ends are at most about ten seconds old.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _PURPOSE: Final = "group-lag"
 
 
 class LogEnds(NamedTuple):
-    """The first offset of a partition, and the offset up to which consumers read."""
+    """The first offset of a partition, and the offset up to which consumers may read."""
 
     start: int
     end: int
 
 
 class KnownEnds:
-    """The ends of the logs that groups of this broker have committed offsets for."""
+    """The log ends of the partitions for which groups of this broker have committed offsets."""
 
     def __init__(self, services: Services, replicas: HostedPartitions) -> None:
         self._services = services
@@ -55,7 +55,7 @@ class KnownEnds:
         self._is_asking = False
 
     def of(self, topic_partition: TopicPartition) -> LogEnds | None:
-        """Return the ends of a partition, None while they are unknown."""
+        """Return a partition's offsets; if they are unknown, return None and note the partition."""
         partition = self._replicas.get(topic_partition)
         if partition is not None and self._is_in_sync(partition):
             return LogEnds(partition.log.log_start_offset, partition.last_stable_offset)
@@ -69,7 +69,7 @@ class KnownEnds:
         return shown is not None and self._services.broker_id in shown.isr
 
     def refresh(self) -> None:
-        """Ask the leaders of the partitions that were looked for, unless that is under way."""
+        """Request the noted partitions' offsets from their leaders, unless a request is running."""
         now_ms = self._services.clock.monotonic_ms()
         if not self._wanted or self._is_asking or now_ms - self._asked_ms < _REFRESH_MS:
             return
@@ -107,7 +107,7 @@ class KnownEnds:
     async def _list(
         self, leader: int, partitions: list[TopicPartition], timestamp: int
     ) -> dict[TopicPartition, int]:
-        """Return the offsets that a leader lists; empty if it does not respond."""
+        """Return the offsets in a leader's ListOffsets response; empty without a response."""
         services = self._services
         by_topic: dict[str, list[ListOffsetsPartition]] = {}
         for topic, index in partitions:

@@ -2,8 +2,9 @@
 
 Values are written in the versions that Kafka 3.9 uses. Unknown kinds of records (records of
 KIP-848's groups) are skipped, as in Kafka (KIP-915). A committed offset also has a header, which
-Kafka ignores: the topic's id and the partition's first leader epoch. The incarnation in its header
-keeps an old offset from counting for a recreated topic.
+Kafka ignores: the topic's id and the partition's first leader epoch. By this header (the
+incarnation of the partition) the coordinator recognizes offsets of a deleted topic whose name was
+used again.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _INCARNATION: Final = struct.Struct(">16si")
 
 
 def encode(record: Record, timestamp_ms: int) -> NewRecord:
-    """Return the bytes of a record; raise SchemaError if a text in the record is too long."""
+    """Encode a record; raise SchemaError if a text in the record is too long."""
     if isinstance(record, OffsetRecord):
         group_id, (topic, partition) = record.key
         key = consumer_offsets.encode_key(OffsetCommitKey(group_id, topic, partition))
@@ -67,7 +68,7 @@ def _headers(incarnation: PartitionIncarnation) -> tuple[tuple[str, bytes], ...]
 
 @functools.lru_cache(maxsize=4_096)
 def _incarnation(header: bytes) -> PartitionIncarnation:
-    """Return the incarnation in a header; the cache serves the many offsets of one incarnation.
+    """Decode the incarnation in a header; many offsets have the same header, hence the cache.
 
     Raises ProtocolError if the header is not an incarnation.
     """

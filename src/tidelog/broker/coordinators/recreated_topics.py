@@ -1,4 +1,4 @@
-"""Committed offsets of topics and partitions whose deletion no coordinator could see.
+"""Committed offsets of topics and partitions whose deletion no coordinator has noticed.
 
 A broker learns of a deletion from the controller, and writes tombstones for the offsets of its
 groups. A deletion while a partition of `__consumer_offsets` changes its leader may reach no
@@ -26,10 +26,11 @@ if TYPE_CHECKING:
     from tidelog.broker.cluster_view import ClusterView
     from tidelog.broker.services import Services
 
-#: Number of offsets compared in one turn of the event loop, which then takes a few milliseconds.
+#: Number of offsets compared in one turn of the event loop, so that a turn takes a few
+#: milliseconds.
 _OFFSETS_PER_TURN: Final = 5_000
 _RETRY_MS: Final = 200
-#: Incarnations under which offsets were committed, by topic and partition.
+#: Incarnations of partitions for which offsets were committed, by topic and partition.
 _Suspects = dict[str, dict[TopicPartition, dict[PartitionIncarnation, None]]]
 
 

@@ -1,4 +1,4 @@
-"""The shell (I/O, timers, loads) that all kinds of coordinators of an internal topic share.
+"""The part with I/O, timers and loads that all kinds of coordinators of internal topics share.
 
 This broker coordinates each partition of the topic that it leads, under the partition's current
 leader epoch only (G1). This module loads a partition when the leadership begins, and unloads it the
@@ -7,9 +7,8 @@ carries out the effects of shards one after the other, so records reach the log 
 decisions. A client whose connection is lost loses its response, and nothing else.
 
 Each kind of coordinator is a subclass of `CoordinatorRuntime`. The subclass defines its topic, its
-shards, the bytes of its records and its settings; the broker registers it under its topic
-(`replicas.context`). `GroupCoordinators` is the first kind of coordinator. This module knows
-nothing of groups.
+shards, the encoding of its records and its settings. The broker registers each subclass under its
+topic (`replicas.context`). `GroupCoordinators` is the only kind of coordinator so far.
 """
 
 from __future__ import annotations
@@ -45,8 +44,8 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound=CoordinatorShard)
 
-#: Number of groups of one request that are handled in one turn of the event loop, which then takes
-#: a few milliseconds.
+#: Number of groups of one request that are handled in one turn of the event loop, so that a turn
+#: takes a few milliseconds.
 _ASKED_PER_TURN = 500
 
 
@@ -59,7 +58,8 @@ class CoordinatorRuntime(ABC, Generic[S]):
 
     #: Name of the internal topic.
     topic: ClassVar[str]
-    #: Plural noun for the coordinated things, for logs and traces.
+    #: Plural noun for what the coordinators coordinate, for example "groups"; used in logs and
+    #: traces.
     noun: ClassVar[str]
 
     def __init__(
@@ -98,7 +98,7 @@ class CoordinatorRuntime(ABC, Generic[S]):
 
     @abstractmethod
     def encode(self, record: Any, now_ms: int) -> NewRecord:
-        """Return the bytes of a record; raise SchemaError if a text in the record is too long."""
+        """Encode a record; raise SchemaError if a text in the record is too long."""
 
     @abstractmethod
     def decode(
@@ -112,7 +112,7 @@ class CoordinatorRuntime(ABC, Generic[S]):
 
     @abstractmethod
     def key_of(self, asked: Any) -> str:
-        """Return the key whose hash finds the coordinator of a request (G2)."""
+        """Return the key of a request, whose hash selects the partition of its coordinator (G2)."""
 
     @abstractmethod
     def refuse(self, asked: Any, error: ErrorCode) -> Any:
@@ -241,7 +241,7 @@ class CoordinatorRuntime(ABC, Generic[S]):
     def answer_all(
         self, request: Request[Any], asked: Sequence[Any], respond: Callable[[Sequence[Any]], Any]
     ) -> Any:
-        """Return the response to a request about several keys, made when all answers are there."""
+        """Return the response to a request about several keys, or a Pending for a later one."""
         answers: list[Any] = [None] * len(asked)
         left = dict.fromkeys(range(len(asked)))
         pending = Pending()
@@ -343,7 +343,7 @@ class CoordinatorRuntime(ABC, Generic[S]):
             led.cancel_timer(effect.name)
 
     def _flush_later(self, led: LedPartition[S]) -> None:
-        """Write the appends in the event loop's next turn.
+        """Write the gathered appends in the event loop's next turn.
 
         All appends of one turn of the event loop share batches, whichever connections they came
         from.

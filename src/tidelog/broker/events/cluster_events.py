@@ -1,10 +1,10 @@
 """The writer of cluster events to the topic `__cluster_events` (V80).
 
-Each broker writes the events that it knows of. The controller writes its durable decisions, and
-leaders write how they took over (`takeovers`). No caller waits for a write: `record` puts an event
-into a bounded queue. As an idempotent producer, one task sends the queue to the leader of the
-topic's only partition, so the topic has each event once or not at all. Events that do not fit the
-queue are counted, and an event in the topic reports how many are missing. With
+Each broker writes the events that it knows of. The controller writes its durable decisions. Each
+new leader writes how it began to lead (`takeovers`). No caller waits for a write: `record` puts an
+event into a bounded queue. As an idempotent producer, one task sends the queue to the leader of the
+topic's only partition, so the topic has each event once or not at all. The broker counts events
+that do not fit into the queue, and writes an event that reports how many are missing. With
 `cluster.events.enable=false` the broker records no events.
 """
 
@@ -43,11 +43,12 @@ _PURPOSE: Final = "cluster-events"
 #: Maximum number of events in a batch, whose encoding takes a few milliseconds.
 _BATCH_EVENTS: Final = 200
 _RETRY_MS: Final = 200
-#: How long to wait while fewer brokers live than the topic wants replicas, because other brokers
-#: may still be starting.
+#: Milliseconds that the creation of the topic waits if the cluster has fewer live brokers than the
+#: topic's replication factor, because other brokers may still be starting.
 _FEW_BROKERS_MS: Final = 15_000
 _TIMEOUT_MS: Final = 5_000
-#: A new producer id is taken long before the sequence numbers run out.
+#: The sequence number at which the broker takes a new producer id, long before the sequence numbers
+#: run out.
 _MAX_SEQUENCE: Final = 1 << 30
 #: Retriable errors, after which the same batch is sent again. After an error that is not retriable,
 #: the leader would never accept the batch.
@@ -104,9 +105,11 @@ class ClusterEvents:
         self._batch: list[NewRecord] = []
         self._producer_id = -1
         self._sequence = 0
-        #: Monotonic time since which the topic has been known to be missing.
+        #: Monotonic time at which this broker first found the topic missing; None if the topic
+        #: exists.
         self._lacking_since_ms: int | None = None
-        #: Number of events that did not fit the queue since the last report, and number of reports.
+        #: Number of events that did not fit into the queue since the last report, and number of
+        #: reports.
         self._dropped = 0
         self._times_dropped = 0
         #: The reason, as last logged, why no event can be sent.
@@ -205,8 +208,8 @@ class ClusterEvents:
     def _make_topic(self) -> str:
         """Request the topic's creation; return why the events still wait.
 
-        Soon after a start the broker waits until the topic would get all its replicas, because
-        replicas could not be added later.
+        While too few brokers are alive for the replication factor, the broker waits a while before
+        it requests the topic, because it could not add the missing replicas later.
         """
         services = self._services
         now_ms = services.clock.monotonic_ms()

@@ -1,10 +1,10 @@
 """The creation of topics on first use, by clients or by this broker itself.
 
 This broker asks the controller to create the topic; it has at most one request per topic in flight.
-Topics created because clients use them get the cluster's defaults. As in Kafka's
-AutoTopicCreationManager, `__consumer_offsets` has its own counts and configuration
-(`offsets.topic.*`). So has `__cluster_events` (`cluster.events.*`). A caller gets no outcome: it
-calls again until the broker's view of the cluster shows the topic.
+A topic that is created because a client uses it gets the cluster's defaults. As in Kafka's
+AutoTopicCreationManager, `__consumer_offsets` has its own partition count, replication factor and
+configuration (`offsets.topic.*`). The same holds for `__cluster_events` (`cluster.events.*`). A
+caller gets no outcome; it repeats the call until the broker's view of the cluster shows the topic.
 """
 
 from __future__ import annotations

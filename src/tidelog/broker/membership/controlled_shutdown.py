@@ -1,10 +1,11 @@
-"""The controlled shutdown: before a broker stops, the controller moves its leaderships (V43).
+"""The controlled shutdown: before a broker stops, other brokers take its leaderships (V43).
 
-The broker asks the controller up to `controlled.shutdown.max.retries` times. Between attempts the
-broker waits for `controlled.shutdown.retry.backoff.ms`, or until it learns of another controller.
-After the last attempt the broker stops anyway, and the log names the partitions that it still
-leads. The broker does not choose the next leaders; it obeys the controller's commands until it
-stops. Once the shutdown has begun, this broker does not fetch for partitions whose ISR it has left.
+The broker sends the controller up to `controlled.shutdown.max.retries` ControlledShutdown requests.
+Between attempts the broker waits for `controlled.shutdown.retry.backoff.ms`, or until it learns of
+another controller. After the last attempt the broker stops anyway, and the log names the partitions
+that it still leads. The broker does not choose the next leaders; it obeys the controller's commands
+until it stops. Once the shutdown has begun, this broker no longer fetches a partition after the
+controller has removed the broker from its ISR.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 _VERSION = 3
 _PURPOSE = "controlled-shutdown"
-#: How many partitions one log line names.
+#: Maximum number of partitions that one log line names.
 _NAMED = 20
 
 
@@ -38,7 +39,7 @@ class ControlledShutdown:
         self._services = services
         self._replicas = replicas
         self._wake = Signal(services.ports.loop)
-        #: The controller of the last request: (epoch, broker id).
+        #: The controller to which the last request went: (epoch, broker id).
         self._asked = (-1, -1)
         self._given_up = False
         self._answered: asyncio.Future[str] | None = None
@@ -71,7 +72,7 @@ class ControlledShutdown:
         self._log(logging.WARNING, f"stopping although this broker {self._led()}")
 
     def give_up(self) -> None:
-        """Give up the wait for other brokers to lead, after a second signal to stop."""
+        """Stop waiting for other brokers to lead: the process got a second signal to stop."""
         self._given_up = True
         self._stop_waiting("a second signal ended the wait")
 
@@ -97,7 +98,7 @@ class ControlledShutdown:
         return self._services.view.controller_epoch, self._services.view.controller_id
 
     async def _ask(self) -> str:
-        """Ask the controller once; return why some leaderships stay here, empty if none stays."""
+        """Send one request; return why leaderships remain on this broker, empty if none remains."""
         services = self._services
         if not services.identity.is_registered:
             return "this broker is not registered"
@@ -148,7 +149,7 @@ class ControlledShutdown:
 
 
 def _verdict(answer: Any, error: Exception | None) -> str:
-    """Return why some leaderships stay on this broker, empty if none stays."""
+    """Return why leaderships remain on this broker after a response, empty if none remains."""
     if error is not None:
         return str(error)
     response: ControlledShutdownResponse = answer

@@ -1,6 +1,7 @@
-"""The metrics of a broker's session with the metadata store, under Kafka's names for ZooKeeper's.
+"""The metrics of a broker's session with the metadata store.
 
-Every broker counts them, whatever its metadata store is.
+The metrics have the names of Kafka's metrics for the ZooKeeper session. Every broker counts them,
+also with another metadata store than ZooKeeper.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Final
 from tidelog.core.metrics import counter
 from tidelog.metadata.store import SessionEvent
 
-#: Kafka's meters of kafka.server:type=SessionExpireListener, by event.
+#: The meters of Kafka's kafka.server:type=SessionExpireListener, by event.
 SESSION_EVENTS: Final = {
     event: counter(
         f"kafka_server_sessionexpirelistener_zookeeper{name}_total",

@@ -1,7 +1,7 @@
 """Producer ids of this broker, taken in order from blocks that the controller grants (G3, KIP-730).
 
-The broker requests a block when its current block is used up, or nearly used up. No id is ever
-given out twice: a block whose response was lost is skipped.
+The broker requests a block when its current block is used up, or nearly used up. No producer gets
+an id that another producer got: if the response with a block is lost, no broker uses that block.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from tidelog.wire.registry import ALLOCATE_PRODUCER_IDS
 _VERSION = 0
 _TIMEOUT_MS = 2_000
 _RETRY_MS = 50
-#: Milliseconds that a client waits for its id before the broker lets the client retry.
+#: Milliseconds that a client's request waits for an id before the broker responds with a retriable
+#: error.
 _PATIENCE_MS = 5_000
 #: The broker requests the next block when less than this fraction of the current block is left
 #: (Kafka: 10 %).
@@ -80,7 +81,7 @@ class ProducerIds:
             self._services.tasks.spawn("producer ids", self._fetch())
 
     async def _fetch(self) -> None:
-        """Ask until the controller grants a block of ids, then wake all waiting requests."""
+        """Repeat the request until the controller grants a block; then wake waiting requests."""
         try:
             while self._following is None:
                 block = await self._block()

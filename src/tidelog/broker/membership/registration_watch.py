@@ -1,12 +1,12 @@
 """The watch over this broker's own registration node (V4).
 
-The store deletes an ephemeral node when its session ends; an administrator may delete the node
-earlier. If an administrator deletes the node, the session stays valid, so no event reports the lost
-registration. After an administrator has deleted the node, the controller takes the broker for dead,
-while the broker takes itself for registered. This watch notices a registration that is gone or that
-another session owns. The watch recognizes this broker's registration by the session that owns the
-node, never by the broker id (V42). `Session` registers the broker again after the loss of its
-registration. The watch ignores a change of the node's content.
+The store deletes the node (an ephemeral node) when the broker's session ends. If an administrator
+deletes the node earlier, the session stays valid, so no session event reports the loss. The
+controller then considers the broker dead, while the broker still believes that it is registered.
+This watch notices a registration that is gone or that another session owns. The watch recognizes
+this broker's registration by the session that owns the node, never by the broker id (V42).
+`Session` registers the broker again after the loss of its registration. The watch ignores a change
+of the node's content.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tidelog.metadata.store import SessionExpired, WatchEvent
 
 
 class RegistrationWatch:
-    """The watch of one broker, which is set again with each registration."""
+    """The watch of one broker; each registration sets it again."""
 
     def __init__(self, services: Services, lost: Callable[[str], None]) -> None:
         """The watch calls `lost` with the reason, at most once for each registration."""
@@ -31,7 +31,7 @@ class RegistrationWatch:
         self._changed_again = False
 
     def begin(self) -> None:
-        """Watch the broker's current registration."""
+        """Begin to watch the broker's current registration."""
         self._look()
 
     def _changed(self, event: WatchEvent) -> None:
@@ -60,7 +60,7 @@ class RegistrationWatch:
                 except SessionExpired:
                     return
                 if self._changed_again or services.broker_epoch != broker_epoch:
-                    continue  # the response may belong to an earlier registration
+                    continue  # node or registration changed during the read: read again
                 if session_id is None or session_id != services.store.session_id:
                     return
                 if node is None:

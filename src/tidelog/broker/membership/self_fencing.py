@@ -1,18 +1,18 @@
 """Self-fencing: after a pause, a broker confirms its session before it serves again (V47).
 
-A stopped process (SIGSTOP, a suspended machine) may lose its session without noticing. After the
-expiry of the session another broker leads the partitions, while the resumed process still believes
-that it leads them. At the start of every turn, the event loop compares its monotonic clock with
-that of its last turn. After too long a gap between two turns, the broker is fenced until the store
-has applied or rejected a transaction of its session. A fenced broker begins no request, sends no
-response, and lets no timeout of a waiting request fire. The event loop's clock advances while the
-machine is suspended. The event loop's clock may stand still while a host pauses a virtual machine.
-A broker with a stopped clock serves until the store reports that its session expired.
+The session of a paused process (SIGSTOP, a suspended machine) may expire without its notice. The
+controller then elects other leaders, while the resumed process still believes that it leads its
+partitions. At the start of every turn of the event loop, the broker compares the monotonic time
+with the time of the last turn. After too long a gap between two turns, the broker is fenced until
+the store has applied or rejected a transaction of its session. A fenced broker begins no request,
+sends no response, and lets no timeout of a waiting request fire. The event loop's clock advances
+while the machine is suspended, but may stand still while a host pauses a virtual machine. In that
+case the broker serves until the store reports that its session expired.
 
-The longest allowed gap is two thirds of the session timeout. Session renewals are up to a third of
-the session timeout apart, so the last renewal may lie that long before a gap in the event loop.
-Only a gap between two turns of the event loop fences a broker. An unreachable store alone does not
-fence a broker: while its event loop turns, the broker continues to serve (S3).
+The longest allowed gap is two thirds of the session timeout. The last renewal of the session may
+lie a third of the session timeout before the gap, because renewals are up to that time apart. Only
+a gap between two turns of the event loop fences a broker. An unreachable store alone does not fence
+a broker: while its event loop turns, the broker continues to serve (S3).
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ class SelfFencing:
         self._admission = admission
         self._limit_ms = 0
         self._last_turn_ms = 0
-        #: Number of gaps in the event loop so far; a response to a request sent before the last gap
-        #: does not prove the session.
+        #: Number of gaps in the event loop so far. The store's response proves a valid session only
+        #: if the request was sent after the last gap.
         self._gaps = 0
         self._asking = False
 
     def start(self) -> None:
-        """Watch for gaps between turns from now on, because the session timeout is known."""
+        """Watch for gaps between turns from now on; the session timeout must be known."""
         self._take_limit()
         self._note_turn(self._services.clock.monotonic_ms())
         self._services.ports.on_turn(self.turned)
@@ -88,9 +88,9 @@ class SelfFencing:
     def session_over(self) -> None:
         """Note that the session has expired, so this broker leads nothing.
 
-        A broker whose process was stopped has an outdated view, so clients wait for the
-        controller's next UpdateMetadata. If the process was not stopped, the broker continues to
-        respond from its current view.
+        After a pause of the process, the broker's view is outdated, so clients wait for the
+        controller's next UpdateMetadata. Without a pause, the broker continues to respond from its
+        current view.
         """
         if self._fence.is_fenced:
             self._services.view.is_known = False

@@ -2,17 +2,17 @@
 
 A broker is alive while its session is valid. The event loop itself renews the session (`beat`), so
 a broker whose loop hangs loses its session (DESIGN.md, rule 4). An unreachable store does not mean
-an expired session, so the broker continues to serve (S3). On expiry the broker stops leading at
-once, re-registers under a new broker epoch, and takes its state from the controller. The broker
-also stops leading and re-registers if an administrator deletes its registration while the session
-is valid. The broker keeps its view of the cluster until the controller replaces it, because clients
-drop brokers that a response does not list.
+an expired session, so the broker continues to serve (S3). When the session expires, the broker
+stops leading at once, re-registers under a new broker epoch, and gets its roles from the
+controller. The broker also stops leading and re-registers if an administrator deletes its
+registration while the session is valid. The broker keeps its view of the cluster until the
+controller replaces it, because clients drop brokers that a response does not list.
 
-A session may expire at any moment of a registration or of the start. If the session expires before
-the starting broker has registered, the broker only opens a new session, as listeners and log
-directories are not ready yet. After the registration, a starting broker repeats the reads that it
-made in an expired session. A registration waits for no log directory, so a directory that hangs
-does not prevent it.
+The session may also expire while the broker starts or registers. If the session expires before the
+starting broker has registered, the broker only opens a new session, because listeners and log
+directories are not ready yet. After the registration, the broker repeats the reads that it made in
+the expired session. A registration does not wait for operations on log directories, so a log
+directory that hangs does not prevent it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from tidelog.broker.membership.store_history import StoreHistory
     from tidelog.broker.services import Services
 
-#: Renewals per session timeout; the loop must not go a third of the timeout without a renewal (rule
+#: Renewals per session timeout. Two renewals must be less than a third of the timeout apart (rule
 #: 4).
 _BEATS_PER_TIMEOUT = 12
 
@@ -59,7 +59,7 @@ class BrokerIdInUseError(TidelogError):
 
 
 class Session:
-    """The session and the registration of this broker, which this object keeps alive."""
+    """The session and the registration of this broker; this object keeps both alive."""
 
     def __init__(
         self,
@@ -86,7 +86,8 @@ class Session:
         self._advertised_endpoints = advertised_endpoints
         self._store = services.store
         self._closing = False
-        #: Whether the start has come so far that the broker can be registered.
+        #: Whether the listeners and log directories are ready, so that the broker can be
+        #: registered.
         self._may_register = False
         self._registering = False
         #: The task that opens a new session after a session expired before the registration.
@@ -119,7 +120,7 @@ class Session:
         self._may_register = True
         await self._until_registered()
         if self._expiries and not self._closing:
-            # The watches of the start were lost with the expired session.
+            # The watches that the start had set were lost with the expired session.
             self._on_renewed()
 
     async def stamp(self) -> None:
@@ -166,8 +167,8 @@ class Session:
     def _registration_lost(self, reason: str) -> None:
         """Register again: the session is valid, but the registration has gone or changed owner.
 
-        The controller takes the incarnation of the lost registration for dead, so the broker must
-        not act under that incarnation any longer.
+        The controller considers the incarnation of the lost registration dead, so the broker must
+        no longer act under its broker epoch.
         """
         services = self._services
         if self._closing or self._registering or not services.identity.is_registered:
@@ -259,8 +260,8 @@ class Session:
                         f"broker id {services.broker_id} is registered by another live broker;"
                         " every broker of a cluster needs an id of its own"
                     ) from failure
-                # A dead broker's session still holds the id: its node goes when the session times
-                # out (S5).
+                # The session of a dead broker still owns the node with this id; the store deletes
+                # the node when that session times out (S5).
                 services.tracer.mark("broker_id_still_taken")
                 await services.tasks.sleep(RETRY_MS)
             except OutcomeUnknown:
@@ -298,7 +299,7 @@ class Session:
         return True
 
     def _registered(self, broker_epoch: int, expiries: int) -> None:
-        """Use the registration that the store reported as the broker's current registration.
+        """Use `broker_epoch`, which the store reported, as the broker's current registration.
 
         Raises SessionExpired if the session in which the broker registered has expired: the
         registration is lost with the session, and no later event would report the loss.

@@ -1,18 +1,17 @@
 """The check whether the metadata store is older than this broker's logs (E8).
 
 A broker stamps the store: with each registration, and before a clean stop, it writes a node of its
-own. The broker's log directories store the transaction id of its last stamp, which is a write to
-its own node. If the store has this broker's stamp with a lower transaction id, the store was
-restored from a copy. Replicas that a restored store records as in sync may lack acknowledged
-records. After an unclean stop, or without a stored transaction id, the broker also checks that no
-leader epoch in its logs is above the store's.
+own. The broker's log directories store the transaction id of its last stamp. If the store has this
+broker's stamp with a lower transaction id, the store was restored from a copy. Replicas that a
+restored store records as in sync may lack acknowledged records. After an unclean stop, or without a
+stored transaction id, the broker also checks that no leader epoch in its logs is above the leader
+epoch in the store.
 
 A broker that finds an older store registers without proof of a clean shutdown, and marks the store
 in the same transaction. The transaction that marks an older store also fences a controller that
 does not know of the mark. The broker refuses to start if another broker already leads one of its
-partitions in the older store. The leader that the older store names has continued without the lost
-records, so the starting broker would truncate its log to that leader's. This module knows nothing
-of elections.
+partitions in the older store. That leader may lack records that this broker has and that the older
+store does not know of. This broker would truncate these records to follow that leader.
 """
 
 from __future__ import annotations
@@ -58,8 +57,8 @@ class StoreHistory:
     ) -> None:
         self._services = services
         self._hosted = hosted
-        #: Latest transaction id (stamp) in the store that the log directories or this process have
-        #: seen.
+        #: The highest transaction id of this broker's stamps, as the log directories and this
+        #: process know it.
         self.seen = NO_STAMP
         #: Names of the known marks of restored stores, the newest last.
         self.marks: tuple[str, ...] = ()
@@ -86,15 +85,15 @@ class StoreHistory:
         return [*ops, *await self._marking(found, reason)]
 
     def registered(self, broker_epoch: int) -> None:
-        """Note a registration, whose transaction id is the latest that this broker has seen."""
+        """Note a registration: its transaction id is the highest that this broker knows."""
         self.seen = broker_epoch
         self._has_judged_logs = True
 
     def heard_of(self, mark: str) -> bool:
         """Note a mark of a restored store; return whether this broker did not know the mark.
 
-        If a marked store is copied, the copy has the same mark. A mark that the store had before it
-        was copied does not show that the copy lacks records.
+        A copy of a marked store has the same mark, so only a mark that is new to this broker shows
+        that the store was restored again.
         """
         if not mark or mark in self.marks:
             return False
@@ -178,7 +177,7 @@ class StoreHistory:
         return ops
 
     async def _led_already(self) -> str:
-        """Return, as text, a partition of this broker that another broker leads in this store."""
+        """Return text about a hosted partition that another broker leads in this store, or ""."""
         states = await self._states(self._hosted())
         leaders = sorted({state.leader for state in states.values() if state.leader >= 0})
         nodes = await self._services.store.get_many([layout.broker_path(each) for each in leaders])
@@ -196,7 +195,7 @@ class StoreHistory:
     async def _states(
         self, hosted: Mapping[TopicPartition, HostedLog]
     ) -> dict[TopicPartition, PartitionState]:
-        """Return the published states of these logs' partitions; skip topics recreated since."""
+        """Return the published states of the hosted partitions; skip recreated topics."""
         if not hosted:
             return {}
         store = self._services.store

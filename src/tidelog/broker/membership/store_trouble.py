@@ -1,9 +1,9 @@
 """Responses to administrators while the metadata store is unreachable.
 
-A controller without its store can decide nothing, so an administrator's request would time out
-without a reason. After a session timeout, or three quarters of the request's timeout, the broker
-responds REQUEST_TIMED_OUT and names the store. The request stays queued after REQUEST_TIMED_OUT: a
-controller whose session outlives the outage carries out the request.
+A controller that cannot reach its store makes no decision, so an administrator's request would time
+out without a reason. After a session timeout, or three quarters of the request's timeout, the
+broker responds REQUEST_TIMED_OUT and names the store. The request stays queued after
+REQUEST_TIMED_OUT: a controller whose session outlives the outage carries out the request.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DEFAULT_TIMEOUT_MS = 30_000
 
 
 class StoreTrouble:
-    """The outage of the metadata store as this broker sees it, explained to clients."""
+    """The responses of one broker that explain an outage of the metadata store to clients."""
 
     def __init__(
         self, services: Services, error_response: Callable[[Request[Any], ErrorCode, str], Any]

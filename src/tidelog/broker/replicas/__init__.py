@@ -1,7 +1,7 @@
 """The replicas of this broker: their roles, the commands that change the roles, and replication.
 
-A `Partition` joins a log with the role that the decisions of `tidelog.replication` give it.
-`replica_set` holds all partitions of the broker and applies the controller's commands.
+A `Partition` has a log and a role (leader or follower), whose decisions `tidelog.replication`
+makes. `replica_set` holds all partitions of the broker and applies the controller's commands.
 
 Five subpackages hold the parts of this package. Each subpackage imports only subpackages that this
 text names earlier; `isr`, `fetching` and `placement` do not import each other.
@@ -18,6 +18,6 @@ down.
 `upkeep` (periodic work) and `replica_set` use all subpackages. `commands` executes LeaderAndIsr and
 StopReplica. `stray_recovery` lists, deletes and restores strays (V35).
 
-`metrics` has the metrics of all subpackages, and `replica_readings` reads those of replicas.
-`command_requests` requests all commands again.
+`metrics` declares the metrics of all subpackages, and `replica_readings` reads the metrics of
+replicas. `command_requests` asks the controller to send all commands again.
 """

@@ -1,10 +1,10 @@
-"""Requests of this broker for all of its commands, repeated until the controller accepts.
+"""The requests by which this broker asks the controller to send all commands again.
 
 A restored stray needs a role (V35), and the controller must learn which replicas a failed log
 directory held (D16). The broker's response to a full command reports the restored and the lost
-replicas to the controller. A new registration gets all commands anyway, so the requests end with
-the current registration. A Kafka controller does not know RequestCommands and closes the
-connection; the broker then stops asking.
+replicas to the controller. The broker repeats a request until the controller accepts it or the
+registration ends, because a new registration gets all commands anyway. A Kafka controller does not
+know RequestCommands and closes the connection; the broker then stops asking.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _API_VERSIONS_VERSION: Final = 3
 _PURPOSE: Final = "commands"
 _TIMEOUT_MS: Final = 2_000
 _RETRY_MS: Final = 50
-#: Number of refusals, which take at least a second, after which the broker checks whether the
+#: After this number of refusals, which takes at least a second, the broker checks whether the
 #: controller knows RequestCommands.
 _REFUSALS: Final = 20
 

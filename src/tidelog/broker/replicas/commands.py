@@ -3,10 +3,10 @@
 The steps of a LeaderAndIsr run in a fixed order. First, strays that a full command reveals are set
 aside (V35, V45). After strays are set aside, every replica that changes its role stops serving and
 fetching, before any role begins (V31). Missing replicas are created if the command allows it (D3).
-A replica takes its new role when its log is quiet; only after that do followers fetch. Partitions
-are independent of each other, so each has its own error. `tidelog.replication.commands` decides
-whether a command is obeyed. If this broker's registration ends during a command, no further replica
-takes a role.
+A replica takes its new role when no operation runs on its log. When all replicas have their roles,
+followers begin to fetch. Partitions are independent of each other, so each has its own error.
+`tidelog.replication.commands` decides whether the broker executes or refuses a command. If this
+broker's registration ends during a command, no further replica takes a role.
 """
 
 from __future__ import annotations
@@ -187,8 +187,8 @@ class _LeaderAndIsr:
     def _was_refused(self, command: _Command) -> bool:
         """Return whether the disk refused to create this replica, which is still missing.
 
-        A replica that the disk refused to create may be created empty, because no record was
-        committed while it counted in the ISR.
+        The broker may later create such a replica empty, although it is in the ISR, because no
+        record was committed meanwhile.
         """
         refused = self.replicas.log_dirs.refused_new
         return refused.get(command.topic_partition) == command.topic_id
@@ -196,8 +196,8 @@ class _LeaderAndIsr:
     def _stop_serving(self) -> None:
         """Stop every replica that changes its role, at once.
 
-        A leader that stays leader under a new epoch continues until its next role begins, if its
-        log is quiet, so clients need no retry.
+        A leader that stays leader under a new epoch continues to serve until the new epoch begins,
+        if no operation runs on its log, so clients need not retry.
         """
         broker_id, now_ms = self.services.broker_id, self.services.clock.monotonic_ms()
         for partition, (name, _, state) in self.obeyed:
@@ -213,16 +213,16 @@ class _LeaderAndIsr:
                 partition.rest(leads_on=leads_on)
 
     async def _quieten(self) -> None:
-        """Wait until the log of every replica that changes its role is quiet.
+        """Wait until no operation runs on the logs of the replicas that change their roles.
 
-        Appends planned under the old leader epoch are thus written before the new epoch begins
-        (V31). A leader that stays leader under the new epoch keeps its role at first, but the role
-        ends if another append arrives.
+        The log thus writes all appends of the old leader epoch before the new epoch begins (V31). A
+        leader that stays leader under the new epoch keeps its role at first, but the role ends if
+        another append arrives.
         """
         while busy := [partition for partition in self.changing if not partition.is_quiet()]:
             for partition in busy:
-                # Of the changing replicas, only leaders that stay leaders under the new epoch have
-                # a role at this step.
+                # A replica that still has a role at this step is a leader that stays leader under
+                # the new epoch.
                 partition.rest(leads_on=True)
             for partition in busy:
                 await partition.quiet()
@@ -263,7 +263,7 @@ class _LeaderAndIsr:
                 self.obeyed.append((self.replicas.add(directory, log, 0), command))
 
     def _not_created(self, share: list[_Command], why: str) -> None:
-        """Note replicas that could not be created; the controller will send their roles again."""
+        """Note replicas that could not be created; the controller sends their roles again later."""
         for command in share:
             self.errors[command.topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
             if command.state.is_new:
@@ -384,7 +384,7 @@ class ReplicaCommands:
         self._fetchers = fetchers
 
     def rest(self, partition: Partition) -> None:
-        """End a replica's role; appends may still be in progress on its log."""
+        """End a replica's role at once, even if appends are still in progress on its log."""
         self._fetchers.remove(partition)
         partition.rest()
 
@@ -481,10 +481,9 @@ class ReplicaCommands:
 def _is_contradictory(
     broker_id: int, partition: Partition | None, state: LeaderAndIsrPartitionState
 ) -> bool:
-    """Whether the command contradicts itself or this replica's role, so it is invalid (V12, V13).
+    """Whether the command is invalid: it contradicts itself or this replica's role (V12, V13).
 
-    A leader must be a member of its ISR; otherwise its log may lack committed records. A leader
-    epoch has only one leader.
+    A leader outside the ISR may lack committed records, and a leader epoch has only one leader.
     """
     if state.leader == broker_id:
         return broker_id not in state.isr

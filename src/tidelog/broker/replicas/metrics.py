@@ -1,6 +1,6 @@
 """The metrics of replicas, their leaders and their log directories.
 
-A metric with the meaning of a Kafka metric has the name that exporters give to Kafka's.
+A metric that corresponds to a Kafka metric has the name that exporters give to that metric.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The metrics of hosted replicas, read from their state at a scrape.
 
-The leader alone shows what belongs to a partition, so that a sum over brokers is right. Every
-replica shows its own log. The number of series is bounded by `MAX_METERED_PARTITIONS`.
+Only the leader shows the metrics of a partition, so that a sum over brokers counts it once. Every
+replica shows the metrics of its log. The number of series is bounded by `MAX_METERED_PARTITIONS`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NS_PER_MS = 1_000_000
 
 
 class _Counts:
-    """What is counted in one look at all replicas."""
+    """Counts over all replicas of this broker, at one scrape."""
 
     __slots__ = ("at_minimum", "led", "max_lag", "size_bytes", "summed_bytes", "under_minimum",
                  "under_replicated", "waiting_produces")  # fmt: skip
@@ -36,7 +36,7 @@ class _Counts:
 
 
 class ReplicaReadings:
-    """The readings of one broker's replicas and log directories."""
+    """The metrics of one broker's replicas and log directories."""
 
     def __init__(
         self, services: Services, replicas: ReplicaSet, fetch_sessions: FetchSessions
@@ -48,7 +48,7 @@ class ReplicaReadings:
         services.metrics.collect(self.directories)
 
     def replicas(self) -> Iterator[MetricReading]:
-        """Read every replica, then the numbers over all of them."""
+        """Return the metrics of each replica, then the metrics over all replicas."""
         counts = _Counts()
         partitions = self._replicas.all()
         for number, partition in enumerate(partitions):
@@ -58,7 +58,7 @@ class ReplicaReadings:
                 yield from readings
             else:
                 counts.summed_bytes += partition.log.size_bytes
-                for _ in readings:  # only count
+                for _ in readings:  # only update `counts`
                     pass
         left_out = max(0, len(partitions) - MAX_METERED_PARTITIONS)
         if left_out:
@@ -143,7 +143,7 @@ class ReplicaReadings:
         )
 
     def directories(self) -> Iterator[MetricReading]:
-        """Read the operations of each log directory, and how long the oldest ones wait."""
+        """Return counts of each log directory's operations, and ages of its oldest operations."""
         for directory in list(self._replicas.directories):
             times, path = directory.lane.times, directory.path
             ages = times.open_ages()

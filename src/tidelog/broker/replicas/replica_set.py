@@ -1,9 +1,9 @@
 """All replicas that this broker hosts, found at its start or created by commands.
 
-The set adds replicas to `hosted_partitions` and knows the configuration of each topic. The set
-fences controllers (V30) and runs their commands one after another (V31 to V35, V45). `commands`
-executes the commands, and `upkeep` does the periodic work. At start, every log found becomes a
-replica without a role, because only the controller assigns roles (V44).
+The replica set adds replicas to `hosted_partitions`, and has the configuration of their topics. It
+refuses commands of older controllers (V30), and runs the controller's commands one after another
+(V31 to V35, V45). `commands` executes the commands, and `upkeep` does the periodic work. At start,
+every log found becomes a replica without a role, because only the controller assigns roles (V44).
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class ReplicaSet(HostedPartitions):
         self._overrides: dict[str, dict[str, str]] = {}
         self._configs: dict[str, TopicConfig] = {}
         self._default_config = TopicConfig.of(services.config, {})
-        #: Clients' batches that arrived before the replicas of their partitions existed.
+        #: Batches of clients that were refused because the partition's replica did not exist yet.
         self.early_batches = EarlyBatches()
         self.controller_epoch = 0
         #: (controller epoch, broker epoch) of the latest command, and its correlation id.
@@ -95,7 +95,7 @@ class ReplicaSet(HostedPartitions):
         self._latest_correlation_id = 0
         #: Broker epoch of the latest registration, even if that registration has ended.
         self._latest_broker_epoch = NO_BROKER_EPOCH
-        #: Number of times that this broker ended its leaderships; a running command stops when this
+        #: Number of times that this broker ended its leaderships. A running command stops when the
         #: number changes.
         self.generation = 0
         #: Chooses the log directories of new replicas (D2).
@@ -118,10 +118,10 @@ class ReplicaSet(HostedPartitions):
     def connect(
         self, give_up_damaged: Callable[[Partition], None], on_stopped: Callable[[Partition], None]
     ) -> None:
-        """Register functions of parts of the broker that are made after the replica set.
+        """Register functions of parts of the broker that are created after the replica set.
 
-        `give_up_damaged` makes a controller that does not serve RelinquishLeadership replace a
-        damaged replica (V68). `on_stopped` gets each replica that the controller stopped.
+        `give_up_damaged` gives up a damaged replica if the controller does not serve
+        RelinquishLeadership (V68). `on_stopped` gets each replica that the controller stopped.
         """
         self._give_up_damaged, self._on_stopped = give_up_damaged, on_stopped
 
@@ -145,7 +145,7 @@ class ReplicaSet(HostedPartitions):
         return partition
 
     def give_up_damaged(self, partition: Partition) -> None:
-        """Make a controller without RelinquishLeadership replace a damaged replica (V68)."""
+        """Give up a damaged replica if the controller has no RelinquishLeadership (V68)."""
         self._give_up_damaged(partition)
 
     def stopped(self, partition: Partition) -> None:
@@ -167,7 +167,7 @@ class ReplicaSet(HostedPartitions):
         return _log_config(self._services.config, self.topic_config(topic))
 
     def least_flush_ms(self) -> int:
-        """Return the smallest flush.ms of all topics known here, in milliseconds."""
+        """Return the smallest `flush.ms` of all topics that have a replica here."""
         return min(
             [self._default_config.flush_ms, *(config.flush_ms for config in self._configs.values())]
         )
@@ -215,7 +215,7 @@ class ReplicaSet(HostedPartitions):
                     self._fetchers.renew(partition)
 
     def defaults_changed(self) -> None:
-        """Apply the broker's changed configuration, which holds where a topic sets no value."""
+        """Apply the broker's changed configuration to topics that do not override it."""
         config = self._services.config
         self._default_config = TopicConfig.of(config, {})
         self._configs = {
@@ -277,8 +277,7 @@ class ReplicaSet(HostedPartitions):
         try:
             await self.upkeep.write_high_watermarks()
         except StorageError as error:
-            # The directory has noted the error, so the directory will not be marked as cleanly
-            # closed.
+            # The directory has noted the error, so it gets no mark of a clean shutdown.
             self._services.tracer.log("server", logging.ERROR, f"high watermarks: {error}")
 
     # commands
@@ -286,7 +285,7 @@ class ReplicaSet(HostedPartitions):
     def check_controller(
         self, controller_id: int, controller_epoch: int, broker_epoch: int
     ) -> ErrorCode:
-        """Return the error that refuses a whole command (V30); else note the command's epoch."""
+        """Return the error of a whole command (V30); if there is none, note the command's epoch."""
         services = self._services
         self._latest_broker_epoch = max(self._latest_broker_epoch, services.broker_epoch)
         error = commands.request_error(
@@ -315,7 +314,7 @@ class ReplicaSet(HostedPartitions):
     def is_overtaken(self, request: Request[Command]) -> bool:
         """Whether a command arrived after a later command, so that it must not be executed (V30).
 
-        The order of each command is checked once, as the command arrives.
+        The broker checks the order of each command once, when the command arrives.
         """
         message, correlation_id = request.message, request.header.correlation_id
         under = (message.controller_epoch, message.broker_epoch)
@@ -349,7 +348,7 @@ def _log_config(broker: BrokerConfig, topic: TopicConfig) -> LogConfig:
         "lz4": topic.compression_lz4_level,
         "zstd": topic.compression_zstd_level,
     }
-    # `message.timestamp.difference.max.ms`, the older key, applies if the newer keys have their
+    # The older key `message.timestamp.difference.max.ms` applies if the newer keys have their
     # default values (KIP-937).
     difference_ms = topic.message_timestamp_difference_max_ms
     before_ms, after_ms = (

@@ -1,11 +1,11 @@
-"""The strays of this broker, replicas that it set aside: to list, delete or restore (V35).
+"""The listing, deletion and restoration of strays, replicas that this broker set aside (V35).
 
-A stray is restored while no command of the controller runs, so no command finds it half restored.
-The stray's log is recovered in its own directory. `replication/strays` decides whether the stray
-may return. An empty replica in the stray's place is deleted, and one rename makes the stray the
-replica of its partition. Only the controller assigns the restored replica's role, so this broker
-requests all commands until the controller accepts the request. If this broker stops before the
-controller accepts the request, it gets all commands after its next registration.
+The broker restores a stray while it executes no controller command, so no command finds a half
+restored stray. It recovers the stray's log in the stray's own directory. `replication/strays`
+decides whether the stray may return. The broker then deletes an empty replica of the partition, if
+it has one, and renames the stray to be the partition's replica. Only the controller assigns the
+restored replica's role, so this broker requests all commands until the controller accepts the
+request, or until the next registration, which brings all commands anyway.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ class StrayRecovery:
         if request.action not in (DELETE, RESTORE):
             response.error_code = ErrorCode.INVALID_REQUEST
             return response
-        # First mark the strays that were set aside together: after a deletion, too few of them may
-        # be left to show that they belong together.
+        # First mark the strays that were set aside together. After a deletion, too few might be
+        # left to be recognized as set aside together.
         await self._replicas.upkeep.hold_strays()
         for named in request.strays:
             result = AlteredStray(named.log_dir, named.name)
@@ -158,8 +158,8 @@ class StrayRecovery:
                 await self._replicas.moves.end(key, "a stray returns")
             log = await directory.stray_replicas.put_back(recovered, config)
             partition = self._replicas.add(directory, log, recovered.state.high_watermark)
-            # The restored replica must refuse commands older than the state from which its
-            # restoration was decided (V30).
+            # The decision to restore the replica used published state of this leader epoch, so the
+            # replica must refuse commands with an older leader epoch (V30).
             partition.leader_epoch = leader_epoch
             result.log_start_offset = log.log_start_offset
             result.log_end_offset = log.log_end_offset
@@ -168,8 +168,8 @@ class StrayRecovery:
     async def _check_latest(self, found: StrayFound) -> None:
         """Raise KafkaError if a later stray of the same partition has records.
 
-        An earlier stray lacks records that were acknowledged before the later stray was set aside,
-        and restoring the earlier stray would keep the later stray from returning.
+        The earlier stray may lack acknowledged records that the later stray has. If the earlier
+        stray were restored, the later stray could not return.
         """
         for directory in self._replicas.directories:
             for other in await directory.stray_replicas.look():
@@ -203,10 +203,11 @@ class StrayRecovery:
         )
 
     async def _make_room(self, recovered: Recovered) -> int:
-        """Decide whether a stray may return; delete an empty replica in its place.
+        """Decide whether a stray may return; delete an empty replica of its partition.
 
-        Returns the leader epoch with which the stray returns. Raises KafkaError; afterwards the
-        replica in the stray's place may have no role until the controller assigns a role again.
+        Returns the leader epoch with which the stray returns. Raises KafkaError if the stray may
+        not return. The present replica of the partition may then be without a role until the
+        controller assigns one again.
         """
         state, loaded = recovered.state, recovered.loaded
         stray = strays.Returning(
@@ -224,8 +225,8 @@ class StrayRecovery:
         self._commands.rest(partition)
         await partition.quiet()
         try:
-            # Check again that the stray may return, because the replica in its place may have
-            # received records after the first check.
+            # Check again, because the present replica may have received records after the first
+            # check.
             leader_epoch = self._check(stray, follower_ends)
         except KafkaError:
             self._requests.ask("a stray is restored")

@@ -1,10 +1,10 @@
 """The periodic upkeep of the hosted replicas, and their last checkpoint at the end.
 
 Upkeep covers high watermark checkpoints (V34), recovery points, retention, compaction, time-based
-flushes, and old strays (V35). Every half of `replica.lag.time.max.ms` the upkeep looks for
-followers that fall behind, even without fetches (V62), and for throttled followers that do not
-catch up (R15). Each kind of work has its own loop, so a kind of work that waits for a slow disk
-does not delay other kinds.
+flushes, and old strays (V35). At intervals of half of `replica.lag.time.max.ms`, the upkeep looks
+for followers that have fallen behind, which includes followers that do not fetch (V62), and for
+throttled followers that do not catch up (R15). Each kind of work has its own loop, so work that
+waits for a slow disk does not delay other kinds of work.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _FLUSH_CHECK_MS = 1_000
 _STRAY_CHECK_MS = 60_000
-#: With several log directories, each directory is written at least once in this many milliseconds,
-#: because nothing else notices the failure of an idle disk (D1).
+#: A broker with several log directories writes to each directory at least once in this many
+#: milliseconds, because it would not notice otherwise that an idle disk has failed (D1).
 _IDLE_MS = 5_000
 #: Strays that were set aside within this many milliseconds of each other count as set aside
 #: together.
@@ -55,7 +55,7 @@ class ReplicaUpkeep:
     ) -> None:
         """`least_flush_ms` returns the smallest `flush.ms` of all topics here.
 
-        `give_up_damaged` makes a controller without RelinquishLeadership replace a damaged replica
+        `give_up_damaged` gives up a damaged replica if the controller has no RelinquishLeadership
         (V68).
         """
         self._services = services
@@ -111,7 +111,7 @@ class ReplicaUpkeep:
         self._cleaner.settings = _cleaner_settings(self._services.config)
 
     def damage_found(self) -> None:
-        """Have the controller replace replicas whose log is damaged (V68)."""
+        """Give up replicas whose log is damaged, so that the controller elects others (V68)."""
         if not self._closing and not self._services.fence.is_fenced:
             self.relinquishing.damage_found(self._hosted.all)
 
@@ -133,8 +133,8 @@ class ReplicaUpkeep:
             try:
                 await work()
             except StorageError as error:
-                # The directory has already reacted to the error: a device error fails it (D1), a
-                # full disk makes it read-only (D14).
+                # The directory has already reacted to the error: after a device error it has failed
+                # (D1), on a full disk it is read-only (D14).
                 self._services.tracer.event("storage_error", what=name, error=str(error))
                 self._services.tracer.log("server", logging.ERROR, f"{name}: {error}")
 
@@ -165,7 +165,7 @@ class ReplicaUpkeep:
     async def _each(self, work: Callable[[LogDirectory], Awaitable[None]]) -> None:
         """Run `work` for every directory; raise the first StorageError at the end.
 
-        A directory with a full disk thus does not keep other directories from their checkpoints.
+        A full disk thus does not prevent the checkpoints of other directories.
         """
         first: StorageError | None = None
         for directory in self._hosted.directories:
@@ -189,7 +189,7 @@ class ReplicaUpkeep:
     async def _enforce_retention(self) -> None:
         """Remove old segments of every log; raise the first StorageError at the end.
 
-        A log whose disk fails does not keep logs on other disks from removing old segments (D14).
+        Retention thus continues for logs on other disks (D14).
         """
         first: StorageError | None = None
         for partition in self._hosted.all():
@@ -221,7 +221,7 @@ class ReplicaUpkeep:
                 [
                     (partition.log, partition.high_watermark)
                     for partition in partitions
-                    # compaction writes before it frees space
+                    # compaction needs space before it frees space
                     if not partition.log.directory.space.is_full
                 ]
             )
@@ -264,8 +264,8 @@ class ReplicaUpkeep:
                 try:
                     await directory.hold_strays(names)
                 except StorageError as error:
-                    # This process keeps the strays as long as it runs, and the next process checks
-                    # the strays again.
+                    # While this process runs, it keeps the strays although the directory has no
+                    # note of that. After a restart the broker checks the strays again.
                     self._services.tracer.log(
                         "server", logging.ERROR, f"cannot hold strays: {error}"
                     )

@@ -3,12 +3,11 @@
 While this broker is fenced, all requests wait (V47). Requests of clients also wait until the
 controller has sent the first full view of the cluster. A broker without a view would answer
 Metadata with an empty cluster, after which librdkafka drops every broker that it knows and never
-recovers. Two kinds of requests begin before this broker has a view of the cluster. Requests between
-brokers do not wait for the view, because UpdateMetadata, which brings the view, is such a request.
-A request that a broker answers from the partitions that it leads also begins without a view of the
-cluster. The requests of a connection stay in order, and the number of waiting requests is bounded.
-While the first request of a connection waits, the broker reads no further requests from it, and
-closes it after `MAX_REQUEST_HOLD_MS`.
+recovers. Two kinds of requests do not wait for the view. The first kind are inter-broker requests,
+because UpdateMetadata, from which the broker gets its view, is one of them. The second kind are
+requests that a broker answers from the partitions that it leads. The requests of a connection stay
+in order, and the number of waiting requests is bounded. While the first request of a connection
+waits, the broker reads no further requests from it, and closes it after `MAX_REQUEST_HOLD_MS`.
 """
 
 from __future__ import annotations
@@ -43,26 +42,27 @@ class Admission:
         has_view: Callable[[], bool],
         is_inter_broker: Callable[[int], bool],
     ) -> None:
-        """`has_view` tests whether the controller has sent a full view of the cluster.
+        """`has_view` returns whether the controller has sent a full view of the cluster.
 
-        `is_inter_broker` tests whether only brokers use an API key.
+        `is_inter_broker` returns whether only brokers send requests with an API key.
         """
         self._fence = fence
         self._timers = timers
         self._has_view = has_view
         self._is_inter_broker = is_inter_broker
-        #: Whether this broker is registered, so that it reads requests. Before the registration,
-        #: this broker must not obey a command for an earlier process with the same broker id (V30).
+        #: Whether this broker is registered and begins requests. Before the registration, it must
+        #: not execute a command that was meant for an earlier process with the same broker id
+        #: (V30).
         self.is_serving = False
-        #: Makes all open connections begin the requests that wait, in order.
+        #: Called to make all open connections begin their waiting requests, in order.
         self.begin_all: Callable[[], None] = lambda: None
-        #: Whether no request has to wait; connections check this field first.
+        #: True if no request has to wait; connections check this field first.
         self.is_open = False
         #: Functions that close the connections whose first request waits, each with its timeout.
         self._waiting: dict[Callable[[str], None], Timeout] = {}
 
     def holds(self, frame: memoryview) -> bool:
-        """Whether the request in `frame` waits."""
+        """Whether the request in `frame` has to wait."""
         if self.is_open:
             return False
         if self._fence.is_fenced:
@@ -72,7 +72,7 @@ class Admission:
 
     @property
     def sends_answers(self) -> bool:
-        """Whether responses may leave."""
+        """Whether connections may send responses."""
         return self.is_open or not self._fence.is_fenced
 
     def waits(self, close: Callable[[str], None]) -> None:
@@ -89,7 +89,7 @@ class Admission:
             timeout.cancel()
 
     def changed(self) -> None:
-        """Begin requests that no longer wait, as the fence or the broker's metadata has changed."""
+        """Begin requests that need no longer wait after a change of the fence or the view."""
         is_fenced = self._fence.is_fenced
         self.is_open = self._has_view() and not is_fenced
         if self.is_serving and not is_fenced:

@@ -1,13 +1,13 @@
-"""Recognition of connections from brokers, by what their requests say and where they come from.
+"""Recognition of connections from brokers, by their requests and their hosts.
 
 Without authentication a request proves nothing about its sender. A broker names itself by its
 client id, or by the replica id of a follower: Kafka's followers send replica ids even before their
-first Fetch. Only brokers send inter-broker requests. A claim to be a broker counts if it names a
-registered broker, or comes with an inter-broker request. An inter-broker request counts even from a
-broker that is not registered here, because it may come from the next controller. A claim from the
-named broker's own host is stronger than other claims, because a client on any host can claim to be
-that broker. A claim to be a broker counts from any host, because a broker may connect from an
-address that it does not advertise.
+first Fetch. Only brokers send inter-broker requests. A connection counts as a broker's if its
+requests name a registered broker or are inter-broker requests. An inter-broker request counts even
+if this broker does not know its sender, because the sender may be the next controller. The host
+does not matter, because a broker may connect from an address that it does not advertise. But a
+connection from the named broker's own host has a stronger claim, because a client on any other host
+can claim to be that broker.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from tidelog.core.errors import ProtocolError
 from tidelog.wire.codec import UnsupportedVersion, decode_header, decode_request
 from tidelog.wire.registry import FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
 
-#: Stands for the broker id if a broker's request names no broker.
+#: The value instead of a broker id if a broker's request names no broker.
 UNNAMED: Final = -1
-#: APIs that followers and clients share; the replica id shows which of them sent a request.
+#: APIs that followers and clients use; the replica id in a request shows which of them sent it.
 _OF_REPLICAS: Final = (FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH)
 #: The form of the client ids of brokers, in tidelog and in Kafka.
 _CLIENT_ID: Final = re.compile(r"broker-(\d{1,10})-")
 
 
 class Standing(IntEnum):
-    """The strength of a connection's claim to be a broker's; weaker claims are closed first."""
+    """The strength of a connection's claim to be from a broker; weak claims are closed first."""
 
     CLIENT = 0
     CLAIMED = 1
@@ -38,7 +38,7 @@ class Standing(IntEnum):
 
 
 class Members(NamedTuple):
-    """Functions that answer questions about brokers from this broker's view of the cluster."""
+    """Functions by which this module reads this broker's view of the cluster."""
 
     is_registered: Callable[[int], bool]
     #: Whether a broker has an address on a host; `UNNAMED` means any broker.
@@ -83,7 +83,7 @@ def of_frame(frame: memoryview, members: Members) -> int | None:
 
 
 def standing(peer: str, claimed: int | None, client_id: str | None, members: Members) -> Standing:
-    """Return the strength of a connection's claim to be a broker's, by its requests so far.
+    """Return the strength of a connection's claim to be from a broker, by its requests so far.
 
     `claimed` is the broker named by a request that only brokers send, `UNNAMED` if it named none,
     or None without such a request. `client_id` is the client id of the last request.

@@ -1,16 +1,16 @@
-"""The limit of connections (`max.connections`), which never keeps a broker out.
+"""The limit of connections (`max.connections`), which never refuses a broker's connection.
 
 As in Kafka, an inter-broker listener that clients do not use accepts every connection. At the
 limit, a new connection replaces the longest idle connection of a client. If clients and brokers
 share one listener, a new connection at the limit is on trial until its first request other than
-ApiVersions. If a trial connection's first request is a broker's (`broker_claims`), a client's
-connection is closed instead. A connection on trial is closed if its first request is a client's, or
-if no request comes within `TRIAL_MS`. If more than `MAX_TRIALS` connections are on trial, the
-broker closes the oldest connection of the host with most trials; hosts of brokers come last.
+ApiVersions. If that request comes from a broker (`broker_claims`), the connection stays and a
+client's connection is closed. If it comes from a client, or does not come within `TRIAL_MS`, the
+connection on trial is closed. If more than `MAX_TRIALS` connections are on trial, the broker closes
+the oldest connection of the host with most trials; hosts of brokers come last.
 
 Connections of brokers count toward the limit, too. If no client's connection is left, the broker
-closes the connection with the weakest claim to be a broker's. At most `MAX_CLAIMED` connections may
-name a broker but come from another host; beyond that number the broker closes one of these
+closes the connection with the weakest claim to be from a broker. At most `MAX_CLAIMED` connections
+may name a broker but come from another host; beyond that number the broker closes one of these
 connections. The broker logs one line when the number of connections reaches the limit. In Kafka,
 SocketServer.ConnectionQuotas enforces the limit.
 """
@@ -34,20 +34,18 @@ from tidelog.broker.server.timers import Timeout, TimerWheel
 from tidelog.core.ports import FrameHandler, Tracer
 from tidelog.wire.registry import API_VERSIONS
 
-#: Milliseconds that a connection may be on trial without a request that shows whether a broker sent
-#: it; brokers send such a request at once.
+#: Maximum duration of a trial in milliseconds; brokers send a request that ends the trial at once.
 TRIAL_MS: Final = 5_000
-#: Maximum number of connections whose first request decides whether they stay open; each costs a
-#: descriptor and a small buffer. `MAX_TRIALS` equals a listener's backlog, which is the number of
-#: connections that one turn of the event loop accepts, so no burst of clients ends a broker's trial
-#: before its first request.
+#: Maximum number of connections on trial; each costs a descriptor and a small buffer. One turn of
+#: the event loop accepts at most this many connections (the listener's backlog). A burst of clients
+#: thus cannot end a broker's trial before the broker's first request.
 MAX_TRIALS: Final = 1_024
 #: Maximum number of connections that name a broker but come from another host, enough for many
 #: brokers behind a shared address.
 MAX_CLAIMED: Final = 256
 #: The broker logs the reached limit again only if a tenth of the connections was free in between.
 _FREE_PART: Final = 10
-#: How many hosts a log line names.
+#: Maximum number of hosts that a log line names.
 _NAMED: Final = 3
 
 
@@ -67,7 +65,7 @@ class ConnectionLimit:
     ) -> None:
         """`connections` are the open connections, in the order in which they were accepted.
 
-        `has_client_listener` says whether there is a listener other than the inter-broker listener.
+        `has_client_listener` is true if there is a listener besides the inter-broker listener.
         """
         self._connections = connections
         self._max_connections = max_connections
@@ -112,9 +110,7 @@ class ConnectionLimit:
         return len(self._connections) - len(self._trials) - len(closing)
 
     def _end_a_trial(self) -> None:
-        """Close the oldest connection on trial of the host with most trials; hosts of brokers come
-        last.
-        """
+        """Close the oldest trial connection of the host with most trials; hosts of brokers last."""
         is_host_of = self._members.is_host_of
         host = max(
             self._trials_of, key=lambda each: (not is_host_of(-1, each), len(self._trials_of[each]))
@@ -128,14 +124,14 @@ class ConnectionLimit:
         return of_frame(frame, self._members) is not None
 
     def proved(self, trial: Trial, frame: memoryview) -> None:
-        """Count a connection as a broker's, because its first request is a broker's."""
+        """Accept a connection as a broker's, because its first request comes from a broker."""
         connection, named = trial.connection, of_frame(frame, self._members)
         assert named is not None, "the request is one of a broker"
         connection.prove_broker(named)
         self.make_room(connection)
 
     def decided(self, trial: Trial) -> None:
-        """Forget a connection whose trial, the wait for its first request, is over."""
+        """Forget the trial of a connection, which has ended."""
         if self._trials.pop(trial, trial) is None:
             host = host_of(trial.connection.peer)
             del self._trials_of[host][trial]
@@ -149,13 +145,13 @@ class ConnectionLimit:
 
     @property
     def is_reached(self) -> bool:
-        """Whether there is no room for another client."""
+        """Whether the limit leaves no room for another client."""
         return self._open() >= self._max_connections()
 
     def make_room(self, newcomer: Connection) -> None:
-        """Close the longest idle connection of a client in favour of a broker's connection.
+        """Close the longest idle connection of a client, to make room for a broker's connection.
 
-        If no client is connected, the connection with the weakest claim to be a broker's is closed;
+        If no client is connected, close the connection with the weakest claim to be from a broker;
         among equal claims, the longest idle connection.
         """
         limit = self._max_connections()
@@ -232,16 +228,16 @@ class Trial:
         self.connection.frames_received(frames)
 
     def connection_lost(self, reason: str) -> None:
-        """Pass on to the handler that the connection has ended."""
+        """Report to the connection's own handler that the connection has ended."""
         self._decide()
         self.connection.connection_lost(reason)
 
     def send_queue_changed(self, sent_bytes: int) -> None:
-        """Pass on to the handler how many bytes the kernel sent."""
+        """Report to the connection's own handler how many bytes the kernel has sent."""
         self.connection.send_queue_changed(sent_bytes)
 
     def end(self) -> None:
-        """Close the connection, because no request proved that it is a broker's."""
+        """Close the connection, because no request showed that a broker sent it."""
         if not self._is_decided:
             self._decide()
             reason = "max.connections reached, and no request of a broker came"

@@ -2,10 +2,10 @@
 
 A connection decodes requests and passes them to their APIs. A connection keeps a queue of
 responses, so that they are sent in the order of the requests. Requests of one connection begin in
-order and may wait together. Appends of all requests in a read event are submitted together, so many
-small requests cost one write (docs/adr/0054). Responses are made no faster than the peer receives
-them, because one packet can hold thousands of requests whose responses have megabytes each.
-Requests beyond a connection's limits begin only after earlier responses are sent. Unread response
+order, and several may wait at the same time. Appends of all requests in a read event are submitted
+together, so many small requests cost one write (docs/adr/0054). One packet can hold thousands of
+requests with responses of megabytes each. When a connection's limits of waiting responses are
+reached, further requests therefore begin only after earlier responses are sent. Unread response
 bytes count in the budget of all connections (`core.response_budget`, docs/adr/0067). Malformed
 bytes close the connection, but never stop the broker. A connection does not use sockets directly;
 see `Transport` in `core.ports`.
@@ -66,7 +66,7 @@ _BULK_APIS = (PRODUCE, FETCH, LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, ALT
 
 
 class _Slot:
-    """The place of one response among the ordered responses of its connection."""
+    """One request, and the place of its response in its connection's queue of responses."""
 
     __slots__ = (
         "arrived_ns", "begun_ns", "complete_ns", "frame_bytes", "handled_ns", "header", "parts",
@@ -84,7 +84,7 @@ class _Slot:
         #: The response's frame; None while the broker works on the request.
         self.parts: list[Buffer] | None = None
         self.size_bytes = 0
-        #: Bytes of the request that count as held until its response is made.
+        #: Bytes of the request that count against the receive budget until the response is made.
         self.frame_bytes = 0
         self.pending: Pending | None = None
 
@@ -148,9 +148,9 @@ class Connection:
         self.client_id: str | None = None
         #: Requests that have arrived and have not begun.
         self._frames: deque[memoryview] = deque()
-        #: Monotonic time at which the oldest of them arrived.
+        #: Monotonic time at which the oldest request in `_frames` arrived.
         self._arrived_ns = 0
-        #: Requests begun in this read event whose bytes count against the receive budget.
+        #: Requests of this read event whose bytes count against the receive budget.
         self._large: list[tuple[_Slot, int]] = []
         #: Whether the frames of this read event stay valid after the event.
         self._kept = False
@@ -158,8 +158,8 @@ class Connection:
         #: Whether the connection is lost; its transport may still hold bytes.
         self._is_lost = False
         self._paused = False
-        #: Whether a response was made while this broker could not know if its session had expired
-        #: (V47).
+        #: Whether the queue has a response that was made while this broker could not know whether
+        #: its session had expired (V47).
         self._is_doubtful = False
         self._advancing = False
         self.peer = transport.peer
@@ -178,7 +178,7 @@ class Connection:
         self._frames.extend(frames)
         now_ms = now_ns // _NS_PER_MS
         if now_ms >= self._fence.late_from_ms:
-            self._fence.turned()  # the process was stopped within this turn of the loop
+            self._fence.turned()  # the process was paused during this turn of the event loop
         self._advance(now_ns)
 
     def connection_lost(self, reason: str) -> None:
@@ -194,7 +194,7 @@ class Connection:
         self._parts.on_closed(self)
 
     def send_queue_changed(self, sent_bytes: int) -> None:
-        """Count the peer's unread response bytes; if it received some, begin waiting requests."""
+        """Count the response bytes not received by the peer; begin requests if it received some."""
         if self._is_lost:
             self._count_rest()
             return
@@ -206,7 +206,7 @@ class Connection:
                 self._advance()
 
     def begin(self) -> None:
-        """Send waiting responses and begin waiting requests, which the broker now admits."""
+        """Send waiting responses and begin waiting requests, because admission now allows that."""
         self._is_doubtful = False
         if not self._closed:
             self._flush()
@@ -233,7 +233,7 @@ class Connection:
         self._transport.abort(reason)
 
     def prove_broker(self, broker_id: int = UNNAMED) -> None:
-        """Note that the peer is a broker; `broker_id` is the broker that its request named."""
+        """Note that the peer is a broker; `broker_id` is the id that its request names."""
         self.broker_id = max(broker_id, self.broker_id)
         if not self.is_broker:
             self.is_broker = True
@@ -271,7 +271,7 @@ class Connection:
             self._share.close()
 
     def _may_begin(self) -> bool:
-        """Whether the first waiting frame may begin; the caller ensures that a frame waits."""
+        """Whether the first waiting request may begin; the caller ensures that there is one."""
         return not (
             self._closed or self._is_full() or (not self._admission.is_open and self._is_held())
         )
@@ -313,7 +313,7 @@ class Connection:
             self._transport.resume_reading()
 
     def _begin_some(self, now_ns: int) -> None:
-        """Begin the first frame, and the following frames that may begin."""
+        """Begin the first waiting request, and the following requests that may begin."""
         frames = self._frames
         self._kept = False
         now_ms = now_ns // _NS_PER_MS
@@ -326,10 +326,11 @@ class Connection:
             self._release_large()
 
     def _release_large(self) -> None:
-        """Release the receive budget of large requests whose bytes no part of the broker holds.
+        """Release the receive budget of large requests whose bytes the broker no longer needs.
 
-        A large request whose bytes are still held releases the budget after its response. A Produce
-        request that waits for replicas holds no bytes, because its records are in the log.
+        If the broker still needs the bytes of a request, it releases the budget after the response.
+        A Produce request that waits for replicas does not need its bytes, because its records are
+        in the log.
         """
         large, self._large = self._large, []
         for slot, size_bytes in large:
@@ -341,7 +342,8 @@ class Connection:
     def _begin(self, frame: memoryview, now_ms: int, begun_ns: int) -> int:
         """Begin a request, and return the time in ns at which its handler ended.
 
-        `now_ms` is the time of the read event, `begun_ns` that of the last look at the clock.
+        `now_ms` is the time of the read event, and `begun_ns` the last monotonic time that was
+        read.
         """
         try:
             header, body_offset = decode_header(frame)
@@ -386,7 +388,7 @@ class Connection:
     def _read_listing(
         self, header: RequestHeader, frame: memoryview, body_offset: int, handler: Handler
     ) -> tuple[Any, Handler]:
-        """Read a large request with possibly very many entries; return it and its handler.
+        """Decode a large request that may have very many entries; return it and its handler.
 
         A request with too many entries gets an error response of its API. Raises ProtocolError if
         the request has too many entries even for an error response.
@@ -462,7 +464,7 @@ class Connection:
             parts = encode_response(
                 header.api_key, header.api_version, header.correlation_id, message
             )
-        except SchemaError as error:  # a defect: no later response may overtake this response
+        except SchemaError as error:  # a defect: later responses must not overtake this one
             name = f"{API[header.api_key].name} version {header.api_version}"
             self._dispatcher.unexpected(f"the answer to {name} of {self.peer}", error)
             self.close(f"internal error in {name}")

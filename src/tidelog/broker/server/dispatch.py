@@ -1,4 +1,4 @@
-"""The path from a decoded request to its handler, and from a failed request to its response.
+"""The choice of a request's handler, and the response to a request whose handler failed.
 
 `broker.broker` fills the table of APIs (`apis.handlers`); connections and the tests' interceptor
 read the table.
@@ -32,7 +32,8 @@ class Dispatcher:
         self.error_response = error_response
         self.unexpected = unexpected
         self._served: dict[int, Served] = {}
-        #: The served APIs with the observing step around their handlers, if there is one.
+        #: The served APIs by key; with the step of `observe` around their handlers, if there is
+        #: one.
         self._entries: dict[int, Served] = {}
         #: Whether the broker is stopping and removing the parts that its handlers use.
         self.is_stopping = False
@@ -44,7 +45,7 @@ class Dispatcher:
             self.put_around(step)
 
     def put_around(self, step: Step) -> None:
-        """Put a step around every handler and its earlier steps; call this before any request."""
+        """Put a step around every handler and the steps around it; call this before any request."""
         self._served = {key: step(entry) for key, entry in self._served.items()}
         self._entries = self._served
 
@@ -57,7 +58,7 @@ class Dispatcher:
         self._entries = served if step is None else {key: step(it) for key, it in served.items()}
 
     def withhold(self, api_keys: Iterable[int]) -> None:
-        """Stop serving these APIs, for a broker that must act like Kafka's."""
+        """Stop serving these APIs, for tests of a broker that must behave like a Kafka broker."""
         for api_key in api_keys:
             del self._served[api_key]
         self._entries = self._served
@@ -77,9 +78,9 @@ class Dispatcher:
     def advertised_versions(self, *, include_own: bool) -> list[ApiVersion]:
         """Return the ranges of the ApiVersions response, derived from the served APIs.
 
-        The response has tidelog's own APIs only for clients that know their keys (G5). Clients that
-        do not know tidelog's API keys do not see Kafka's GetReplicaLogInfo either: Kafka with
-        ZooKeeper lacks this API, and kafka-python fails if the response names it.
+        The response has tidelog's own APIs only for clients that know their keys (G5). The same
+        holds for Kafka's GetReplicaLogInfo: Kafka with ZooKeeper lacks this API, and kafka-python
+        fails if the response names it.
         """
         return [
             ApiVersion(key, entry.card.first_advertised_version, entry.card.max_version)
@@ -88,7 +89,7 @@ class Dispatcher:
         ]
 
     def answer_from(self, coroutine: Coroutine[Any, Any, Any], request: Request[Any]) -> Pending:
-        """Run an async handler, whose return value is the response.
+        """Run an async handler; the Pending is completed with its return value.
 
         If the handler raises an error, `request_failed` makes the response, as for handlers that
         are not async; a broken invariant halts the broker.

@@ -1,7 +1,7 @@
-"""The fence of this broker: whether the broker may serve, as connections and timeouts see it (V47).
+"""The fence of this broker: the state that decides whether the broker may serve (V47).
 
-`membership.self_fencing` decides when the broker is fenced; this module holds the state for all
-other parts.
+`membership.self_fencing` decides when the broker is fenced; connections and timeouts read the state
+from this module.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from collections.abc import Callable
 
 
 class Fence:
-    """The fence of one broker, which a gap between two turns of the event loop closes."""
+    """The fence of one broker; a gap between two turns of the event loop fences the broker."""
 
     def __init__(self) -> None:
-        #: The monotonic time from which on the event loop's next turn is late; 0 before the watch
-        #: begins.
+        #: The event loop's next turn is late if it begins after this monotonic time; 0 before the
+        #: watch begins.
         self.late_from_ms = 0
         self.is_fenced = False
-        #: Whether the broker is fenced without knowing if its session has expired.
+        #: Whether the broker is fenced and does not know whether its session has expired.
         self.is_in_doubt = False
         self._on_turn: Callable[[], None] | None = None
 

@@ -1,13 +1,13 @@
-"""The closing of idle connections (`connections.max.idle.ms`), from clients and brokers alike.
+"""The closing of idle connections (`connections.max.idle.ms`) of clients and brokers.
 
 One timer serves all connections and ticks sixteen times within `connections.max.idle.ms`. A
 connection notes the number of the current tick at each request and response. Every tick closes the
-connections whose last noted tick is too old. The ticks cost each request or response only a few
-memory accesses, and an idle connection closes late by at most a sixteenth of the limit. The timer
-also ticks if idle connections are not closed, because `max.connections` needs to know the longest
-idle connection. A pause of this broker's process does not count as idle time of its connections. As
-in Kafka, a connection with a waiting request is also closed, because only received bytes show that
-the peer still exists. Kafka's Selector.IdleExpiryManager also closes idle connections.
+connections whose last noted tick is too old. Noting a tick is cheap, and an idle connection closes
+at most a sixteenth of the limit late. The timer also ticks if idle connections are not closed,
+because at `max.connections` the broker closes the longest idle connection. A pause of this broker's
+process does not count as idle time of its connections. As in Kafka (Selector.IdleExpiryManager), a
+connection with a waiting request also counts as idle, because only received bytes show that the
+peer still exists.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class IdleConnections:
         self.tick = 0
 
     def start(self) -> None:
-        """Start the ticks, which continue as long as the timers run."""
+        """Start the ticks, which continue until the broker's timers are closed."""
         is_limited = self._max_idle_ms >= 0
         tick_ms = -(-self._max_idle_ms // TICKS) if is_limited else _UNLIMITED_TICK_MS
         self._timers.after(tick_ms, self._tick)

@@ -1,13 +1,14 @@
-"""The interception of requests for tests: requests are lost, disconnected, held or refused.
+"""The interception of requests in tests: a rule drops, delays, refuses or disconnects them.
 
 A broker that starts with `tidelog.test.interception.directory` puts an `Interceptor` before its
 handlers. If `tidelog.test.interception.directory` is not set, requests do not pass through this
 module. An `Interceptions` object supplies the rules and counts the matches; `runtime.interception`
-keeps both in files. All brokers of a cluster share the counts of matches, so "the third request"
-means the third in the cluster. Requests of one connection stay in order, as on a real network. When
-a request is lost, all later requests on its connection are lost, too. When a request is held, later
-requests on its connection wait, as they would behind a slow request. Requests of other brokers pass
-unless a rule asks for them, and requests of the test kit always pass.
+keeps both in files. All brokers of a cluster share the counts, so a rule for the third request
+applies to the third matching request in the cluster. Requests of one connection stay in order, as
+on a real network. When a request is lost, all later requests on its connection are lost, too. When
+a request is held, later requests on its connection wait, as they would behind a slow request. A
+rule applies to requests of other brokers only if it says so (`from_brokers`), and never to requests
+of the test kit.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from tidelog.wire.registry import API, FETCH
 
 #: The client id of the test kit's own requests.
 KIT_CLIENT_ID = "tidelog-testing"
-#: Names of the fields of messages that hold a partition's number.
+#: Names that message fields with a partition number have.
 PARTITION_FIELDS = ("partition_index", "partition", "index")
 #: The client ids of brokers (`broker.peers`).
 _BROKER_CLIENT_ID = re.compile(r"broker-(\d+)-")
@@ -56,7 +57,7 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """The requests that a rule strikes, and how it treats them.
+    """A rule: the requests to which it applies ("strikes"), and what happens to them.
 
     The rule counts the requests that match it. The rule strikes the match numbered `first`, and
     every `step`-th match after that. The rule stops after `times` strikes; None means no limit.
@@ -67,17 +68,17 @@ class Rule:
     action: Action
     brokers: tuple[int, ...] = ()
     topic: str | None = None
-    #: A partition of `topic`; None selects requests for any of its partitions.
+    #: A partition of `topic`; None stands for any of its partitions.
     partition: int | None = None
     client_id: str | None = None
     group_id: str | None = None
     from_brokers: bool = False
-    #: With `from_brokers`, the brokers that sent the requests; empty for all.
+    #: If `from_brokers` is set, the brokers whose requests the rule strikes; empty for all brokers.
     senders: tuple[int, ...] = ()
     first: int = 1
     step: int = 1
     times: int | None = None
-    #: Whether the broker handles the request first, and the rule applies to the response.
+    #: Whether the broker handles the request first, so that the rule applies to the response.
     after: bool = False
     delay_ms: int = 0
     error: ErrorCode = ErrorCode.NONE
@@ -107,7 +108,7 @@ class Rule:
 
 
 class Interceptions(Protocol):
-    """The source of rules, and the record of the requests that the rules matched."""
+    """The rules, and the counts of the requests that matched them."""
 
     def rules(self) -> Sequence[Rule]:
         """Return the rules that are currently in force."""
@@ -121,7 +122,7 @@ class Interceptions(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Intercepted:
-    """The broker whose requests are intercepted."""
+    """The parts of a broker that its interceptor uses."""
 
     broker_id: int
     clock: Clock
@@ -135,7 +136,7 @@ class Intercepted:
 
 
 class Interceptor:
-    """The interceptor before the handlers of one broker."""
+    """The interceptor of one broker's requests, which runs before the handlers."""
 
     def __init__(self, intercepted: Intercepted, interceptions: Interceptions) -> None:
         self._intercepted = intercepted
@@ -232,7 +233,7 @@ class Interceptor:
         return partial(self._begin, handle)
 
     def _run(self, handle: Handler, held: _Waiting) -> None:
-        """Handle a request outside its read event, as its connection would have handled it."""
+        """Handle a held request as its connection does in a read event."""
         request, pending = held.request, held.pending
         try:
             answer = handle(request)
@@ -250,7 +251,7 @@ class Interceptor:
     # treatment of the response
 
     def _after(self, rule: Rule, handle: Handler, request: Request[Any]) -> Any:
-        """Let the request take effect; then lose, hold, disconnect or replace its response."""
+        """Handle the request; then drop, delay or replace its response, or close its connection."""
 
         def strike(response: Any) -> Any:
             if response is None:  # a Produce with acks=0 has no response

@@ -1,7 +1,7 @@
 """The metrics of requests and connections.
 
-Kafka's families of request times have quantiles. They are estimated from the buckets of our own
-histogram, over the observations of the last minutes.
+Kafka's metrics of request times have quantiles. The broker estimates these quantiles from the
+buckets of its own histogram, for the requests of the last minutes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ REQUEST_MS: Final = histogram(
     bounds=LATENCY_BOUNDS_US,
     scale=US_PER_MS,
 )
-#: Kafka's phase names in the names of metrics, by phase of `REQUEST_MS`.
+#: For each phase of `REQUEST_MS`, the phase's name in Kafka's metric names.
 _KAFKAS: Final = {
     "queue": ("requestqueuetimems", "time that requests wait for their handler"),
     "local": ("localtimems", "time of handlers"),
@@ -37,7 +37,7 @@ _KAFKAS: Final = {
     "send": ("responsesendtimems", "time of sending responses into the socket"),
     "total": ("totaltimems", "time of requests from their arrival to their response"),
 }
-#: Kafka's metric of each phase, in milliseconds.
+#: Kafka's metric of each phase's quantiles, in milliseconds.
 PHASE_QUANTILES: Final = {
     phase: gauge(
         f"kafka_network_requestmetrics_{name}",

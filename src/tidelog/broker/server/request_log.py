@@ -1,9 +1,9 @@
-"""The request log: a line for each completed request, while an operator asks for it.
+"""The request log: a line for each completed request, if an operator enables it.
 
-`kafka.request.logger` is Kafka's name, and DEBUG the level at which Kafka logs each completed
-request. The line is `Completed request:` and JSON with Kafka's keys. At TRACE the request itself is
-in it, shortened. While the level is higher, no step stands around the handlers, so requests cost
-nothing. Levels change at run time by IncrementalAlterConfigs of the resource `broker-loggers`
+The log is on if the level of `kafka.request.logger` (Kafka's name) is DEBUG or TRACE. A line has
+the text `Completed request:` and JSON with Kafka's keys; at TRACE the JSON also has the request
+itself, shortened. While the log is off, requests do not pass through this module.
+IncrementalAlterConfigs for a resource of type BROKER_LOGGER changes the level at run time
 (KIP-412). Simulated brokers have no loggers, and so no request log.
 """
 
@@ -19,17 +19,17 @@ from tidelog.broker.server.steps import after
 from tidelog.core.ports import Clock, Loggers, Tracer
 from tidelog.wire.registry import API
 
-#: Kafka's name of the request log, and the name of its stream here.
+#: Kafka's logger name of the request log. `_STREAM` is the name of its stream in this project.
 REQUEST_LOGGER: Final = "kafka.request.logger"
 _STREAM: Final = "request_log"
-#: Kafka's level TRACE, with which the line has the request.
+#: Python's number for Kafka's level TRACE, at which a line includes the request.
 _TRACE: Final = 5
-#: Characters of a request in its line.
+#: Maximum number of characters of a request in a line.
 _REQUEST_CHARS: Final = 2_000
 
 
 class RequestLog:
-    """The step around the handlers of a broker, put there and removed as the level changes."""
+    """The request log of one broker: a step around its handlers while the log is on."""
 
     def __init__(
         self, dispatcher: Dispatcher, loggers: Loggers, tracer: Tracer, clock: Clock
@@ -42,7 +42,7 @@ class RequestLog:
         loggers.watch(self.look)
 
     def look(self) -> None:
-        """Begin or end to log requests, if the level of the request log has changed."""
+        """Turn the request log on or off if its logger's level has changed."""
         before, self._level = self._level, self._loggers.levels().get(REQUEST_LOGGER, self._level)
         is_on = self._level <= logging.DEBUG
         if is_on != (before <= logging.DEBUG):

@@ -1,7 +1,7 @@
-"""The times of requests, by API and phase.
+"""The durations of requests, by API and phase.
 
-A connection reports each request once, when it has sent the response. The report calls no other
-Python function, because every request pays for it (`python -m bench metrics`). A request whose
+A connection reports each request once, when it has sent the response. The report calls almost no
+Python function, because it is made for every request (`python -m bench metrics`). A request whose
 connection is lost before its response is not counted.
 """
 
@@ -23,7 +23,7 @@ _PHASES: Final = ("queue", "local", "remote", "response", "send", "total")
 
 
 class ApiMeter:
-    """The times of the requests of one API; Fetch has one meter for brokers, one for clients."""
+    """The durations of one API's requests; Fetch has a meter for brokers and one for clients."""
 
     __slots__ = ("name", "phases", "recent")
 
@@ -34,13 +34,13 @@ class ApiMeter:
 
 
 class RequestMeters:
-    """The times of all requests of one broker."""
+    """The durations of all requests of one broker."""
 
     def __init__(self, metrics: Metrics, clock: Clock) -> None:
         self._metrics = metrics
         self._clock = clock
         self._meters: dict[str, ApiMeter] = {}
-        #: By API key, version and whether a broker asked: the meter, and the number of requests.
+        #: Meter and number of requests, by API key, version and whether a broker sent the requests.
         self._found: dict[tuple[int, int, bool], tuple[ApiMeter, Sample]] = {}
         metrics.collect(self._quantiles)
 
@@ -77,7 +77,8 @@ class RequestMeters:
         name = API[api_key].name
         count = self._metrics.sample(REQUESTS, name, version)
         if api_key == FETCH:
-            # Kafka's names; a follower's fetch waits for records, as its leader wants it to.
+            # Kafka's names of the two meters. Fetches of followers have their own meter, because
+            # they usually wait for new records.
             name = "FetchFollower" if is_broker else "FetchConsumer"
         meter = self._meters.get(name)
         if meter is None:

@@ -25,7 +25,8 @@ class Card:
     api_key: int
     min_version: int
     max_version: int
-    #: Whether only brokers use the API, so that its requests mark their connection as a broker's.
+    #: Whether only brokers use the API. A request of such an API marks its connection as a
+    #: broker's.
     inter_broker: bool = False
     note: str = ""
     #: Why the broker refuses every request of this API (`apis.refused`); empty for an implemented
@@ -33,8 +34,8 @@ class Card:
     refused: str = ""
     #: Rights that some requests of the API need; none if every client may send them.
     rights: tuple[Right, ...] = ()
-    #: The first version that ApiVersions advertises instead of `min_version`, because some clients
-    #: look for a version that is no longer served.
+    #: If set, the first version that ApiVersions advertises; lower than `min_version`, because some
+    #: clients look for a version that the broker does not serve.
     advertised_min_version: int | None = None
 
     @property
@@ -45,7 +46,7 @@ class Card:
 
 
 class RequestConnection(Protocol):
-    """The connection of a request, as handlers see it."""
+    """The interface of a request's connection that handlers use."""
 
     @property
     def peer(self) -> str:
@@ -53,11 +54,11 @@ class RequestConnection(Protocol):
 
     @property
     def listener(self) -> str:
-        """Name of the accepting listener, on which responses name the brokers' endpoints."""
+        """Name of the connection's listener; responses name endpoints of this listener."""
 
     @property
     def serves_own(self) -> bool:
-        """Whether the connection's listener serves tidelog's own APIs."""
+        """Whether the connection may use tidelog's own APIs."""
 
     @property
     def unread_bytes(self) -> int:
@@ -69,7 +70,7 @@ class RequestConnection(Protocol):
 
     @property
     def is_broker(self) -> bool:
-        """Whether the peer has proved to be a broker."""
+        """Whether the peer has sent a request that only brokers send."""
 
     def prove_broker(self, broker_id: int = -1) -> None:
         """Note that the peer sent a request that only brokers send.
@@ -109,7 +110,7 @@ class Request(Generic[M]):
 
 
 class Pending:
-    """A response that comes later, which is completed at most once."""
+    """A response that is completed later, and at most once."""
 
     __slots__ = ("_cancel", "_deliver", "_done", "_early")
 
@@ -127,7 +128,7 @@ class Pending:
     def complete(self, message: Any) -> None:
         """Complete the response; None means that no response is sent.
 
-        Later completions have no effect, because a timeout and a result may race.
+        A second completion has no effect, because a result may arrive just after a timeout.
         """
         if self._done:
             return
@@ -139,7 +140,7 @@ class Pending:
             self._deliver(message)
 
     def on_cancel(self, callback: Callable[[], None]) -> None:
-        """Call back if the connection is lost before the response is completed."""
+        """Call `callback` if the connection is lost before the response is completed."""
         if not self._done:
             self._cancel.append(callback)
 
@@ -153,7 +154,7 @@ class Pending:
             callback()
 
     def deliver_to(self, deliver: Callable[[Any], None]) -> None:
-        """Set the receiver of the response; call the receiver at once if a response is there."""
+        """Set the function that receives the response; call it at once if the response is there."""
         if self._done:
             deliver(self._early)
         else:

@@ -1,7 +1,7 @@
 """The listeners of one broker and the connections that they accept.
 
-The server accepts connections from the start on, so that clients need not reconnect. The server
-reads requests from the connections once the broker is registered.
+The server accepts connections from the broker's start on, so that clients need not reconnect. It
+begins their requests when the broker is registered.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Server:
             members=members,
         )
         self._metrics = metrics
-        #: By listener: when the connections were counted last but one, and their number then.
+        #: By listener, what the last scrapes measured, to compute the rate of new connections.
         self._rates: dict[str, Rate] = {}
         metrics.collect(self._readings)
         self._listeners: list[Listener] = []
@@ -148,7 +148,7 @@ class Server:
         self._admission.gone(connection.close)
 
     def _readings(self) -> Iterator[MetricReading]:
-        """Read the numbers of connections, and the rates at which they came."""
+        """Return the metrics of the number of connections, and of the rate of new connections."""
         now_ms = self._ports.clock.monotonic_ms()
         for name in (endpoint.listener for endpoint in self._config.listeners):
             count = sum(each.listener == name for each in self._connections)
@@ -162,7 +162,7 @@ class Server:
         return list(self._connections)
 
     def session_over(self) -> None:
-        """Close connections whose responses were made while the session was in doubt (V47)."""
+        """Close connections with responses made while the session may have expired (V47)."""
         for connection in self.connections():
             connection.session_over()
 

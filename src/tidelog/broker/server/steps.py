@@ -1,8 +1,9 @@
-"""Steps around handlers, which see every request before its handler and every response after it.
+"""Steps around handlers: functions that get each request first, or each response last.
 
 `Dispatcher.put_around` puts a step around every handler; the last step is the outermost. A step
-before the handler stops a request that lacks a right, or that a test intercepts. Steps for throttle
-times, metrics and request logs need the response, even a response that comes later.
+before the handler can respond in place of the handler, for example to a request without the
+necessary rights. A step after the handler gets the response, even if the response is completed
+later.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ def after(finish: After) -> Step:
 
 
 def then(response: Any, finish: Callable[[Any], Any]) -> Any:
-    """Return the result of `finish` for a response; response and result may be a `Pending`."""
+    """Return `finish(response)`; if the response is a `Pending`, return one for the result."""
     if type(response) is not Pending:
         return finish(response)
     outer = Pending()
@@ -88,7 +89,7 @@ def then(response: Any, finish: Callable[[Any], Any]) -> Any:
 
 
 def proving_broker(served: Served) -> Served:
-    """Return an API; if only brokers use it, each request marks its connection as a broker's."""
+    """Return the API; if only brokers use it, its requests mark their connections as brokers'."""
     return before(_prove)(served) if served.card.inter_broker else served
 
 

@@ -1,7 +1,8 @@
 """Timeouts of waiting requests: 10 ms buckets on one timer of the loop (DESIGN.md, rule 7).
 
-Most responses come long before the timeouts of their requests. A timeout must therefore be cheap to
-set and to cancel: a cancellation only empties the entry, and the entry's bucket drops it later.
+Most requests get their response long before their timeout. Setting and cancelling a timeout must
+therefore be cheap. A cancelled timeout stays in its bucket, and is dropped when the bucket's time
+has come.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class TimerWheel:
         return sum(len(bucket) for bucket in self._buckets.values())
 
     def after(self, delay_ms: float, callback: Callable[[], None]) -> Timeout:
-        """Call back after at least `delay_ms`, and at most `BUCKET_MS` later."""
+        """Call `callback` after at least `delay_ms` and at most `BUCKET_MS` more."""
         timeout = Timeout(callback)
         due_ms = self._clock.monotonic_ms() + max(0, int(delay_ms))
         bucket = due_ms // BUCKET_MS + 1
@@ -57,7 +58,7 @@ class TimerWheel:
         return timeout
 
     def hold(self) -> None:
-        """Hold all timeouts back until `release`."""
+        """Let no timeout fire until `release` is called."""
         self._is_held = True
 
     def release(self) -> None:

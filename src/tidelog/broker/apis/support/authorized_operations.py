@@ -16,7 +16,7 @@ def bit_field(*operations: AclOperation) -> int:
     return sum(1 << operation for operation in operations)
 
 
-#: All operations that each type of resource supports, as Kafka's `AclEntry` lists them.
+#: All operations that the cluster, a topic or a group supports, as in Kafka's `AclEntry`.
 CLUSTER_OPERATIONS: Final = bit_field(
     AclOperation.CREATE,
     AclOperation.CLUSTER_ACTION,

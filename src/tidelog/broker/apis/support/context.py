@@ -53,6 +53,6 @@ class ApiContext:
     config_store: ConfigStore
     live_configs: LiveConfigs
     held_answers: HeldAnswers
-    #: Called with the name of the mark that brokers leave in a metadata store which lost writes
+    #: Called with the mark that a broker has set in a metadata store because the store lost writes
     #: (E8).
     store_marked: Callable[[str], None]

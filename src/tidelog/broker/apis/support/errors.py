@@ -2,11 +2,11 @@
 
 A response whose version has its own `error_code` carries the error there. A response without its
 own `error_code` carries the error in an entry for each part of the request. The parts of a request
-are the elements of its first array; with nested entries, they are the elements of the first array
-inside those entries. Kafka's `getErrorResponse` methods fill the same fields of a response as this
-module.
+are the elements of its first array. If the response's entries hold arrays themselves, each element
+of the request's array has parts of its own, in the same way. Kafka's `getErrorResponse` methods
+fill the same fields of a response as this module.
 
-A module whose API needs more than the derived error responses has an `error_response` of its own.
+If the derived error responses do not suit an API, its module defines its own `error_response`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _ERRORS: Final = ("error_code", "partition_error_code")
 _MESSAGE: Final = "error_message"
 #: Schema kinds of primitive values in request arrays, by Python type: `int` stands for `int32`.
 _PRIMITIVES: Final[dict[type, str]] = {str: "string", int: "int32"}
-#: Values that an error response puts into fields other than the error, unless they are defaults.
+#: Values of other fields of an error response that differ from the fields' defaults.
 _VALUES: Final[dict[type, dict[str, Any]]] = {
     PartitionProduceResponse: {"base_offset": -1},
     PartitionData: {"high_watermark": -1, "records": b""},
@@ -91,14 +91,14 @@ def error_entries(
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """The fields of a response's struct that can hold an error, at one version."""
+    """The fields in which a struct of a response can carry an error, at one version."""
 
     struct_class: type
     error: str | None
     message: str | None
     #: The first array whose elements can hold an error.
     entries: NamedField | None
-    #: Values that an error response puts into the struct's fields other than the error.
+    #: Values of the struct's other fields in an error response.
     values: dict[str, Any]
 
     def struct(self, error: ErrorCode, message: str | None, others: dict[str, Any]) -> Any:

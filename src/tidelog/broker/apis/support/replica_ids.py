@@ -1,8 +1,8 @@
 """Replica ids in requests: a follower's replica id shows that a broker sent the request (L1).
 
-Fetch, ListOffsets and OffsetForLeaderEpoch carry a replica id. This module checks that the named
-broker is registered, but not that the peer is the named broker: without authentication no request
-proves that.
+Fetch, ListOffsets and OffsetForLeaderEpoch carry a replica id. This module checks that a broker
+with this id is registered. It cannot check that the sender is that broker, because connections have
+no authentication.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def note_replica(services: Services, request: Request[Any], replica_id: int) -> None:
-    """Count a connection as a broker's if its request names a registered follower.
+    """Mark the connection as a broker's connection if `replica_id` is a registered broker's id.
 
-    Any client can name a broker, but a name that is not registered belongs to no broker.
+    Any client could send the id of a registered broker, but no broker sends an unregistered id.
     """
     connection = request.connection
     if replica_id >= 0 and not connection.is_broker and services.view.is_registered(replica_id):

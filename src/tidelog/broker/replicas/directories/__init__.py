@@ -3,9 +3,10 @@
 At a start, `log_dir_survey` checks all directories before any is opened, and `duplicate_replicas`
 keeps one of two copies of a replica (D6).
 
-`failed_directories`, `full_directories` and `slow_directories` handle directories in trouble.
-`unfit_directories` lists the replicas that should not lead.
+`failed_directories`, `full_directories` and `slow_directories` handle directories that fail, fill
+up or slow down. `unfit_directories` lists replicas that should not lead.
 
-`relinquishing` asks the controller for other leaders. `offline_reports` reports offline replicas to
-the controller (D4, D16), and `damaged_replicas` reports damaged replicas in the same way (V68).
+`relinquishing` asks the controller to elect other leaders. `offline_reports` reports offline
+replicas to the controller (D4, D16), and `damaged_replicas` reports damaged replicas in the same
+way (V68).
 """

@@ -1,15 +1,16 @@
 """Damaged replicas that this broker reports to the controller as offline (V68).
 
 Kafka's controllers do not know the request to give up a role (`Relinquishing`), but they handle
-replicas in failed log directories. With a Kafka controller, the broker gives up a damaged replica
-as if its directory had failed: the role ends, and the controller gets KAFKA_STORAGE_ERROR for the
-replica. The controller elects another leader, removes the replica from the ISR, and stops it.
+replicas in failed log directories. Under a Kafka controller, the broker therefore handles a damaged
+replica as if its directory had failed: it ends the replica's role, and responds KAFKA_STORAGE_ERROR
+to the controller's commands for the replica. The controller elects another leader, removes the
+replica from the ISR, and stops it.
 
-After the controller has stopped the replica, the broker reports offline replicas a second time. The
-controller's next command shows that the replica is not in the ISR. A damaged replica outside the
-ISR truncates its log before the damage, refetches, and is online again. While a damaged replica is
-replaced, the broker and its other replicas continue to work. If no other ISR member is left, the
-damaged replica leads again with its current log.
+After the controller has stopped the replica, the broker reports offline replicas a second time, and
+the controller sends its commands again. If the command shows that the replica is not in the ISR,
+the replica truncates its log before the damage and refetches. Meanwhile the broker and its other
+replicas continue to work. If the ISR has no other member, the damaged replica leads again with its
+current log.
 """
 
 from __future__ import annotations

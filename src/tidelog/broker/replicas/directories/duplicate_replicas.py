@@ -1,16 +1,15 @@
-"""Replicas that a starting broker finds in two log directories: one copy stays (D6).
+"""Replicas that a starting broker finds in two log directories, and the choice of one copy (D6).
 
-A directory that failed, or was removed from `log.dirs`, may return after its replicas were created
-again elsewhere. The broker does not serve a copy of a topic that no longer exists. Of two copies of
-an existing topic, the copy with the greater (latest leader epoch, log end offset) stays. The copy
-that stays has every committed record of the other copy. A log with an earlier latest epoch is a
-prefix of a later leader's log, or diverges from it. The copy that does not stay is set aside as a
-stray, so no record is lost.
+When a directory fails or is removed from `log.dirs`, its replicas are created in other directories;
+if the directory then returns, it has second copies of them. The broker does not serve a copy of a
+topic that no longer exists. Of two copies of an existing topic, the copy with the greater (latest
+leader epoch, log end offset) stays. The copy that stays has every committed record of the other
+copy. A log with an earlier latest epoch is a prefix of a later leader's log, or diverges from it.
+The broker sets the other copy aside as a stray, so no record is lost.
 
 An interrupted move between directories also leaves two copies. Two copies of a replica also remain
-if the disk refuses to remove the former copy after a move (D11). If a move leaves two copies, the
-copy that replaced the other is marked. The marked copy of a moved replica stays, even if it is
-shorter by now, and the copy that it replaced is deleted.
+if the disk refuses to remove the former copy after a move (D11). In that case the new copy has a
+mark. The broker keeps the marked copy, even if it is shorter by now, and deletes the former copy.
 """
 
 from __future__ import annotations
@@ -39,8 +38,8 @@ async def set_aside(services: Services, directories: Sequence[LogDirectory]) -> 
             holders.setdefault(topic_partition, []).append(directory)
     twice = {each: found for each, found in holders.items() if len(found) > 1}
     topic_ids = await _topic_ids(services, {topic: None for topic, _ in twice}) if twice else {}
-    #: Partitions of which a copy could not be removed, so that the next start must still know which
-    #: copy is newer.
+    #: Partitions whose former copy could not be removed; their marks stay, because the next start
+    #: needs them.
     refused: dict[TopicPartition, None] = {}
     for topic_partition, found in twice.items():
         topic_id = topic_ids.get(topic_partition.topic)
@@ -66,7 +65,7 @@ def _forget_former(directories: Sequence[LogDirectory], refused: Container[Topic
 def _is_newer(
     topic_partition: TopicPartition, directory: LogDirectory, other: LogDirectory
 ) -> bool:
-    """Return whether a copy replaced another copy of the same topic."""
+    """Return whether the copy in `directory` replaced the copy of the same topic in `other`."""
     moved_from = directory.moved_from.get(topic_partition)
     ids = directory.logs[topic_partition].topic_id, other.logs[topic_partition].topic_id
     return (
@@ -133,8 +132,8 @@ async def _move_aside(
             topic_partition, directory.high_watermarks.get(topic_partition, 0)
         )
     except StorageError as error:
-        # The broker no longer hosts the copy, although the disk refused to remove it; the next
-        # start finds the copy again.
+        # The disk refused to remove the copy. This broker does not host the copy until the next
+        # start, which finds both copies again.
         services.tracer.log("server", logging.ERROR, f"cannot move it aside: {error}")
         return False
     return True

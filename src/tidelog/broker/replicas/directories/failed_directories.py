@@ -1,10 +1,10 @@
 """Failed log directories of this broker, and how the controller learns of them (D1, D4).
 
-At its first device error a directory is given up until the process ends. The replicas in a failed
-directory stop leading and following at once and are offline. Clients get KAFKA_STORAGE_ERROR for
-offline replicas, and so does the controller for any command on them (D3). Directories that have not
-failed continue to work. `OfflineReports` makes the controller send commands for all replicas of
-this broker. A broker without a good directory halts.
+At the first device error of a directory, the broker stops using the directory until the process
+ends. The replicas in a failed directory stop leading and following at once and are offline. Clients
+get KAFKA_STORAGE_ERROR for offline replicas, and so does the controller for any command on them
+(D3). Directories that have not failed continue to work. `OfflineReports` makes the controller send
+commands for all replicas of this broker. A broker without a good directory halts.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tidelog.broker.services import Services
     from tidelog.core.errors import StorageError
 
-#: How many replicas one log line names.
+#: Maximum number of replicas that one log line names.
 _MAX_NAMED: Final = 20
 
 
@@ -56,7 +56,7 @@ class FailedDirectories:
         self._rest = rest
 
     def found_at_start(self, path: str, error: StorageError) -> None:
-        """Skip a directory that cannot be opened (D5); raise `error` for the last directory.
+        """Skip a directory that cannot be opened (D5); raise `error` if no other directory is left.
 
         The controller learns of offline replicas from the broker's response to its first command.
         """
@@ -97,7 +97,8 @@ class FailedDirectories:
         for partition in lost:
             replicas.forget(partition)
             replicas.log_dirs.lost(partition)
-            # Waiting fetches examine the lost replica now, and get KAFKA_STORAGE_ERROR (D4).
+            # The end of the role makes waiting fetches examine the lost replica, so they get
+            # KAFKA_STORAGE_ERROR (D4).
             self._rest(partition)
         for directory in failing:
             # A fetch, a load or a command may wait for an operation that hangs in the failed

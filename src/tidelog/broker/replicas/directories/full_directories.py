@@ -1,11 +1,11 @@
-"""Full log directories of this broker, and how other brokers learn of them (D14).
+"""Full log directories of this broker, and the requests for other leaders (D14).
 
-A full directory itself refuses records and new replicas (`log.directory_space`). Leaders in a full
-directory ask the controller for other leaders when the disk becomes full. The broker probes the
-disk repeatedly; while the disk stays full, leaders whose roles began after the first request also
-ask for other leaders. Followers in a full directory copy nothing, so they leave their ISRs after
-`replica.lag.time.max.ms`. When the disk has space again, the broker reports that, and the replicas
-catch up.
+A full directory refuses records and new replicas (`log.directory_space`). When a disk becomes full,
+the broker asks the controller to elect other leaders for the partitions that lead there. The broker
+probes the disk repeatedly. While the disk stays full, the broker also asks for leaders whose roles
+began after the first request. Followers in a full directory append no records, so they leave their
+ISRs after `replica.lag.time.max.ms`. When the disk has space again, the broker reports that to the
+controller, and the followers catch up.
 """
 
 from __future__ import annotations

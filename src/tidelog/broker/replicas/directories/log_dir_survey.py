@@ -1,7 +1,8 @@
-"""A survey of all log directories before any is opened, recorded in each directory (D6).
+"""A survey of all log directories before the broker opens them (D6).
 
-`tidelog.log.known_log_dirs` makes the decisions of the survey. A broker with one directory, which
-never had another, reads and writes no record of directories.
+`tidelog.log.known_log_dirs` makes the decisions of the survey. Each directory holds a list of all
+directories of its broker. A broker that never had more than one directory neither reads nor writes
+this list.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ if TYPE_CHECKING:
     from tidelog.core.ports import Lane
     from tidelog.log.log_directory import LogDirectory
 
-#: A directory's size is recorded again when it differs from the recorded size by more than the
-#: recorded size divided by `_CHANGE`.
+#: The broker records a directory's size again when the size differs from the recorded size by more
+#: than the recorded size divided by `_CHANGE`.
 _CHANGE: Final = 8
 _ROOM_KEY: Final = "log.dirs.room.check.enable"
 
 
 class LogDirSurvey:
-    """The survey of one broker, which knows its log directories."""
+    """The survey of one broker's log directories."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -112,8 +113,8 @@ class LogDirSurvey:
         if failures:
             return failures
         self._written = known
-        # A directory removed from `log.dirs` is no longer in the written lists of directories, so
-        # it causes no error any more.
+        # The written lists no longer have the directories that were removed from `log.dirs`, so
+        # these directories cause no error from now on.
         self._found = {path: each._replace(known=known) for path, each in self._found.items()}
         return []
 

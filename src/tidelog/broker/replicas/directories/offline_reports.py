@@ -25,20 +25,20 @@ _RETRY_MS: Final = 100
 
 
 class OfflineReports:
-    """The reports of one broker; an event during a report is reported afterwards."""
+    """The reports of one broker; a change during a report causes another report afterwards."""
 
     def __init__(self, services: Services, requests: CommandRequests) -> None:
         self._services = services
         self._requests = requests
-        #: Monotonic time of the first event of which the controller has not learned; None if it has
-        #: learned of all events.
+        #: Monotonic time of the first change that no report has covered; None if reports have
+        #: covered every change.
         self._unreported_since_ms: int | None = None
         #: Counts the calls of `report`.
         self._calls = 0
         self.is_closed = False
 
     def close(self) -> None:
-        """Report no more events, because the broker has left the cluster."""
+        """Send no more reports, because the broker has left the cluster."""
         self.is_closed = True
 
     def report(self, why: str) -> None:
@@ -96,7 +96,7 @@ class OfflineReports:
         return True
 
     async def _make_root(self) -> None:
-        """Create the parent node of the notifications again, as another program has removed it."""
+        """Create the parent node of the notifications again, because another program removed it."""
         try:
             await self._services.store.transact([Create(layout.LOG_DIR_EVENTS, b"")])
         except TransactionFailed as failure:

@@ -1,14 +1,14 @@
-"""The roles that this broker gives up after slow reads (F11), log damage (V68), or on a bad disk.
+"""The roles that this broker gives up: slow reads (F11), log damage (V68), full or slow disks.
 
 A directory is unfit when it is full or slow (D13, D14; `unfit_directories`). The broker looks for
-roles to give up at each examination of the followers, when a read finds damage, and while a log
-directory is unfit. The broker asks the controller to elect another ISR member, and to remove a
+roles to give up whenever it checks its followers' progress, when a read finds damage, and while a
+log directory is unfit. The broker asks the controller to elect another ISR member, and to remove a
 damaged replica from the ISR. The damaged replica truncates its log when a command shows that it is
-not in the ISR (`RoleChanges.become_follower`). A request without a response is not retried: the
-next search finds the roles that are still to be given up.
+not in the ISR (`RoleChanges.become_follower`). The broker does not retry a request without a
+response, because the next search finds the same roles again.
 
 A leader that is alone in its ISR keeps a damaged log, and its readers get CORRUPT_MESSAGE. If the
-controller does not know RelinquishLeadership, a damaged replica is reported as offline
+controller does not know RelinquishLeadership, the broker reports a damaged replica as offline
 (`DamagedReplicas`).
 """
 
@@ -70,8 +70,8 @@ class Relinquishing:
         self._services = services
         self._give_up = give_up
         self._is_asking = False
-        #: Returns the replicas in which a read found damage during the current request, to be
-        #: checked after the request.
+        #: Returns the replicas in which reads found damage while a request was in flight; checked
+        #: after the request.
         self._found_meanwhile: Callable[[], Sequence[Partition]] | None = None
         self._is_closed = False
         #: The requests and reports about full and slow directories.
@@ -108,7 +108,7 @@ class Relinquishing:
         self._is_closed = True
 
     def directory_unfit(self, partitions: Sequence[Partition]) -> None:
-        """Give up leaderships in full and slow directories, unless requested a moment ago."""
+        """Give up leaderships in full and slow directories, unless a recent request did so."""
         if self._may_ask() and not self._is_asking:  # if not, the next disk probe sends the request
             self._begin([], [], self.unfit.due(partitions, []))
 
@@ -128,7 +128,7 @@ class Relinquishing:
         )
 
     def damage_found(self, partitions: Callable[[], Sequence[Partition]]) -> None:
-        """Give up damaged replicas at once, except replicas reported a moment ago."""
+        """Give up damaged replicas at once, except replicas that a recent request named."""
         damaged = self._damaged(partitions())
         if self._is_asking:
             self._found_meanwhile = partitions
@@ -216,7 +216,7 @@ class Relinquishing:
         )
 
     async def _report_fit(self) -> None:
-        """Send a request without partitions, which withdraws all reports, until it succeeds."""
+        """Withdraw all reports by a request without partitions; repeat the request on failure."""
         services = self._services
         request = RelinquishLeadershipRequest(services.broker_id, services.broker_epoch)
         for _ in range(_FIT_ATTEMPTS):
@@ -234,8 +234,8 @@ class Relinquishing:
             except TidelogError:
                 await services.tasks.sleep(_FIT_PAUSE_MS)
             else:
-                # The controller's response means that it has forgotten all reports of unfit
-                # directories, also of directories that are still slow.
+                # The controller has now forgotten all reports of unfit directories, so the broker
+                # must report directories that are still slow again.
                 self.unfit.forget_reports()
                 return
 

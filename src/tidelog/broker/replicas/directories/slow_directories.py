@@ -1,15 +1,16 @@
 """Slow log directories of this broker, and what `log.dir.slow.action` does about them (D13).
 
-The actions build on each other, in the order `report`, `demote`, `cordon`, `offline`. `report`
-writes log lines, a metric, cluster events, and the state in DescribeLogDirs. `demote` makes leaders
-ask for other leaders until the directory is fast again (`unfit_directories`). With `cordon` the
-directory accepts no new replicas and no moves. A slow directory's state is not stored, so a restart
-forgets it. `offline` gives up the directory as if it had failed, once no replica in it leads.
+Each of the actions `report`, `demote`, `cordon` and `offline` includes the actions before it.
+`report` writes log lines, a metric, cluster events, and the state in DescribeLogDirs. With `demote`
+the broker asks for other leaders in place of its leaders in the directory until the directory is
+fast again (`unfit_directories`). With `cordon` the directory accepts no new replicas and no moves.
+A slow directory's state is not stored, so a restart forgets it. `offline` gives up the directory as
+if it had failed, once no replica in it leads.
 
-If all directories of a broker are slow, the cause may be the machine and not a disk. While all
-directories are slow, leaders still move to other brokers, but no directory is given up until
-another directory has proven fast. A slow directory also stays in use while it has the leader of a
-partition that no other replica can lead.
+If all directories of a broker are slow, the cause may be the machine and not a disk. The broker
+then still moves leaderships to other brokers, but gives up no directory until another directory has
+proven fast. A slow directory also stays in use while it has the leader of a partition that no other
+replica can lead.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class SlowDirectories:
         self._replicas = replicas
         self._relinquishing = relinquishing
         self._events = events
-        #: Why a directory is not given up, as last logged, by path.
+        #: The last logged reason why the broker does not give up a slow directory, by path.
         self._kept: dict[str, str] = {}
         #: Counts of operations in all directories at the time when a directory became slow, by the
         #: path of the slow directory.

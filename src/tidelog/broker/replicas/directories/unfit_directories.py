@@ -1,11 +1,12 @@
 """Replicas of this broker that should not lead: their directory is full or slow (D13, D14).
 
-A leader in a full or slow directory asks for another leader, and repeats the request after a pause.
-In elections the controller avoids a replica that asked for another leader. A follower in a slow
-directory stays in sync and could be elected, so the broker reports it, too. If followers were not
-reported, the leadership would circulate among brokers whose disks are all slow. The controller
-keeps a report for two checks of the leader balance, so the broker repeats reports, and sends them
-to each new controller. Followers in a full directory leave the ISR, so they need no report.
+For each leader in a full or slow directory, the broker asks the controller to elect another leader,
+and repeats the request after a pause. In elections the controller avoids the replicas of such
+requests. A follower in a slow directory stays in sync and could be elected, so the broker reports
+it, too. Without these reports, leaderships would move in circles among brokers whose disks are all
+slow. The controller forgets a report after two checks of the leader balance, so the broker repeats
+its reports, and sends them to each new controller. Followers in a full directory leave the ISR, so
+they need no report.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 #: Pause in milliseconds before the broker asks again to replace a leader in an unfit directory.
 UNFIT_PAUSE_MS: Final = 5_000
 _MS_PER_S: Final = 1_000
-#: Stands for any controller in the keys of `_until_ms`.
+#: The controller epoch in keys of `_until_ms` for requests, which hold for any controller.
 _ANY: Final = -1
 
 
@@ -48,7 +49,7 @@ class UnfitDirectories:
         )
 
     def due(self, partitions: Iterable[Partition], others: Sequence[Partition]) -> list[Partition]:
-        """Return leaders and followers to name as unfit to the controller now, except `others`."""
+        """Return leaders and followers to name as unfit in the next request, except `others`."""
         now_ms = self._services.clock.monotonic_ms()
         self._until_ms = {
             key: until_ms for key, until_ms in self._until_ms.items() if now_ms < until_ms
@@ -63,7 +64,7 @@ class UnfitDirectories:
         ]
 
     def asked(self, partitions: Iterable[Partition]) -> None:
-        """Note that the broker names these leaders and followers to the controller as unfit."""
+        """Note that a request names these leaders and followers as unfit."""
         now_ms = self._services.clock.monotonic_ms()
         interval_s = self._services.config.leader_imbalance_check_interval_seconds
         report_ms = interval_s * _MS_PER_S // 2
@@ -72,7 +73,7 @@ class UnfitDirectories:
             self._until_ms[self._key(partition)] = now_ms + pause_ms
 
     def forget(self) -> None:
-        """Forget all requests and reports, which the controller has forgotten or will forget."""
+        """Forget all requests and reports, because the controller forgets them, too."""
         self._until_ms.clear()
 
     def forget_reports(self) -> None:

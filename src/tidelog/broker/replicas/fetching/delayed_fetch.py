@@ -2,9 +2,10 @@
 
 The fetch examines the changed partitions of its session, and `fetch_checks` decides whether they
 may be read. The fetch reads each log up to the end that the session may see. The fetch responds
-when it has enough data, or at its timeout. The budget of unread responses grants how much a fetch
-may read; a fetch without a grant waits for its turn. A partition learns its follower's fetch offset
-before the read, so the response carries the new high watermark.
+when it has enough data, or at its timeout. The response budget limits the bytes of all responses
+that clients have not received yet. If the budget has no room for a fetch, the fetch waits for its
+turn. A partition learns its follower's fetch offset before the read, so the response carries the
+new high watermark.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ if TYPE_CHECKING:
 #: Partitions that the request already checked, so the fetch may read them.
 Checked = Mapping[SessionPartition, "Partition"]
 _NONE_CHECKED: Checked = {}
-#: Errors whose response names the leader (KIP-951), because librdkafka otherwise backs off for half
-#: a second.
+#: Errors with which the response also names the leader (KIP-951); otherwise librdkafka would back
+#: off for half a second.
 _LEADER_HINT_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 _LEADER_HINT_VERSION = 16
 #: Clients with a lower Fetch version do not know KAFKA_STORAGE_ERROR (KIP-112, D4).
@@ -105,11 +106,13 @@ class DelayedFetch:
         responses = services.responses
         self._room = responses.brokers if connection.is_broker else responses.clients
         self._reads = FetchReads(self._room)
-        #: Directories that have records for this fetch, but whose disk the fetch must not read now.
+        #: Directories with records for this fetch that it must not read now, because too many reads
+        #: of the directory are pending.
         self._held: dict[str, None] = {}
         #: Set while this fetch waits for its turn to read.
         self._turn: WaitingRead | None = None
-        # A response never exceeds max_bytes, so the fetch waits for at most max_bytes, as in Kafka.
+        # As in Kafka, the fetch never waits for more than max_bytes, because its response cannot be
+        # larger.
         self._min_bytes = min(min_bytes, max_bytes)
         self._max_bytes = max_bytes
         #: Whether the response names every partition, even one whose records do not fit. A full
@@ -120,11 +123,11 @@ class DelayedFetch:
         self._received_ms = received_ms
         #: The number that identifies this fetch among the pending reads of a follower (F5).
         self._read_number = NO_READ
-        #: The partitions' responses, kept during a wait so that only changed partitions are
-        #: examined again.
+        #: The response for each partition, kept during a wait so that the fetch examines only
+        #: changed partitions again.
         self._answers: dict[SessionPartition, PartitionData] = {}
         self._timeout: Timeout | None = None
-        #: A timer that fires if the disk has not delivered the missing records in time.
+        #: A timer that fires if reads from disk do not end in time.
         self._overdue: Timeout | None = None
         self._throttled = ThrottledReads(replicas.throttles, session)
         #: A timer that fires when the throttle no longer holds a waiting follower back.
@@ -133,10 +136,10 @@ class DelayedFetch:
         self.pending: Pending | None = None
 
     def start(self, max_wait_ms: int, checked: Checked = _NONE_CHECKED) -> FetchResponse | Pending:
-        """Respond at once if there is enough data, an error, or no time to wait; else wait.
+        """Respond at once if data suffice, a partition has an error, or no wait is left; else wait.
 
-        Later examinations check each partition again, because `checked` is valid during this call
-        only.
+        `checked` has the partitions that the caller has just checked; later examinations check
+        every partition again.
         """
         if self._session.waiting is not None:
             self._session.waiting.abandoned()
@@ -158,8 +161,8 @@ class DelayedFetch:
             growth = growth_bytes(partition, watched)
             if growth >= 0:
                 self._missing_bytes -= growth
-                # A follower that the throttle holds back still lacks bytes that were in the log
-                # before the wait (R15).
+                # A throttled follower still lacks bytes that were in the log before the wait, so
+                # growth during the wait does not count for it (R15).
                 if self._missing_bytes > 0 and partition not in self._session.throttled:
                     return
         self._read(final=False)
@@ -179,7 +182,7 @@ class DelayedFetch:
                 session.dirty[item] = None
         self._answers.clear()
         self._answered = True
-        self._drop_read()  # nothing else ends the pending read if a fetch gets no response (F7)
+        self._drop_read()  # a fetch without a response must end its pending read itself (F7)
         self._complete()
 
     def _cancelled(self) -> None:
@@ -311,7 +314,7 @@ class DelayedFetch:
                 room = min(item.max_bytes, remaining)
                 if read.done:
                     if isinstance(read.error, NotCached):
-                        answers[item] = answer  # no records yet: the disk must not be read now
+                        answers[item] = answer  # no records yet: the directory must not be read now
                         continue
                     size = _take(self._services, answer, read)
                     urgent = urgent or answer.error_code != 0
@@ -364,7 +367,7 @@ class DelayedFetch:
             found.read(partition.log, part, self._session.end_offset(partition), room)
 
     def _await_reads(self, reads: list[DiskRead], size_bytes: int) -> None:
-        """Respond when all reads from disk are done, which give `size_bytes` at most."""
+        """Respond when these reads, which return at most `size_bytes`, are done."""
         pending = self._session.reads
         if pending is not None:
             self._read_number = pending.begin(self._pending_read())
@@ -385,8 +388,8 @@ class DelayedFetch:
                 self._session.reads.ended(self._read_number)
             return
         if read.is_over:
-            # The log may have been truncated, or its bytes may be of an epoch that the reader does
-            # not know.
+            # The leadership in which the read began has ended: the log may have been truncated, or
+            # the bytes may be of a leader epoch that the reader does not know.
             refusal = Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             self._answers[read.item] = self._refused(read.item, refusal)
         else:
@@ -399,12 +402,12 @@ class DelayedFetch:
 
     @property
     def _counts_pending_reads(self) -> bool:
-        """Whether the leader keeps this follower in sync while the fetch reads for it (F5)."""
+        """Whether the reads of this fetch keep its follower in the ISR while they run (F5)."""
         reads = self._session.reads
         return reads is not None and reads.is_watched
 
     def _reads_overdue(self) -> None:
-        """Respond with the data at hand: the disk has not read the rest, and may never do so."""
+        """Respond with the records read so far, because the disk may never deliver the others."""
         self._overdue = None
         if not self._answered and self._reads.under_way:
             self._services.tracer.mark("fetch_answered_without_slow_read")
@@ -413,7 +416,7 @@ class DelayedFetch:
             self._complete()
 
     def _drop_read(self) -> None:
-        """Let this fetch's reads continue, but no longer keep the follower in sync by them (F7)."""
+        """Let the reads continue, but stop keeping the follower in the ISR because of them (F7)."""
         reads = self._session.reads
         if reads is not None:
             reads.drop(self._read_number)
@@ -437,7 +440,7 @@ class DelayedFetch:
     def _look(
         self, item: SessionPartition, partition: Partition | None, max_bytes: int, min_one: bool
     ) -> tuple[PartitionData | None, Completion[LogSlice] | None]:
-        """Return the response for one partition, and the read that supplies its records, if any.
+        """Return the response for one partition, and the disk read of its records, if any.
 
         The response is None if an incremental fetch has no change to report. `partition` is None
         unless the request has already checked that the partition may be read.
@@ -466,7 +469,7 @@ class DelayedFetch:
             return _answer(item, partition), None
         answer = _answer(item, partition)
         if max_bytes <= 0 and not min_one:
-            return answer, None  # an empty answer; the next fetch brings the records
+            return answer, None  # an empty answer; the next fetch reads the records
         size, directory = min(item.max_bytes, max_bytes), partition.directory.path
         try:
             if self._counts_pending_reads or self._room.reads.may_begin(directory):
@@ -494,7 +497,7 @@ class DelayedFetch:
         return answer
 
     def _hint(self, topic_partition: TopicPartition, answer: PartitionData) -> None:
-        """Name the latest leader that this broker knows, perhaps itself (KIP-951)."""
+        """Put the latest leader that this broker knows into the response (KIP-951)."""
         services = self._services
         latest = services.view.latest_leader(topic_partition)
         own = self._replicas.get(topic_partition)

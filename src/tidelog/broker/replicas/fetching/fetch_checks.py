@@ -2,8 +2,8 @@
 
 The checks cover whether this broker leads the partition, and whether the fetch has the current
 topic id and leader epoch (V23, V37, G4). A follower whose fetches would not count for the ISR may
-read nothing (V63). The last checks of a fetch cover the reader's history (KIP-595) and its offset
-(V36).
+read nothing (V63). The last checks of a fetch compare the reader's last leader epoch with the
+leader's log (KIP-595), and check the fetch offset (V36).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _EPOCH_ERRORS = (
 
 
 class Refusal(NamedTuple):
-    """Why a read is refused: an error, or the offset where the reader's history diverges."""
+    """Why a read is refused: an error, or the end of the last epoch that both logs share."""
 
     error: ErrorCode
     diverging: EpochEnd | None = None
@@ -52,9 +52,9 @@ def readable(
     log = partition.log
     last_epoch = item.last_fetched_epoch
     if item.fetch_offset == item.log_start_offset == log.log_start_offset:
-        # The follower's log is empty and starts at the leader's log start, like that of a replica
-        # that starts over (V67). An empty follower's last epoch is ignored, because a Kafka broker
-        # keeps that epoch and would get the same divergence forever.
+        # The follower's log is empty and starts at the leader's log start, as after a replica has
+        # deleted its whole log (V67). The leader ignores the last epoch of an empty log, because a
+        # Kafka follower keeps that epoch and would get the same divergence forever.
         last_epoch = NO_EPOCH
     try:
         end = partition.diverging_epoch(last_epoch, item.fetch_offset)
@@ -128,7 +128,7 @@ def note_follower(
 def _note_epoch(
     replicas: HostedPartitions, session: FetchSession, item: SessionPartition, now_ms: int
 ) -> None:
-    """Note a follower whose fetches do not count for the ISR because of a wrong epoch (V63)."""
+    """Note that a follower's fetch has a wrong epoch, so it does not count for the ISR (V63)."""
     partition = None if item.topic_partition is None else replicas.get(item.topic_partition)
     leadership = None if partition is None else partition.leadership
     if leadership is not None:
@@ -142,7 +142,7 @@ def _note_refusal(
     partition: Partition,
     now_ms: int,
 ) -> None:
-    """Note that a follower uses the current leader epoch, or that its log diverges (V80)."""
+    """Note what a refused fetch shows: the follower knows the leader epoch, or diverges (V80)."""
     if refusal.diverging is not None:
         replicas.takeovers.diverged(partition, session.replica_id, now_ms)
     else:

@@ -1,15 +1,15 @@
-"""What a waiting fetch can still get: it waits for `min_bytes` only if its response can grow.
+"""Whether the response of a waiting fetch can still grow towards its `min_bytes`.
 
 A read ends at the end of its segment, so later records never add to a read of an older segment. A
 fetch that found records in a segment that gets no more records responds at once (V61). Records that
-`max_bytes` left out count as if they had been read, because the response is as full as possible. If
-`max_bytes` limited the read of every partition of a fetch, the response cannot grow.
+did not fit into `max_bytes` count towards `min_bytes`, because the response is as full as possible.
+If `max_bytes` limited the read of every partition of a fetch, the response cannot grow.
 
 Bytes that arrive while a fetch waits are measured in the segment where the readable part of the log
-ends. If the readable part of a log ends in another segment, records are deleted, or the replica
-moves to another directory, the fetch must look again. This module knows offsets and sizes of
-segments, but reads no records. Kafka's DelayedFetch.tryComplete also ends a wait when the log has a
-new segment (case F) or enough bytes have arrived (case G).
+ends. If the readable part of a log then ends in another segment than before, records are deleted,
+or the replica moves to another directory, the fetch must examine the partition again. This module
+uses offsets and sizes of segments only, and reads no records. Kafka's DelayedFetch.tryComplete also
+ends a wait when the log has a new segment (case F) or enough bytes have arrived (case G).
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from tidelog.log.partition_log import PartitionLog
     from tidelog.log.segment_reads import LogSlice
 
-#: The value of a segment's base offset that means: the readable records do not end in the active
-#: segment.
+#: Stands for a base offset if the readable records do not end in the active segment.
 NO_SEGMENT = -1
 
 
@@ -36,9 +35,10 @@ class FoundBytes:
     __slots__ = ("_cut", "bytes", "is_final")
 
     def __init__(self) -> None:
-        #: Bytes that were read, and bytes that did not fit into the response.
+        #: Bytes that the fetch found: bytes in the response, and bytes that did not fit into it.
         self.bytes = 0
-        #: Whether some records come from a segment to which no more records are added.
+        #: Whether some of the records come from a segment that is no longer active, so the fetch
+        #: must respond.
         self.is_final = False
         self._cut = 0
 

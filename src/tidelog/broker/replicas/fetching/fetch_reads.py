@@ -1,8 +1,8 @@
-"""The reads from disk of one fetch, as counted in the response budget and for each directory.
+"""The reads from disk of one fetch, which count in the response budget and in their directories.
 
-A fetch reserves the bytes of its reads until its response is sent or its connection is closed; no
-part of the broker keeps them longer. A read counts as a pending read of its directory until the
-disk has completed it.
+A fetch reserves room in the response budget for its reads until the response is sent or the
+connection is closed. A read counts as a pending read of its directory until the disk has completed
+it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class DiskRead:
-    """A read from disk for one partition, under the leadership in which it began."""
+    """A read from disk for one partition; it remembers the leadership in which it began."""
 
     __slots__ = (
         "_number", "_partition", "_role", "answer", "completion", "directory", "item", "size_bytes",
@@ -34,7 +34,7 @@ class DiskRead:
         completion: Completion[LogSlice],
         size_bytes: int,
     ) -> None:
-        """`size_bytes` is the most that the read can bring."""
+        """`size_bytes` is the maximum size of the read."""
         assert item.watched is not None, "what is read is watched"
         self.item = item
         self.answer = answer
@@ -78,7 +78,7 @@ class FetchReads:
     def begin(
         self, reads: Sequence[DiskRead], size_bytes: int, done: Callable[[DiskRead], None]
     ) -> None:
-        """Await these reads; together with earlier reads they bring at most `size_bytes`."""
+        """Wait for these reads; with earlier reads of the fetch they take up to `size_bytes`."""
         self.under_way = len(reads)
         self._reserved_bytes = size_bytes
         self._room.take(size_bytes)
@@ -92,14 +92,16 @@ class FetchReads:
     ) -> None:
         self.under_way -= 1
         if not self.under_way:
-            # From here on the connection counts the bytes that its peer has not received.
+            # From here on the connection counts these bytes, as bytes that its peer has not
+            # received.
             self.release()
         done(read)
-        # This fetch responds before other fetches that wait for the same directory continue.
+        # Call this only after `done`: this fetch responds before others that wait for the
+        # directory.
         self._room.reads.ended(read.directory, read.size_bytes)
 
     def release(self) -> None:
-        """Release the reserved bytes, because the response is sent or its client has gone."""
+        """Release the reserved bytes, because the response was sent or the connection closed."""
         reserved_bytes, self._reserved_bytes = self._reserved_bytes, 0
         if reserved_bytes:
             self._room.take(-reserved_bytes)

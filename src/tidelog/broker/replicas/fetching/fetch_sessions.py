@@ -5,10 +5,10 @@ names only changed partitions. A changed partition enters its session's dirty li
 examines only that list (DESIGN.md, rule 7). A fetch without a session uses a temporary session,
 which ends after the response. The number of sessions and of their partitions is bounded. As in
 Kafka, any session may evict a session that was unused for two minutes. If every session was used
-recently, larger sessions evict smaller sessions. A follower's session (privileged) evicts any
-consumer's, never the reverse. A session that grows evicts other sessions like a new session, and
-ends if it finds no room. Kafka bounds only the number of sessions. `delayed_fetch` reads the
-partitions.
+recently, larger sessions evict smaller sessions. A follower's session (privileged) may evict any
+consumer's session; a consumer's session never evicts a follower's session. A session to which
+partitions are added evicts other sessions in the same way as a new session, and ends if there is
+still no room. Kafka bounds only the number of sessions. `delayed_fetch` reads the partitions.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from tidelog.broker.replicas.hosting.partition import Partition
     from tidelog.replication.pending_reads import PendingReads
 
-#: Special session epochs (KIP-227).
+#: The session epochs with a special meaning (KIP-227): the first fetch of a session, and a fetch
+#: without a session.
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 _MAX_EPOCH = 0x7FFFFFFF
@@ -82,7 +83,8 @@ class SessionPartition:
         self.is_synced = False
         self.max_bytes = 0
         self.current_leader_epoch = -1
-        #: The offsets in the last response, by which an unchanged partition is recognized (V61).
+        #: The offsets in the last response; the partition is unchanged while they are the same
+        #: (V61).
         self.sent_high_watermark = -1
         self.sent_log_start_offset = -1
         self.watched: Partition | None = None
@@ -99,7 +101,7 @@ class SessionPartition:
             partition.watchers.watch(self, self.session.replica_id >= 0)
 
     def unwatch(self) -> None:
-        """Stop watching."""
+        """Stop watching the partition."""
         watched = self.watched
         if watched is not None:
             watched.watchers.unwatch(self)
@@ -113,10 +115,10 @@ class SessionPartition:
         self.session.dirty[self] = None
         watched = self.watched
         if watched is not None and self.fetch_offset < watched.log.log_start_offset:
-            self.look_again()  # the records are gone: the reader has to start elsewhere
+            self.look_again()  # records at the fetch offset are deleted: respond now
 
     def readable(self) -> None:
-        """Make a waiting fetch examine the partition now: more records may be readable."""
+        """Make a waiting fetch examine the partition now, because more records may be readable."""
         session = self.session
         session.dirty[self] = None
         wait = session.waiting
@@ -129,7 +131,7 @@ class SessionPartition:
         self.readable()
 
     def offset_went_back(self) -> None:
-        """Mark the follower's other sessions as outdated by this session's lower fetch offset."""
+        """Mark the follower's other sessions as outdated: this session has a lower fetch offset."""
         if self.watched is not None:
             for other in self.watched.watchers.followers:
                 if (
@@ -141,7 +143,7 @@ class SessionPartition:
 
 
 class FetchSession:
-    """The partitions of one reader."""
+    """The partitions that one reader (a follower or consumer) fetches."""
 
     __slots__ = (
         "broker_epoch",
@@ -175,7 +177,7 @@ class FetchSession:
         #: The broker epoch in the follower's last fetch; -1 if the follower sends none.
         self.broker_epoch = NO_BROKER_EPOCH
         self.uses_topic_ids = uses_topic_ids
-        #: Whether the follower has sent a lower fetch offset in another session than in this
+        #: Whether the follower has sent, in another session, a lower fetch offset than in this
         #: session. An outdated session requires a full fetch next, which reports the follower's
         #: current log end.
         self.is_outdated = False
@@ -212,7 +214,7 @@ class FetchSession:
         return partition
 
     def throttle(self, partition: SessionPartition) -> None:
-        """Skip a partition until `unthrottle`; partitions skipped earlier stay before it (R15)."""
+        """Skip a partition until `unthrottle`; put it behind partitions skipped before (R15)."""
         self.throttled.setdefault(partition)
 
     def unthrottle(self) -> None:
@@ -325,7 +327,7 @@ class FetchSessions:
         return True
 
     def _evictable(self, newcomer: FetchSession, now_ms: int) -> FetchSession | None:
-        """Return the session to evict in favour of `newcomer`, which was just used itself."""
+        """Return a session that `newcomer`, which was just used, may evict; None if none."""
         privileged = newcomer.replica_id >= 0
         candidates: Iterable[FetchSession] = self._sessions.values()
         oldest = min(candidates, key=lambda session: session.last_used_ms, default=None)

@@ -1,13 +1,14 @@
-"""Follower fetching: one fetcher per (source broker, index), each with a fetch session (V66).
+"""The fetchers of followers; each has one source broker and one fetch session (V66).
 
-A fetcher requests all its partitions of one source in one request. A request names only partitions
-whose position is new to the session (KIP-227). The fetcher handles each response as it arrives:
-`replication.follower` decides, and records are appended directly from the receive buffer. The next
-fetch is sent before any other work, because acks=all produces wait for it. A backoff, a slow append
-or a truncation delays only its own partition, which leaves the session meanwhile. The leader may
-hold a fetch while the fetcher already has a new position to report. If the leader holds a fetch,
-the fetcher may send a second fetch, which ends the held fetch. A fetcher identifies each partition
-by topic id and number (V23).
+For each source broker there are `num.replica.fetchers` fetchers. A fetcher requests all its
+partitions in one request. A request names only partitions whose position is new to the session
+(KIP-227). The fetcher handles each response as it arrives: `replication.follower` decides, and
+records are appended directly from the receive buffer. The fetcher sends the next fetch before it
+does any other work, because produce requests with acks=all wait for that fetch. A backoff, a slow
+append or a truncation delays only its own partition, which leaves the session meanwhile. The leader
+may hold a fetch while the fetcher already has a new position to report. If the leader holds a
+fetch, the fetcher may send a second fetch, which ends the held fetch. A fetcher identifies each
+partition by topic id and number (V23).
 """
 
 from __future__ import annotations
@@ -44,12 +45,12 @@ _MAX_EPOCH = 0x7FFFFFFF
 #: Maximum number of fetches in flight: a fetch that the leader holds, and a fetch that ends the
 #: held fetch.
 _MAX_IN_FLIGHT = 2
-#: How long the next fetch waits, in milliseconds, for appends of the last response.
+#: Maximum time in milliseconds that the next fetch waits for appends of the last response.
 _BUSY_WAIT_MS = 20
-#: How long a fetcher without partitions is kept, in milliseconds.
+#: Milliseconds after which a fetcher without partitions closes.
 _EMPTY_MS = 1_000
-#: Longest pause in milliseconds between two checks of throttled partitions, which may be in sync by
-#: then.
+#: Longest pause in milliseconds between two checks whether throttled partitions may be fetched, for
+#: example because they are in sync by then.
 _THROTTLE_LOOK_MS = 500
 _FIRST_RETRY_MS = 20
 _MAX_RETRY_MS = 250
@@ -68,7 +69,7 @@ class Fetchers:
         throttles.fetch_again = self.throttle_changed
 
     def add(self, partitions: Iterable[Partition]) -> None:
-        """Start to fetch for these followers; a follower without a leader waits for a command."""
+        """Start to fetch for these followers; skip a follower whose leader is unknown."""
         touched: dict[Fetcher, None] = {}
         for partition in partitions:
             followership = partition.followership
@@ -82,15 +83,15 @@ class Fetchers:
             fetcher.pump()
 
     def remove(self, partition: Partition) -> None:
-        """Stop fetching for a partition; a response in progress is dropped."""
+        """Stop fetching for a partition; ignore its records in a response that arrives later."""
         fetcher = self._assigned.pop(partition.topic_partition, None)
         if fetcher is not None:
             fetcher.remove(partition)
             if fetcher.is_empty:
                 # The fetcher closes after a delay, because a new leader epoch removes all its
-                # partitions and adds some again. If the fetcher closed at once, the first fetch of
-                # its successor would wait behind the fetch that the leader holds on this
-                # connection.
+                # partitions and adds some again. If the fetcher closed at once, a new fetcher would
+                # use the same connection, and its first fetch would wait until the leader responds
+                # to the last fetch of the closed fetcher.
                 self._services.timers.after(_EMPTY_MS, lambda: self._close_empty(fetcher))
 
     def renew(self, partition: Partition) -> None:
@@ -100,7 +101,7 @@ class Fetchers:
             fetcher.renew(partition)
 
     def throttle_changed(self) -> None:
-        """Fetch partitions that need no longer wait, as the throttle's settings changed (R15)."""
+        """Fetch partitions that no longer wait, because the throttle's settings changed (R15)."""
         for fetcher in list(self._fetchers.values()):
             fetcher.throttle_changed()
 
@@ -147,9 +148,9 @@ class Fetcher(FetchOrder):
         level = services.config.inter_broker_protocol_version
         self._version = protocol_level.request_versions(level).fetch
         self._followed: dict[_Key, FollowedPartition] = {}
-        #: The state of the throttle when it last held partitions of the session back:
-        #: `hold_number`, and whether the rate was exceeded. `_held_under` is None while the
-        #: throttle holds no partition back.
+        #: The state of the throttle when it last held back partitions of the session:
+        #: `hold_number`, and whether the rate was exceeded. None while the throttle holds back no
+        #: partition.
         self._held_under: tuple[int, bool] | None = None
         self._recovery: Timeout | None = None
         self._session_id = 0
@@ -217,7 +218,7 @@ class Fetcher(FetchOrder):
             self._recovery.cancel()
 
     def append_done(self, followed: FollowedPartition) -> None:
-        """Note the end of a slow append, after which the partition may be ready for a fetch."""
+        """Note that a slow append has ended, so the partition may be ready for a fetch."""
         self._appending.pop(followed, None)
         if self._wait is None or not self._appending:
             self._stop_waiting()
@@ -268,7 +269,7 @@ class Fetcher(FetchOrder):
             self._recovery = self._services.timers.after(delay_ms, self.throttle_changed)
 
     def throttle_changed(self) -> None:
-        """Check the waiting partitions: the rate, the ISR or the settings may have changed."""
+        """Check whether throttled partitions may be fetched: rate, ISR or settings have changed."""
         self._held_under = None
         if self._recovery is not None:
             self._recovery.cancel()
@@ -428,7 +429,7 @@ class Fetcher(FetchOrder):
             self._wait = self._services.timers.after(_BUSY_WAIT_MS, self._waited)
 
     def _waited(self) -> None:
-        """Send the next fetch without the partitions whose disk is slow (V66)."""
+        """Send the next fetch without the partitions whose appends have not ended (V66)."""
         self._wait = None
         for followed in list(self._appending):
             self.not_ready(followed)
@@ -442,7 +443,7 @@ class Fetcher(FetchOrder):
     # session and connection
 
     def _session_made(self, session_id: int) -> None:
-        """Use the session that the leader granted; with id 0 every fetch is a full fetch."""
+        """Use the session that the leader granted; id 0 means that every fetch is a full fetch."""
         self._session_id = session_id
         self._is_sessionless = not session_id
         if session_id:
@@ -466,7 +467,7 @@ class Fetcher(FetchOrder):
         self._held_under = None
 
     def _failed(self, why: str, is_session: bool = False) -> None:
-        """Start over after a growing pause; the outcome of requests in flight is unknown."""
+        """After a growing pause, begin with a full fetch; ignore the requests in flight."""
         services = self._services
         self._connection_number += 1
         self._in_flight = 0

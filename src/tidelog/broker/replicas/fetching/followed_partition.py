@@ -3,10 +3,10 @@
 A followed partition runs the effects of `replication.follower` on the log. The partition leaves the
 fetches while it must wait (V66). A partition waits for a truncation, a request to the leader, or a
 backoff that grows with each failure. With `flush.before.ack` the partition also waits until its log
-is synced, because its fetch offset then counts as synced (V69). All partitions of a fetch response
-sync together, and the next fetch waits for these syncs as for slow appends. A followed partition
-ends with its role. An operation in progress at the end of the role still changes the log, but its
-completion changes no role (V33).
+is synced, because the leader then takes every record below the fetch offset as synced (V69). All
+partitions of a fetch response sync together, and the next fetch waits for these syncs as for slow
+appends. A followed partition ends with the follower role. An operation that runs at that time still
+changes the log, but its completion has no effect on any role (V33).
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class FetchOrder(ABC):
 
     @abstractmethod
     def append_done(self, followed: FollowedPartition) -> None:
-        """Note the end of a slow append, after which the partition may be ready for a fetch."""
+        """Note that a slow append has ended, so the partition may be ready for a fetch."""
 
     def ready(self, followed: FollowedPartition) -> None:
         """Start to fetch a partition from a position that the session does not know."""
@@ -108,7 +108,7 @@ class FetchOrder(ABC):
 
 
 class FollowedPartition:
-    """A follower role as its fetcher sees it."""
+    """One partition of a fetcher, with the follower role of its replica."""
 
     __slots__ = (
         "_backoff",
@@ -159,7 +159,7 @@ class FollowedPartition:
 
     @property
     def is_synced(self) -> bool:
-        """Whether `flush.before.ack` holds and the log is on disk up to the fetch offset (V69)."""
+        """Whether `flush.before.ack` is set and the log is synced up to the fetch offset (V69)."""
         log = self.partition.log
         return log.config.flush_before_ack and log.recovery_point >= self.role.position.fetch_offset
 
@@ -185,7 +185,7 @@ class FollowedPartition:
             self._backoff.cancel()
 
     def answered(self, data: PartitionData) -> bool:
-        """Handle the response to a fetch from `sent_position`; return True to keep its bytes."""
+        """Handle the response to a fetch; return True if its bytes must stay in memory."""
         diverging = data.diverging_epoch
         high_watermark = self.role.high_watermark
         if not data.error_code:
@@ -209,7 +209,8 @@ class FollowedPartition:
         if not data.error_code:
             self._failures = 0
             if self.is_ready and self.role.log_start_offset != self.sent_log_start:
-                # Retention has moved the log start, for which the leader may be waiting (KIP-107).
+                # Retention has advanced this replica's log start; the leader may be waiting for
+                # that (KIP-107).
                 self._fetcher.ready(self)
         return False
 
@@ -257,7 +258,7 @@ class FollowedPartition:
             self._fetcher.append_done(self)
 
     def _flushed(self, completion: Completion[None]) -> None:
-        """Set the position to the end of the flushed records, and fetch from there."""
+        """Set the fetch offset to the end of the flushed records, and fetch from there."""
         if self._ended:
             return
         if completion.error is None:
@@ -317,7 +318,7 @@ class FollowedPartition:
         self._fetcher.ready(self)
 
     def _sync(self) -> None:
-        """Sync the log before the next fetch, whose offset promises synced records (V69)."""
+        """Sync the log before the next fetch, because its offset counts as synced (V69)."""
         self.is_ready = False
         self._fetcher.append_begun(self)
         if not self._is_syncing:
@@ -339,7 +340,7 @@ class FollowedPartition:
         self._fetcher.append_done(self)
 
     def _sync_failed(self, error: BaseException) -> None:
-        """Back off: a full disk may have room later; a device error halts the broker (D17)."""
+        """Back off after a failed sync: a full disk may have room later (D17)."""
         self._services.tracer.log(
             "server",
             logging.ERROR,
@@ -363,9 +364,9 @@ class FollowedPartition:
             self._services.tracer.mark("follower_behind_leader_epoch")
         elif error == ErrorCode.UNKNOWN_LEADER_EPOCH:
             self._services.tracer.mark("follower_ahead_of_leader_epoch")
-            # The response may have waited long behind a slow read. When UNKNOWN_LEADER_EPOCH
-            # arrives, the leader has taken its role, and needs a fetch soon to keep this follower
-            # in sync (F7).
+            # The backoff counts from the request, because the response may have waited long behind
+            # a slow read. By now the leader probably has its role, and needs a fetch soon to keep
+            # this follower in the ISR (F7).
             delay_ms -= min(self._services.clock.monotonic_ms() - self.sent_ms, delay_ms)
         self._services.tracer.event(
             "fetch_backoff",

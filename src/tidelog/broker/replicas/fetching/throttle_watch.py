@@ -1,8 +1,9 @@
 """Warnings about throttled replicas that cannot catch up, because their rate is too low (R15).
 
-Each examination of the followers looks at the replicas that the throttle skipped since the previous
-examination. A leader measures in its own log how much producers write. A follower knows only how
-far the leader's high watermark moved, and estimates record sizes from its own log.
+At each periodic check, the broker looks at the replicas that the throttle skipped since the last
+check. For a partition that it leads, the broker measures in its own log how much producers write.
+For a partition that it follows, the broker knows only how far the leader's high watermark moved,
+and estimates the record sizes from its own log.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _Find = Callable[[TopicPartition], "Partition | None"]
 
 
 class _Ends(NamedTuple):
-    """The log ends of a leader and of a follower at the same moment."""
+    """The log end offsets of a leader and of one follower at the same moment."""
 
     at_ms: int
     leader_end: int

@@ -1,11 +1,11 @@
-"""The reads of one fetch as the leader's side of the replication throttle sees them (R15).
+"""The leader's side of the replication throttle for the reads of one fetch (R15).
 
 Partitions that the throttle skips wait in the session, so that later fetches need not examine each
-of them. Skipped partitions come first when the rate allows reads again. After its read each
-partition goes to the end of the queue, so all partitions get their turn. The bytes of a response
-count against the throttle when the response is sent. While a fetch examines its session, the bytes
-that the fetch has already read also count against the throttle, so only one read of the fetch can
-exceed the rate.
+of them. When the rate allows reads again, the fetch reads the skipped partitions first. A partition
+that was read goes to the end of the queue, so all partitions get their turn. The bytes of a
+response count against the throttle when the response is sent. While a fetch examines its session,
+the bytes that the fetch has already read also count against the throttle, so only one read of the
+fetch can exceed the rate.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ThrottledReads:
 
     @property
     def waits(self) -> bool:
-        """Whether the throttle holds records of this session back."""
+        """Whether the throttle skips partitions of this session that have records."""
         return bool(self._session.throttled)
 
     def recover_in_ms(self) -> int:
@@ -53,7 +53,7 @@ class ThrottledReads:
             session.unthrottle()
 
     def leaves_out(self, item: SessionPartition, partition: Partition) -> bool:
-        """Return whether the records of a partition must wait; if so, queue it in the session."""
+        """Return whether the throttle skips a partition; if so, queue it in the session."""
         if self._follower < 0:
             return False
         if self._is_active and self._throttles.leaves_out(partition, self._follower, self._bytes):
@@ -78,7 +78,7 @@ class ThrottledReads:
             self._bytes += size
 
     def sent(self, answers: Mapping[SessionPartition, PartitionData]) -> None:
-        """Count the bytes of throttled partitions in the response, which is sent now."""
+        """Count the bytes of throttled partitions in a response that is sent now."""
         if self._follower < 0 or not self._throttles.leader.is_active:
             return
         total = out_of_sync = 0

@@ -10,13 +10,13 @@ roles. `leader_role` is the leader's role, and `leader_effects` carries out the 
 
 `purgatory` holds waiting requests. `throttles` has both sides of the replication throttle (R15).
 
-`late_appends` holds appends whose batch a thread checks first. `early_batches` notes refused
-batches for replicas that do not exist yet. `leader_syncs` does group commit for `flush.before.ack`
-(V69).
+`late_appends` holds appends whose batch a thread checks first. `early_batches` notes batches that
+were refused because the replica did not exist yet. `leader_syncs` does group commit for
+`flush.before.ack` (V69).
 
 `isr_change_queue` queues the ISR changes that leaders propose. `takeovers` watches new leaderships
 until clients have recovered, and `unclean_elections` reports the data at risk.
 
-`log_bytes` measures bytes on one side of an offset, `topic_meters` the traffic of topics, and
-`reassignment_meters` what reassignments copy (R16).
+`log_bytes` computes the bytes of a log before or after an offset. `topic_meters` counts the traffic
+of topics, and `reassignment_meters` the bytes that reassignments copy (R16).
 """

@@ -1,8 +1,8 @@
-"""The log directories of one broker, and the replicas that a disk lost or did not create (D1, D4).
+"""The log directories of one broker, its offline replicas, and replicas not created (D1, D4).
 
 A directory is good until its first device error, and failed from then on until the process ends.
 The replicas of a directory that failed at run time are offline until this broker hosts them again.
-`failed_directories` decides when a directory is given up.
+`failed_directories` decides when the broker stops using a directory.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class BrokerLogDirs:
         self.failed: dict[str, StorageError] = {}
         #: Replicas in directories that failed at run time (D4).
         self.offline: dict[TopicPartition, OfflineReplica] = {}
-        #: Topic ids of new replicas that the disk refused to create (D3) and that are still
-        #: missing.
+        #: By partition, topic id of a new replica that the disk refused to create (D3) and that is
+        #: still missing.
         self.refused_new: dict[TopicPartition, TopicId] = {}
         #: Sizes in bytes of the replicas that a directory held when it failed at run time, by path.
         self._held_by_failed: dict[str, dict[TopicPartition, int]] = {}

@@ -1,10 +1,11 @@
 """Refused batches for partitions that have no replica on this broker yet.
 
-A client may learn of a new leader from another broker. A client that learned of the new leader
-early may send its first batches before the controller's command reaches this broker. A new replica
-must not accept a later batch of a client whose earlier batch was refused. An unknown producer may
-begin with any sequence number, and librdkafka takes the acknowledgement of a later batch for that
-of all earlier batches. The refused batches pass to the replica's log when the log is created (V38).
+A client may learn from another broker that this broker leads a partition. The client may then send
+its first batches before the controller's command reaches this broker. A new replica must not accept
+a later batch of a client whose earlier batch was refused. Otherwise an earlier batch could be lost:
+a log accepts any first sequence number of an unknown producer, and librdkafka considers all earlier
+batches acknowledged when a later batch is. The refused batches pass to the replica's log when the
+log is created (V38).
 """
 
 from __future__ import annotations

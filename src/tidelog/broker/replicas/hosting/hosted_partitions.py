@@ -1,8 +1,8 @@
 """The replicas that this broker hosts, by name and by topic id, and its log directories.
 
 The other parts of the broker find replicas here. `replica_set` adds the replicas, and knows the
-configuration of their topics. A replica that is not here may be offline (D4), on other brokers, or
-unknown.
+configuration of their topics. If a partition has no replica here, its replica may be offline (D4),
+the partition may have replicas on other brokers only, or it may not exist.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class HostedLog(NamedTuple):
-    """The history of a partition as one replica's log shows it (E8)."""
+    """Topic id and latest leader epoch of one hosted log (E8)."""
 
     topic_id: TopicId
     latest_epoch: int
@@ -39,9 +39,10 @@ class HostedPartitions:
         self.takeovers = context.takeovers
         #: The replication throttle, for leaders and followers (R15).
         self.throttles = context.throttles
-        #: Metrics of what reassignments copy from and to this broker (R16).
+        #: Metrics of the bytes that reassignments copy from and to this broker (R16).
         self.reassignments = context.reassignments
-        #: The log directories, and the replicas that a disk lost or did not create.
+        #: The log directories, the offline replicas, and the replicas that a disk refused to
+        #: create.
         self.log_dirs = BrokerLogDirs(context.services.metrics)
         #: Traffic by topic.
         self.topic_meters = TopicMeters(context.services.metrics)
@@ -102,7 +103,8 @@ class HostedPartitions:
     def missing_replica_error(self, topic_partition: TopicPartition) -> ErrorCode:
         """Return the error for a partition without a replica on this broker.
 
-        The replica may be in a failed log directory (D4), on other brokers, or unknown.
+        The error depends on whether the replica is in a failed log directory (D4), the partition
+        has replicas on other brokers only, or the partition is unknown.
         """
         if topic_partition in self.log_dirs.offline:
             return ErrorCode.KAFKA_STORAGE_ERROR
@@ -112,7 +114,7 @@ class HostedPartitions:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def by_topic_id(self, topic_id: TopicId, partition: int) -> Partition | None:
-        """Return the replica of a partition that is named by topic id."""
+        """Return the replica of a partition that is given by topic id and number."""
         entry = self._topics.get(topic_id)
         if entry is None:
             return None
@@ -148,7 +150,7 @@ class HostedPartitions:
             coordinators.replica_gone(partition)
 
     def adopt_topic_id(self, partition: Partition, topic_id: TopicId) -> None:
-        """Give a replica that lost its topic id the topic id from its command.
+        """Give a replica without a topic id the topic id from the controller's command.
 
         The log stores the topic id with a flush that begins now.
         """

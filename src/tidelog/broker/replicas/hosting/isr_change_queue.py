@@ -1,4 +1,4 @@
-"""The queue of ISR changes that leaders propose, before these become durable (A8).
+"""The queue of the ISR changes that leaders propose and that are not durable yet (A8).
 
 A new change of a partition replaces an unsent change of that partition. Subpackage `isr` has both
 kinds of queues: `AlterPartitionManager` sends changes to the controller, `StateNodeWriter` writes
@@ -33,7 +33,7 @@ class IsrChangeQueue(ABC):
         return len(self._queue)
 
     def submit(self, partition: Partition, change: IsrChange) -> None:
-        """Queue a change to send after this event; replace the partition's unsent change (A8)."""
+        """Queue a change for the end of this event; replace the partition's unsent change (A8)."""
         self._queue[partition.topic_partition] = (partition, change)
         self._soon()
 
@@ -56,4 +56,4 @@ class IsrChangeQueue(ABC):
 
     @abstractmethod
     def _soon(self) -> None:
-        """Begin to send after the current event, when all its changes are queued (A10)."""
+        """Begin to send after the current event, when the event's changes are all queued (A10)."""

@@ -1,10 +1,10 @@
 """Appends that cannot be planned at once, because a thread must first check the batch.
 
-The check of a compressed batch with large content would hold the event loop for a quarter of a
-second. The thread of the log directory checks a compressed batch with large content, and later
-appends to the partition wait behind it. All appends of a partition are planned in the order of
-their arrival. Planning appends in another order would break the producers' sequence numbers. If the
-leadership ends before the check, the waiting appends are refused (V38).
+The check of a compressed batch with large content may take a quarter of a second, in which the
+event loop would do nothing else. Therefore a thread of the log directory checks such a batch, and
+later appends to the partition wait behind it. All appends of a partition are planned in the order
+of their arrival. Planning appends in another order would break the producers' sequence numbers. If
+the leadership ends before the check, the waiting appends are refused (V38).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Late(NamedTuple):
 
 
 class LateAppends:
-    """The appends of one leader that wait for a check of a batch; the first is being checked.
+    """The waiting appends of one leader; the batch of the first append is being checked.
 
     A leader that stays leader under a new leader epoch passes its late appends to its next role.
     """
@@ -43,8 +43,8 @@ class LateAppends:
     def __init__(self, services: Services, partition: Partition) -> None:
         self._services = services
         self._partition = partition
-        #: Appends that wait for a check, in the order of their arrival; always the same list,
-        #: because the leader's role also reads it.
+        #: Waiting appends in the order of their arrival. The list object never changes, because the
+        #: leader's role refers to it.
         self.waiting: list[Late] = []
 
     def add(self, records: Buffer, acks: int, now_ms: int) -> Completion[AppendInfo]:

@@ -1,7 +1,7 @@
 """The effects of a leader's decisions: responses to waiting requests, and ISR changes to send.
 
-The effects of a decision run in order, on the watchers and the AlterPartition manager of one
-partition. This module itself decides nothing.
+The effects of a decision run in order, on the watchers of one partition and the queue of ISR
+changes.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _isr_committed(context: PartitionContext, partition: Partition, core: Leader
 
 
 def below_minimum(partition: Partition, core: LeaderReplica) -> str:
-    """Return the message for a client whose acks=all request meets too small an ISR (V64)."""
+    """Return the error message for an acks=all request while the ISR is too small (V64)."""
     isr = core.isr.committed
     return (
         f"the ISR of {partition.topic_partition} is {list(isr)}: {len(isr)} in-sync replicas, "
@@ -87,7 +87,7 @@ def below_minimum(partition: Partition, core: LeaderReplica) -> str:
 
 
 def note_supersession(tracer: Tracer, partition: Partition, core: LeaderReplica) -> None:
-    """Log that a newer ISR change will supersede an earlier change of unknown outcome (A8)."""
+    """Log that a newer ISR change supersedes an earlier change whose outcome is unknown (A8)."""
     state = core.isr
     newer = state.queued
     assert newer is not None and state.in_flight, "a newer change supersedes one in flight (A8)"
@@ -102,7 +102,7 @@ def note_supersession(tracer: Tracer, partition: Partition, core: LeaderReplica)
 
 
 def count_change(metrics: Metrics, before: Sequence[int], after: Sequence[int]) -> None:
-    """Count the change of a confirmed ISR, as the leader learns of it."""
+    """Count an ISR change in the metrics, when the leader learns that the change is durable."""
     if any(member not in after for member in before):
         metrics.add(LEADER_ISR_SHRINKS)
     if any(member not in before for member in after):

@@ -40,9 +40,10 @@ TO_HIGH_WATERMARK = -1
 
 
 def may_join(services: Services, idle: Collection[int]) -> Callable[[int], bool]:
-    """Return a function that tests if a follower, alive and not paused, may join the ISR (R10).
+    """Return a function that tests whether a follower is alive and not paused (R10).
 
-    The last progress of a follower that does not fetch may be that of an earlier incarnation.
+    Only such a follower may join the ISR. The leader may know the progress of another follower from
+    an earlier incarnation of that follower.
     """
     return lambda broker_id: services.view.is_alive(broker_id) and broker_id not in idle
 
@@ -184,20 +185,20 @@ class LeaderRole(Role):
                 self.log_rolled()
 
     def log_rolled(self) -> None:
-        """Wake fetches that wait for more of a segment that is no longer active (V61)."""
+        """Wake fetches that wait for more records in a segment that is no longer active (V61)."""
         active = self._log.base_offsets[-1]
         if active != self._active_segment:
             self._active_segment = active
             self._watchers.look_again()
 
     def _synced(self, synced_offset: int) -> None:
-        """Note the end of the synced log: records may commit, and acks=1 is acknowledged (V69)."""
+        """Note that the log is synced up to an offset: commit records, acknowledge acks=1 (V69)."""
         self.log_grew()
         self.run(self.core.synced(synced_offset, self._services.clock.monotonic_ms()))
         self._watchers.synced(synced_offset)
 
     def _sync_failed(self, error: BaseException) -> None:
-        """Fail the waiting acks=1 requests: the leader cannot promise synced records."""
+        """Fail the waiting acks=1 requests, because the leader could not sync their records."""
         self._watchers.sync_failed(f"{self._partition.topic_partition} cannot be synced: {error}")
 
     # followers
@@ -205,9 +206,9 @@ class LeaderRole(Role):
     def check_follower(self, replica_id: int, broker_epoch: int, asked_epoch: int) -> ErrorCode:
         """Return why a follower may not fetch (V63); NONE if it may.
 
-        If a follower sends no leader epoch, perhaps the follower is outdated and not this leader.
-        The error for a follower without a leader epoch does not say that this leader is outdated
-        (as in Kafka's Partition.followerReplicaOrThrow).
+        A follower without an assigned replica gets UNKNOWN_LEADER_EPOCH only if its request has a
+        leader epoch, because otherwise the follower itself may be outdated (as in Kafka's
+        Partition.followerReplicaOrThrow).
         """
         known = self.core.followers.get(replica_id)
         if known is not None and broker_epoch >= known.broker_epoch:
@@ -236,8 +237,8 @@ class LeaderRole(Role):
         """
         core = self.core
         if self._log.log_end_offset != core.log_end_offset:
-            # The follower has already read a batch whose append the log has not yet reported
-            # (flush.messages).
+            # The follower has already read a batch whose append the log has not reported yet,
+            # because the append also syncs the log (flush.messages).
             self.log_grew()
         try:
             effects = core.fetched(
@@ -310,7 +311,7 @@ class LeaderRole(Role):
         self._syncs.log_replaced(log)
 
     def commanded(self, state: LeaderAndIsrPartitionState) -> None:
-        """Obey a command of this leader epoch; a repeated command resets nothing."""
+        """Execute another command of this leader epoch; a repeated command changes nothing."""
         core, tracer = self.core, self._services.tracer
         if state.partition_epoch == core.isr.partition_epoch:
             tracer.mark("command_repeated")
@@ -366,7 +367,7 @@ class LeaderRole(Role):
     # changes of the ISR
 
     def change_sent(self, change: IsrChange) -> None:
-        """Note that an ISR change is sent now, which `core.is_to_be_sent` must allow."""
+        """Note that an ISR change is sent now; the caller has checked `core.is_to_be_sent`."""
         if self.core.isr.in_flight and change == self.core.isr.queued:
             leader_effects.note_supersession(self._services.tracer, self._partition, self.core)
         self.core.change_sent(change)

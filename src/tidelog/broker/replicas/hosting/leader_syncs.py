@@ -35,7 +35,7 @@ class LeaderSyncs:
         on_synced: Callable[[int], None],
         on_failed: Callable[[BaseException], None],
     ) -> None:
-        """`on_synced` gets the offset below which the log is on disk."""
+        """`on_synced` gets the offset below which the log is synced."""
         self._services = services
         self._log = log
         self._on_synced = on_synced
@@ -46,7 +46,7 @@ class LeaderSyncs:
 
     @property
     def synced_offset(self) -> int:
-        """The offset below which the log is on disk."""
+        """The offset below which the log is synced."""
         return min(self._log.recovery_point, self._log.log_end_offset)
 
     def start(self) -> None:

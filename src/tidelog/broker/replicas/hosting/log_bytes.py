@@ -1,9 +1,9 @@
-"""The bytes of a log on one side of an offset, without a read of any file.
+"""The number of bytes of a log before or after an offset, computed without reading files.
 
 The number of bytes is exact if the offset is the base offset of a segment. Within a segment whose
-index is in memory, the number of bytes is exact to an index interval. The leader measures in bytes
-how far a follower lags (V62). A waiting consumer fetch measures the bytes of the active segment
-that it can already read.
+index is in memory, the error is at most one index interval. The leader measures in bytes how far a
+follower lags (V62). A waiting consumer fetch measures the bytes of the active segment that it can
+already read.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def bytes_from(log: PartitionLog, offset: int) -> int:
-    """Return the bytes from `offset` on, exact to an index interval; 0 for an unknown offset.
+    """Return the number of bytes from `offset` to the log end; 0 for an unknown offset.
 
-    An older segment counts as 0 bytes if its index is not in memory, so the number of bytes may be
-    too small but never too large, and no follower is called slow by mistake.
+    An older segment whose index is not in memory counts as 0 bytes. The result may thus be too
+    small but never too large, so the leader never takes a follower for slower than it is.
     """
     if offset < 0 or offset >= log.log_end_offset:
         return 0
@@ -36,7 +36,8 @@ def bytes_from(log: PartitionLog, offset: int) -> int:
 def active_bytes_below(log: PartitionLog, offset: int) -> int:
     """Return the bytes of the active segment below `offset`.
 
-    The bytes are exact to an index interval if the index is in memory, and never too many.
+    The result is too small by at most one index interval if the index is in memory; it is never too
+    large.
     """
     segment = log.active_segment
     if offset >= log.log_end_offset:

@@ -2,14 +2,14 @@
 
 A partition connects the pure decisions of `tidelog.replication` with the log and with waiting
 requests (`purgatory`). Callers use the partition or its role (`role`), and never ask which role it
-is. `role_changes` gives a replica its roles, and only while the log is quiet (`quiet`), so the log
-end offset that a role knows is always that of the log. This module implements V36 to V38 and V61
-for one replica.
+is. `role_changes` gives a replica a new role only while no operation runs on its log (`quiet`), so
+a role never begins with an outdated log end offset. This module implements V36 to V38 and V61 for
+one replica.
 
-`PlannedAppends` are the appends of one broker from their plan until the end of the read event that
-brought them. A leader plans an append at once: it assigns the offsets or refuses the batch. The log
-writes the batches when the read event ends, so requests of one event share a write per log. An
-append whose batch a thread must first check waits in `late_appends`.
+`PlannedAppends` has the appends of one broker that were planned in the current read event of a
+connection. A leader plans an append at once: it assigns the offsets or refuses the batch. The log
+writes the batches when the read event ends, so all requests of the event share one write per log.
+An append whose batch a thread must first check waits in `late_appends`.
 """
 
 from __future__ import annotations
@@ -72,13 +72,13 @@ class Partition:
         known = watermark.on_follower(high_watermark, log.log_start_offset, log.log_end_offset)
         #: The current role; a new role is always a new object.
         self.role: Role = NoRole(services, log, NO_EPOCH, known)
-        #: The leader epoch of the last obeyed command, which stays when the role ends (V30).
+        #: The leader epoch of the last executed command; it stays when the role ends (V30).
         self.leader_epoch = NO_EPOCH
         #: Whether the partition is about to be removed, so that the leader accepts no more records
         #: (V71).
         self.is_closing = False
-        #: Whether this damaged replica waits until the controller removes it from the ISR as if it
-        #: were offline (V68).
+        #: Whether this replica is damaged and reported as offline, until the controller has removed
+        #: it from the ISR (V68).
         self.is_given_up = False
         #: The high watermark that a leader (perhaps this replica) last reported since this broker
         #: started; -1 for none.
@@ -173,8 +173,9 @@ class Partition:
         is_all_written = not self.role.waiting_appends
         for completion in planned:
             if not completion.done:
-                # Each append's completion is checked, not only the last, because a repeated batch
-                # completes together with the original batch.
+                # The last append alone does not show the log's end: if it repeats an earlier batch,
+                # it completes together with that batch. So each append's completion reports the
+                # growth.
                 completion.then(self._log_grew)
                 self.track(completion)
                 is_all_written = False
@@ -191,7 +192,7 @@ class Partition:
         return log.config.flush_before_ack and log.recovery_point < next_offset
 
     def log_start_moved(self) -> None:
-        """Note that retention or a client removed records."""
+        """Note that the log start has advanced, by retention or a client's DeleteRecords."""
         self.role.log_start_moved()
         self.watchers.isr_or_log_start_changed()
 
@@ -205,7 +206,7 @@ class Partition:
         self.role.pending_reads_changed(counts_pending_reads)
 
     def is_quiet(self) -> bool:
-        """Whether the log is quiet: all planned appends are written, and no operation runs."""
+        """Whether all planned appends are written and no other operation runs on the log."""
         self.flush_appends()
         return all(completion.done for completion in self._pending)
 
@@ -227,7 +228,7 @@ class Partition:
             self._pending.append(completion)
 
     def received(self, count_bytes: int) -> None:
-        """Count the bytes that a fetch brought, also if a reassignment adds this replica (R16)."""
+        """Count the bytes of a fetch response, separately for a replica being added (R16)."""
         self._reassignments.received(self.topic_partition, count_bytes)
 
     def relocated(self, directory: LogDirectory, log: PartitionLog) -> None:
@@ -273,7 +274,7 @@ class PlannedAppends:
             planned.append(completion)
 
     def add_late(self, partition: Partition) -> None:
-        """Note that an append of the partition waits for a check, so its bytes are in use."""
+        """Note that an append of the partition waits for a check, so its bytes must stay valid."""
         self._planned.setdefault(partition, [])
 
     def take(self, partition: Partition) -> list[Completion[AppendInfo]]:

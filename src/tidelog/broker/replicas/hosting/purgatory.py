@@ -3,8 +3,8 @@
 The work of a waiting request grows with the changes of its partitions, not with the number of
 partitions. Each partition has a deque of waiting produces, ordered by offset, so a move of the high
 watermark touches only the produces that it releases. A partition reports each change to the fetch
-sessions that contain it. The loss of the leadership ends every wait with NOT_LEADER_OR_FOLLOWER
-(V38). If the committed ISR falls below the minimum, waits for acks end with
+sessions that contain it. When this broker loses the leadership, every wait ends with
+NOT_LEADER_OR_FOLLOWER (V38). If the committed ISR falls below the minimum, waits for acks end with
 NOT_ENOUGH_REPLICAS_AFTER_APPEND (V64). An idempotent producer's batches are acknowledged in order.
 If a batch was refused after its append, all later batches get its error until the producer resends
 the batch (V38).
@@ -22,7 +22,7 @@ from tidelog.log.refused_batches import RefusedBatches, SentBatch
 
 
 class FetchWatcher(Protocol):
-    """One partition of one fetch session, as the watched replica sees it."""
+    """One partition of one fetch session, which the replica informs of its changes."""
 
     def changed(self) -> None:
         """Mark the partition for the next fetch, because the response may change."""
@@ -35,7 +35,7 @@ class FetchWatcher(Protocol):
 
 
 class AcksWait(Protocol):
-    """One partition of a produce request that waits for the ISR.
+    """One partition of a Produce request that waits until the ISR has its batch.
 
     An `AcksWait` may also be one partition of a DeleteRecords request that waits for all live
     replicas.
@@ -72,7 +72,8 @@ class PartitionWatchers:
         self._syncs: list[tuple[int, AcksWait]] = []
         self._followers: dict[FetchWatcher, None] = {}
         self._consumers: dict[FetchWatcher, None] = {}
-        #: Batches in the log whose produce was refused; None until the first refusal.
+        #: Batches that are in the log although their Produce request got an error; None before the
+        #: first error.
         self._unanswered: RefusedBatches | None = None
 
     @property
@@ -127,9 +128,7 @@ class PartitionWatchers:
         self._deletions = [entry for entry in self._deletions if entry[1] is not wait]
 
     def watch(self, watcher: FetchWatcher, follower: bool) -> None:
-        """Report each change of this replica to `watcher`, one partition of a fetch session, until
-        `unwatch`.
-        """
+        """Report each change of this replica to a fetch session's partition, until `unwatch`."""
         (self._followers if follower else self._consumers)[watcher] = None
 
     @property
@@ -145,7 +144,7 @@ class PartitionWatchers:
     # methods that the partition calls
 
     def high_watermark_moved(self, high_watermark: int) -> None:
-        """Acknowledge the committed batches, and wake consumers, which may read further.
+        """Acknowledge the committed batches, and wake the waiting fetches of consumers.
 
         A move of the high watermark alone does not end a follower's waiting fetch (V61).
         """
@@ -185,7 +184,7 @@ class PartitionWatchers:
             wait.refused(ErrorCode.KAFKA_STORAGE_ERROR, message)
 
     def log_end_moved(self) -> None:
-        """Wake waiting followers, which may read further."""
+        """Wake the waiting fetches of followers, because new records can be read."""
         for watcher in list(self._followers):
             watcher.readable()
 
@@ -193,7 +192,7 @@ class PartitionWatchers:
         """Wake all waiting fetches: the leader epoch or the log's segments have changed (V61).
 
         After a change of the leader epoch, a fetch of the earlier epoch is refused. A fetch that
-        waits for more of a segment gets nothing more once the segment is no longer active.
+        waits for more records of a segment gets none once the segment is no longer active.
         """
         for watcher in [*self._followers, *self._consumers]:
             watcher.look_again()
@@ -204,12 +203,12 @@ class PartitionWatchers:
             watcher.look_again()
 
     def isr_or_log_start_changed(self) -> None:
-        """Mark the partition for all readers: the next responses carry the new log start offset."""
+        """Mark the partition for all readers, so that their next responses report the change."""
         for watcher in [*self._followers, *self._consumers]:
             watcher.changed()
 
     def another_leads(self, now_ms: int) -> None:
-        """Note that another broker leads, which may acknowledge a batch that was refused (V38)."""
+        """Note that another broker leads, and may acknowledge batches that were refused (V38)."""
         if self._unanswered is not None:
             self._unanswered.another_leads(now_ms)
 

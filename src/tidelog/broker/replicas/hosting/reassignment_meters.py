@@ -1,9 +1,10 @@
 """Metrics of the reassignments that concern this broker's replicas (R16, KIP-352).
 
 As in Kafka, one metric counts partitions that this broker leads while replicas are added or
-removed. One metric counts the bytes sent to added replicas, another metric the bytes that added
-replicas of this broker fetched. The roles in the controller's commands say which partitions are
-being reassigned. Without reassignments the metrics cost one look into an empty dictionary.
+removed. A second metric counts the bytes that this broker sent to added replicas. A third metric
+counts the bytes that added replicas on this broker fetched. The roles in the controller's commands
+say which partitions are being reassigned. Without reassignments the cost is a look-up in an empty
+dictionary.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ class ReassignmentMeters:
         self._led: dict[TopicPartition, tuple[int, ...]] = {}
         #: Partitions whose replica on this broker is being added by a reassignment.
         self._copied: dict[TopicPartition, None] = {}
-        #: All bytes that this broker fetched, found once, because every fetched partition counts.
+        #: The sample that counts all fetched bytes; looked up once, because it is used for every
+        #: fetched partition.
         self._bytes_in = services.metrics.sample(REPLICATION_BYTES_IN, "")
 
     def role_taken(
@@ -70,7 +72,7 @@ class ReassignmentMeters:
             self._services.metrics.add(REASSIGNMENT_BYTES_OUT, total)
 
     def received(self, topic_partition: TopicPartition, count_bytes: int) -> None:
-        """Count the bytes that this broker fetched, and those for an added replica."""
+        """Count fetched bytes, also in the reassignment metric if the replica is being added."""
         self._bytes_in.value += count_bytes
         if topic_partition in self._copied:
             self._services.metrics.add(REASSIGNMENT_BYTES_IN, count_bytes)

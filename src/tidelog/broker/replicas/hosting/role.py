@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tidelog.replication.pending_reads import PendingReads
     from tidelog.wire.messages.leader_and_isr import LeaderAndIsrPartitionState
 
-#: Refusals after which an idempotent producer resends the same batch.
+#: Errors after which an idempotent producer resends the same batch.
 _RETRIABLE = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -37,7 +37,7 @@ _RETRIABLE = (
 
 
 class KnownOffset(NamedTuple):
-    """The state of a replica without a role, which decides nothing."""
+    """The high watermark of a replica without a role."""
 
     high_watermark: int
 
@@ -141,7 +141,7 @@ class Role:
         """Find followers that fell behind or may join the ISR (V62)."""
 
     def log_start_moved(self) -> None:
-        """Note that retention or a client removed records."""
+        """Note that the log start has advanced, by retention or a client's DeleteRecords."""
 
     def log_rolled(self) -> None:
         """Note that the log may have a new active segment (V61)."""
@@ -159,11 +159,11 @@ class Role:
         """Note that brokers came or went, which changes which followers may join the ISR."""
 
     def commanded(self, state: LeaderAndIsrPartitionState) -> None:
-        """Obey a command of this role's leader epoch; a repeated command resets nothing."""
+        """Execute another command of this role's leader epoch; a repeated one changes nothing."""
         self._partition_epoch = state.partition_epoch
 
     def change_sent(self, change: IsrChange) -> None:
-        """Note that the leader sends an ISR change now, which `core.is_to_be_sent` must allow."""
+        """Note that an ISR change is sent now; the caller has checked `core.is_to_be_sent`."""
 
     def change_unanswered(self, change: IsrChange, held_ms: int = 0) -> None:
         """Note that the request for an ISR change got no response that settles the change.
@@ -185,7 +185,7 @@ class Role:
         """Note that the controller refused the ISR change."""
 
     def end(self) -> None:
-        """Respond to all requests that wait on this role, which the partition has already left."""
+        """Respond to all requests that wait on this role, which the partition has replaced."""
 
     def log_replaced(self, log: PartitionLog) -> None:
         """Use another log with the same records from now on (D11)."""
@@ -210,13 +210,13 @@ class NoRole(Role):
     ) -> None:
         super().__init__(services, log, partition_epoch)
         self.core: KnownOffset = KnownOffset(high_watermark)
-        #: The former leadership that the next leadership continues once the log is quiet; else
-        #: None.
+        #: The former leadership, if this broker leads again as soon as no operation runs on the
+        #: log; else None.
         self.former: LeaderReplica | None = None
 
 
 class FollowerRole(Role):
-    """A follower's role for one leader epoch, as its fetcher uses it (`followed_partition`)."""
+    """A follower's role for one leader epoch; its fetcher uses it (`followed_partition`)."""
 
     __slots__ = ("core", "followership")
 

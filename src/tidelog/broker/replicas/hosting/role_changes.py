@@ -1,8 +1,8 @@
 """The changes of a replica's role: a new leader role, a new follower role, a repeated command.
 
-Roles change only while the log is quiet (`Partition.quiet`). The decisions of a role start from the
-log's end and the high watermark that the replica knows (V31, V33). `commands` decides which
-commands the replica obeys. `Partition.rest` ends a role without a new role.
+Roles change only while no operation runs on the log (`Partition.quiet`). The decisions of a role
+start from the log's end and the high watermark that the replica knows (V31, V33). `commands`
+decides which commands the broker executes. `Partition.rest` ends a role without a new role.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class RoleChanges:
         self._services = context.services
 
     def become_leader(self, partition: Partition, state: LeaderAndIsrPartitionState) -> None:
-        """Lead under a new leader epoch (V31); the log must be quiet."""
+        """Lead under a new leader epoch (V31); no operation may run on the log."""
         services, log, before = self._services, partition.log, partition.role
         log_end_offset = log.log_end_offset
         role_traces.mark_election(services.tracer, partition, state)
@@ -74,7 +74,7 @@ class RoleChanges:
         role.begin(state, latest_epoch)
 
     def become_follower(self, partition: Partition, state: LeaderAndIsrPartitionState) -> None:
-        """Follow under a new leader epoch (V32, V33); the log must be quiet.
+        """Follow under a new leader epoch (V32, V33); no operation may run on the log.
 
         Without a leader (-1) the replica waits for the next command. A replica outside the ISR
         first truncates its log at the damaged offset (V68).
@@ -105,7 +105,7 @@ class RoleChanges:
         self._take_role(partition, FollowerRole(self._services, log, core), state)
 
     def recommanded(self, partition: Partition, state: LeaderAndIsrPartitionState) -> None:
-        """Obey a command of the role's leader epoch; a repeated command resets nothing."""
+        """Execute another command of the role's leader epoch; a repetition changes nothing."""
         partition.is_closing = state.is_closing
         self._context.throttles.role_repeated(partition.topic_partition, state)
         partition.role.commanded(state)

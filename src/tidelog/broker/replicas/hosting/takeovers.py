@@ -1,11 +1,11 @@
-"""New leaderships of this broker, watched until clients, too, have recovered (V80).
+"""New leaderships of this broker, measured until their clients have recovered (V80).
 
 The controller measures a failover only until the leader has its role. After the leader has its
 role, followers connect, truncate and fetch, and the leader acknowledges the first record.
 `replication.takeover` records the times of each watched leadership. This module decides which
-leaderships are watched, an even sample if there are many, and for how long. The measured times go
-to metrics, and to the topic `__cluster_events` if events are enabled. While no leadership is
-watched, a fetch only looks into an empty dictionary.
+leaderships are watched, and for how long. If there are many, it watches an even sample. The
+measured times go to metrics, and to the topic `__cluster_events` if events are enabled. While no
+leadership is watched, the cost for a fetch is a look-up in an empty dictionary.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from tidelog.broker.replicas.hosting.partition import Partition
     from tidelog.broker.services import Services
 
-#: How long a leadership is watched, in milliseconds: as long as clients wait for a response by
-#: default. Events after `WATCHED_MS` do not count for the measured failover.
+#: Milliseconds for which a leadership is watched; clients wait that long for a response by default.
+#: Later events do not count as part of the failover.
 WATCHED_MS: Final = 30_000
 
 # Reasons why the broker no longer watches a new leadership.

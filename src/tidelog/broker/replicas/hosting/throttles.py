@@ -1,4 +1,4 @@
-"""Both sides of the replication throttle of one broker, fed from its configuration (R15, KIP-73).
+"""Both sides (leader and follower) of the replication throttle of one broker (R15, KIP-73).
 
 The rates come from the broker's configuration, and the throttled replicas from the topics hosted
 here. `replication.throttle` decides. `delayed_fetch` skips partitions in responses to followers,
@@ -50,8 +50,8 @@ class ReplicationThrottles:
         self._added: dict[TopicPartition, tuple[int, ...]] = {}
         #: Partitions whose reassignment currently does not copy to the replica on this broker.
         self.idle: dict[TopicPartition, None] = {}
-        #: What the throttle skipped since `throttle_watch` last looked: followers of partitions led
-        #: here, and partitions followed here.
+        #: The replicas that the throttle skipped since the last check of `throttle_watch`:
+        #: followers of this broker's leaders, and this broker's own followers.
         self.left_out: dict[tuple[TopicPartition, int], None] = {}
         self.not_fetched: dict[TopicPartition, None] = {}
         #: A version number, increased by each change of settings after which the leader may
@@ -60,8 +60,8 @@ class ReplicationThrottles:
         #: A version number, increased when more replicas here may have to wait before they fetch;
         #: fetched records alone do not increase the number.
         self.hold_number = 0
-        #: Called when the follower's side of the throttle has changed, to examine the partitions
-        #: that this broker does not fetch.
+        #: Called when the follower's side of the throttle has changed, so that the fetchers check
+        #: the partitions that they skip.
         self.fetch_again: Callable[[], None] = lambda: None
         self.rates_changed()
 
@@ -83,7 +83,7 @@ class ReplicationThrottles:
                 topics[topic] = partitions
 
     def topic_gone(self, topic: str) -> None:
-        """Forget a topic without a replica here; its configuration is read when a replica comes."""
+        """Forget a topic without a replica here; a new replica reads the configuration again."""
         leads = self._leader_topics.pop(topic, None)
         follows = self._follower_topics.pop(topic, None)
         if leads or follows:
@@ -110,7 +110,7 @@ class ReplicationThrottles:
     def role_taken(
         self, topic_partition: TopicPartition, state: LeaderAndIsrPartitionState
     ) -> bool:
-        """Apply the reassignment in a command: its throttle rate, and which added replicas pause.
+        """Apply the reassignment in a command: its throttle rate and the added replicas that pause.
 
         Returns whether the reassignment has changed. Under a new leader epoch the caller ignores
         this method's result, because leader and follower then check the throttle anyway.
@@ -178,9 +178,9 @@ class ReplicationThrottles:
     def spares(
         self, topic_partition: TopicPartition, broker_id: int, throttle: SideThrottle
     ) -> bool:
-        """Return whether a replica never waits although its partition is throttled (R4).
+        """Return whether the throttle exempts a replica, because no reassignment added it (R4).
 
-        A replica that the reassignment did not add catches up as fast as it can.
+        A replica that was assigned before the reassignment catches up as fast as it can.
         """
         if topic_partition not in self.moves or broker_id in self._added.get(topic_partition, ()):
             return False
@@ -191,10 +191,10 @@ class ReplicationThrottles:
     # the leader's side
 
     def leaves_out(self, partition: Partition, follower: int, further_bytes: int) -> bool:
-        """Return whether a follower must wait for records of a partition led here.
+        """Return whether a follower must wait for records of a partition that this broker leads.
 
         `further_bytes` are the bytes that the same fetch has already read for this follower. A
-        member of the maximal ISR never waits, because the high watermark waits for it.
+        member of the maximal ISR never waits, because the high watermark cannot pass its log end.
         """
         leadership = partition.leadership
         if leadership is None:
@@ -211,11 +211,11 @@ class ReplicationThrottles:
         return True
 
     def leader_is_exceeded(self) -> bool:
-        """Return whether the leader's side of the throttle makes followers wait now."""
+        """Return whether the leader's side exceeds its rate now, so followers must wait."""
         return self.leader.is_exceeded(self._services.clock.monotonic_ms())
 
     def leader_recovers_in_ms(self) -> int:
-        """Return the least time in milliseconds until no follower waits on the leader's side."""
+        """Return the milliseconds until the rate on the leader's side is no longer exceeded."""
         return self.leader.recovers_in_ms(self._services.clock.monotonic_ms())
 
     def is_held_back(self, partition: Partition, follower: int) -> bool:
@@ -240,8 +240,8 @@ class ReplicationThrottles:
     def is_caught_up(self, partition: Partition) -> bool:
         """Return whether a replica is caught up, so the follower's throttle never delays it.
 
-        The follower is caught up if it has reached a leader's last reported high watermark, as in
-        Kafka, or is in the published ISR.
+        A replica is caught up if it has reached the high watermark that the leader reported last,
+        as in Kafka, or if it is in the published ISR.
         """
         reported = partition.told_high_watermark
         return 0 <= reported <= partition.log.log_end_offset or self._is_member(partition)
@@ -283,11 +283,11 @@ class ReplicationThrottles:
         return bool(self.idle) or self.follower_is_exceeded()
 
     def follower_is_exceeded(self) -> bool:
-        """Return whether the follower's side of the throttle makes replicas wait now."""
+        """Return whether the follower's side exceeds its rate now, so replicas here must wait."""
         return self.follower.is_exceeded(self._services.clock.monotonic_ms())
 
     def follower_recovers_in_ms(self) -> int:
-        """Return the least time in milliseconds until the throttle lets every replica fetch."""
+        """Return the milliseconds until the rate on the follower's side is no longer exceeded."""
         return self.follower.recovers_in_ms(self._services.clock.monotonic_ms())
 
     def received(self, partition: Partition, count: int) -> None:

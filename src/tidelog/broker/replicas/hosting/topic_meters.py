@@ -22,7 +22,7 @@ from tidelog.core.types import TopicPartition
 OTHERS: Final = "(other topics)"
 _ALL: Final = ""
 _NS_PER_US: Final = 1_000
-#: The values of `acks` that the broker serves; a client's other values must not become labels.
+#: The values of `acks` with a response; other values in requests must not become labels.
 _ACKS: Final = (-1, 1)
 
 
@@ -67,7 +67,8 @@ _OF_TOPICS: Final = (
 class TopicMeters:
     """The traffic of all topics of one broker.
 
-    Each request pays one call for each of its partitions, so these methods call no functions.
+    The broker calls a method for each partition of each request, so the methods call no other
+    functions.
     """
 
     def __init__(self, metrics: Metrics) -> None:
@@ -75,7 +76,7 @@ class TopicMeters:
         self._all = TopicMeter(metrics, _ALL)
         self._others: TopicMeter | None = None
         self._meters: dict[str, TopicMeter] = {}
-        #: Topics beyond the limit.
+        #: Topics beyond the limit, which share the counters of `OTHERS`.
         self._summed: dict[str, None] = {}
         self._partitions: dict[TopicPartition, PartitionTraffic] = {}
         #: Kafka counts these for all topics together only.
@@ -130,10 +131,10 @@ class TopicMeters:
     def produce_failed(
         self, topic: str, *, is_corrupt: bool = False, is_counted: bool = False
     ) -> None:
-        """Count an append that a client's request lost.
+        """Count an append that failed.
 
-        `is_counted` means that `produced` has counted the append, which its followers then did not
-        replicate in time.
+        `is_counted` means that the leader appended the batch and `produced` counted it, but
+        followers did not replicate the batch in time.
         """
         for meter in (self._all, self._meters.get(topic)):
             if meter is not None:

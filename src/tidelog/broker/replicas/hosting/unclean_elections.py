@@ -1,11 +1,11 @@
 """The data at risk from an unclean election, as far as the elected replica can know (V13).
 
 Once the elected replica leads, it reports the data at risk in the log, in traces, and as a cluster
-event. Committed records beyond the elected replica's log end are lost. The elected replica may know
-from the last leader up to which offset records were committed. Records that the last leader
-committed later are lost, too, but the elected replica cannot know of them. Records between the
-elected replica's high watermark and its log end stay, although they may never have been committed.
-The event of the leader change names the previous ISR members, which have the lost records.
+event. Committed records beyond the elected replica's log end are lost. The elected replica knows
+the high watermark that the last leader reported to it. Records that the last leader committed later
+may be lost, too, but the elected replica cannot know of them. Records between the elected replica's
+high watermark and its log end stay, although they may never have been committed. The event of the
+leader change names the previous ISR members, which have the lost records.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """The queue of ISR changes on their way to the controller (A1, A2, A5, A8, A10).
 
-Leaders propose a change (`replication.leader`) and continue; this queue sends the change. Only one
-AlterPartition request is in flight at a time. Changes queued during a request go with the next
-request; a later change of a partition replaces an unsent change. The queue retries a request that
-the controller did not process (NOT_CONTROLLER, STALE_BROKER_EPOCH), or whose response did not come.
-A retried request goes to the current controller, after 50 ms and then after growing pauses. After a
-retry or an unknown outcome, each leader decides whether it requests the same change again or a
-newer change, which supersedes the earlier one (A8). The queue drops a change that the partition's
-leader no longer wants.
+Leaders propose changes (`replication.leader`) and do not wait for them; this queue sends the
+changes. Only one AlterPartition request is in flight at a time. Changes queued during a request go
+with the next request; a later change of a partition replaces an unsent change. The queue retries a
+request that the controller did not process (NOT_CONTROLLER, STALE_BROKER_EPOCH), or whose response
+did not come. A retried request goes to the current controller, after 50 ms and then after growing
+pauses. After a retry or an unknown outcome, each leader decides whether it requests the same change
+again or a newer change, which supersedes the earlier one (A8). The queue drops a change that the
+partition's leader has withdrawn.
 """
 
 from __future__ import annotations
@@ -42,12 +42,13 @@ class AlterPartitionManager(IsrChangeQueue):
     def __init__(self, services: Services) -> None:
         super().__init__(services)
         self._in_flight = False
-        #: Number of the current request; `_asked` is the request's controller: (epoch, broker id).
+        #: Number of the current request. `_asked` is the controller to which the request went:
+        #: (epoch, broker id).
         self._attempt = 0
         self._asked: tuple[int, int] = (-1, -1)
         self._awaited: _Sent = {}
         self._versions = requests.ControllerVersions(requests.HIGHEST_VERSION)
-        #: Whether sending is scheduled for the end of the current event or of a pause.
+        #: Whether the queue is scheduled to send, at the end of the current event or of a pause.
         self._due = False
         self._failures = 0
 
@@ -215,7 +216,7 @@ class AlterPartitionManager(IsrChangeQueue):
             self._soon()
 
     def _unanswered(self, changes: _Sent, why: str, count: int) -> None:
-        """After a pause let each leader decide again on its change, whose outcome is unknown (A2).
+        """After a pause, let each leader decide again, because its change has no outcome (A2).
 
         `count` is the number of waiting changes, for the log.
         """

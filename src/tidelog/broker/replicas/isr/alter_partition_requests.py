@@ -1,11 +1,11 @@
 """The form of AlterPartition requests in each version, and the choice of the version.
 
 Versions 0 and 1 identify topics by name. Versions 2 and 3 give topic ids, and version 3 also gives
-the broker epoch of each member (KIP-497, KIP-704, KIP-841, KIP-903). At every protocol level with
-AlterPartition, a leader first uses version 3 (A12). After a request without a response, the leader
-asks the controller for its versions, because Kafka closes the connection on an unknown version.
-Once the controller's versions are known, the leader sends the highest version that both brokers
-support. This module does no I/O.
+the broker epoch of each member (KIP-497, KIP-704, KIP-841, KIP-903). At every protocol level that
+has AlterPartition, a leader first sends version 3 (A12). After a request without a response, the
+leader asks the controller for its versions, because Kafka closes the connection on an unknown
+version. Once the controller's versions are known, the leader sends the highest version that both
+brokers support. This module does no I/O.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ FIRST_VERSION_WITH_TOPIC_IDS: Final = 2
 #: The first version whose requests give the broker epoch of each member (KIP-903).
 FIRST_VERSION_WITH_EPOCHS: Final = 3
 #: The version that leaders send at every level of `inter.broker.protocol.version` with
-#: AlterPartition. Kafka's leaders name topics below level 2.8
-#: (MetadataVersion.isTopicIdsSupported); in tidelog every topic has an id (V23).
+#: AlterPartition. Below level 2.8, Kafka's leaders give topic names
+#: (MetadataVersion.isTopicIdsSupported). tidelog's leaders always give topic ids, because every
+#: topic has an id (V23).
 HIGHEST_VERSION: Final = API[ALTER_PARTITION].max_version
 
 #: A topic as a request identifies it: by id, or by name.
@@ -44,7 +45,7 @@ class RequestedChange(NamedTuple):
     topic_id: TopicId
     topic_partition: TopicPartition
     change: IsrChange
-    #: The effective minimum by which the leader currently commits records (V60, E1).
+    #: The number of in-sync replicas that the leader currently needs to commit records (V60, E1).
     minimum: int
 
 

@@ -5,8 +5,7 @@ If another peer sends an AlterPartition in the leader's name, the leader learns 
 from metadata. A leader that missed a change has an older partition epoch than the published state,
 and no change in flight. The missed change, or the response to an earlier change of the leader, may
 still be on its way to the leader. If the leader is still behind a second later, the broker requests
-all its commands, so that no leader continues with an outdated ISR. This module decides nothing
-about ISRs.
+all its commands again, so that no leader continues with an outdated ISR.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ GRACE_MS: Final = 1_000
 
 
 class ForeignIsrChanges:
-    """Published ISRs that leaders of this broker may not know."""
+    """Published ISRs that this broker's leaders have not learned yet."""
 
     def __init__(
         self, services: Services, replicas: HostedPartitions, requests: CommandRequests
@@ -60,7 +59,7 @@ class ForeignIsrChanges:
         behind = {name: epochs for name, epochs in self._behind.items() if self._lags(name, epochs)}
         missed = [name for name in behind if not self._has_change_in_flight(name)]
         self._behind = {name: behind[name] for name in behind if name not in missed}
-        if self._behind:  # the outcome of the change in flight may not bring the missed change
+        if self._behind:  # the response to a change in flight may not include the missed change
             self._services.timers.after(GRACE_MS, self._look_again)
         if missed:
             self._services.tracer.mark("foreign_isr_change_found")

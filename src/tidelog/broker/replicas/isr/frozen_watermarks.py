@@ -1,12 +1,12 @@
-"""Partitions that accept acks=all but commit nothing, because of an ELR outside the ISR (E1).
+"""Partitions that accept acks=all but commit nothing, because an ELR is outside the ISR (E1).
 
 A leader commits nothing while published state names eligible leader replicas outside the ISR. The
 leader rejects acks=all only if its own `min.insync.replicas` is not met (V64). The controller may
 use a greater `min.insync.replicas` than the leader, if the controller's `server.properties` has
 another default, or if the controller read a new topic configuration first. With a smaller
-`min.insync.replicas` than the controller's, the leader accepts produces that it cannot commit.
-Produce requests that the leader cannot commit time out without a reason, so this broker logs the
-partitions that it leads and the replicas for which they wait. This module decides nothing.
+`min.insync.replicas` than the controller's, the leader accepts produces that it cannot commit. Such
+produce requests time out without a reason. This broker therefore logs which of the partitions that
+it leads cannot commit, and for which replicas they wait.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class FrozenWatermarks:
         self._logged_ms = NEVER_MS
 
     def look(self, partitions: Iterable[Partition]) -> None:
-        """Log the partitions on which acks=all waits for eligible replicas, once a minute."""
+        """Once a minute, log the partitions that wait for eligible leader replicas to commit."""
         now_ms = self._services.clock.monotonic_ms()
         if now_ms - self._logged_ms < _REPEAT_MS:
             return

@@ -1,12 +1,12 @@
 """The writer of ISR changes into state nodes, below protocol level 2.7 (A12, V6).
 
-One task takes all queued changes: it reads the nodes, and `replication.direct_isr` decides. After
-the decision, one transaction writes the nodes, provided that their versions have not changed. The
-transaction that writes an ISR change also leaves a notification for the controller, so no change
-goes unannounced. After a failed transaction the task reads all nodes again and decides again:
-another writer came first, or the store's response was lost. The leader includes a change in its
-maximal ISR until a read shows the outcome of the change (A8, S2). While the store is unreachable,
-the changes wait (S3).
+One task takes all queued changes, reads the partitions' state nodes, and lets
+`replication.direct_isr` decide. One transaction then writes the nodes, provided that their versions
+have not changed. The same transaction creates a notification, from which the controller learns of
+the changes. After a failed transaction the task reads all nodes again and decides again: another
+writer came first, or the store's response was lost. The leader includes a change in its maximal ISR
+until a read shows the outcome of the change (A8, S2). While the store is unreachable, the changes
+wait (S3).
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
 _FIRST_RETRY_MS = 50
 _MAX_RETRY_MS = 800
-#: Pause in milliseconds before a change with an unreadable node is retried, because an
-#: administrator must repair the node.
+#: Pause in milliseconds before a change is retried whose node was unreadable; an administrator must
+#: repair the node meanwhile.
 _UNREADABLE_RETRY_MS = 5_000
 #: Limits of the writes in one transaction, in operations and bytes, which leave room for the
 #: notification.
@@ -209,7 +209,7 @@ class StateNodeWriter(IsrChangeQueue):
     def _judge(
         self, partition: Partition, change: IsrChange, reading: _Reading
     ) -> direct_isr.Verdict | None:
-        """Decide about one change; return None, undecided, if a node is unreadable."""
+        """Decide about one change; return None if an unreadable node prevents the decision."""
         leadership = partition.leadership
         if leadership is None:
             return direct_isr.Verdict(ErrorCode.FENCED_LEADER_EPOCH)
@@ -223,8 +223,8 @@ class StateNodeWriter(IsrChangeQueue):
                 path = layout.partition_state_path(topic_partition)
                 state = layout.decode_partition_state(path, node.data, node.stat)
         except LayoutError as error:
-            # The leader retries by itself: a repair of the node may leave the state unchanged, so
-            # no command would follow (A3).
+            # The leader itself retries. If an administrator repairs the node without changing the
+            # state, the controller sends no command that could start a retry (A3).
             self._services.tracer.log(
                 "server",
                 logging.WARNING,
@@ -277,7 +277,7 @@ class StateNodeWriter(IsrChangeQueue):
             elif self._failures:
                 await self._pause()
             else:
-                # The next read shows the state that another writer wrote.
+                # Another writer changed the nodes first; the next read shows the new state.
                 self._failures = 1
             return
         self._failures = 0
@@ -286,7 +286,7 @@ class StateNodeWriter(IsrChangeQueue):
             _accepted(partition, change, write.state)
 
     async def _make_root(self) -> None:
-        """Create the parent node of the notifications again, as another program has removed it."""
+        """Create the parent node of the notifications again, because another program removed it."""
         try:
             await self._services.store.transact([Create(layout.ISR_CHANGES, b"")])
         except TransactionFailed as failure:

@@ -2,11 +2,11 @@
 
 `log.log_dir_balance` makes a plan at intervals. A few moves of the plan run at a time, at the rate
 limit for all moves between directories. The next plan waits until the former files of moved
-replicas are deleted. While former files of moved replicas exist, the number of free bytes is
-uncertain, and another plan could move replicas back. Without a rate limit, balancing moves no
-replica, because producers would wait for the copying. Drains have precedence. `tidelog log-dirs
-balance` shows the plan of the automatic balancing, and can run it once. Balancing runs only if it
-is enabled and the broker has several log directories.
+replicas are deleted. Until then the number of free bytes is uncertain, and another plan could move
+replicas back. Without a rate limit, balancing moves no replica, because producers would wait for
+the copying. Balancing also waits while directories are being drained. `tidelog log-dirs balance`
+shows the plan of the automatic balancing, and can run it once. Balancing runs only if it is enabled
+and the broker has several log directories.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 #: Maximum number of moves that run at a time.
 _AT_ONCE: Final = 2
-#: Maximum number of moves taken from one plan; afterwards sizes are read again.
+#: Maximum number of moves taken from one plan; the next plan uses the sizes at that time.
 _LONGEST_QUEUE: Final = 64
 #: Shortest pause between two rounds of balancing, in milliseconds.
 _GAP_MS: Final = 20

@@ -3,9 +3,9 @@
 `draining.log.dirs` is a lasting setting: every replica in a directory listed there moves away, even
 a replica that appears after a restart. `log.log_dir_drain` chooses the target directories of the
 moves. The moves of a drain are like moves by AlterReplicaLogDirs; a few run at a time, and the
-largest replicas go first. If a target fails, fills up or refuses a replica, the replica goes
-elsewhere. A replica that fits nowhere waits for the next attempt. When a drain is cancelled, the
-moves of that drain end. While no directory is drained, no task runs.
+largest replicas go first. If a target directory fails, fills up or refuses a replica, the broker
+chooses another directory. A replica that no directory can take waits for the next attempt. When a
+drain is cancelled, the moves of that drain end. While no directory is drained, no task runs.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from tidelog.broker.services import Services
     from tidelog.core.types import TopicPartition
 
-#: Maximum number of moves out of drained directories at a time; only
-#: `num.replica.alter.log.dirs.threads` of these copy at a time.
+#: Maximum number of moves out of drained directories at a time. Only
+#: `num.replica.alter.log.dirs.threads` of them copy records at the same time.
 _AT_ONCE: Final = 16
 #: Pauses in milliseconds between two rounds of a drain: without an event, and after an event such
 #: as the end of a move.
 _LOOK_MS: Final = 5_000
 _GAP_MS: Final = 20
-#: Milliseconds for which a replica that fits nowhere is not tried again.
+#: Milliseconds before the broker tries again to move a replica that no directory could take.
 _UNFIT_MS: Final = 10_000
 #: Pause in milliseconds between log lines about replicas that cannot leave a drained directory.
 _REMIND_MS: Final = 60_000
@@ -63,7 +63,8 @@ class DirectoryDrains:
         self._planned = PlannedDirectoryMoves(services, replicas, moves, "drain")
         self._pause = LoopPauses(services.clock)
         self._is_running = False
-        #: Why replicas fit nowhere, and the monotonic time until which they are not tried again.
+        #: By replica that no directory could take: monotonic time of the next attempt, and the
+        #: reason.
         self._unfit: dict[TopicPartition, tuple[int, str]] = {}
         self._reminded_ms: int | None = None
         #: Drained directories, and whether each is empty.

@@ -2,12 +2,11 @@
 
 `replication.directory_move` chooses the next step of the future replica, and this module executes
 the step. Copying takes turns with the other moves of the broker, and waits for the moves' throttle.
-When few records are left to copy, the copied records are synced, and appends to the current log
-pause. While the current log is paused, the remaining records are copied, and the future replica
-replaces the current replica (`log.replacement`). Appends wait only while the current log is paused,
-which takes milliseconds on a good disk. While the disk is full or the current replica is
-unreadable, the move waits. After `is_over` is set, the move changes neither the current nor the
-future log, except that it finishes a replacement in progress.
+When few records are left to copy, the broker syncs the copied records and pauses appends to the
+current log. It then copies the remaining records, and the future replica replaces the current
+replica (`log.replacement`). The pause takes milliseconds on a good disk. While the disk is full or
+the current replica is unreadable, the move waits. After `is_over` is set, the move changes neither
+the current nor the future log, except that it finishes a replacement in progress.
 """
 
 from __future__ import annotations
@@ -35,15 +34,15 @@ if TYPE_CHECKING:
 #: up to the longest pause.
 _FIRST_PAUSE_MS: Final = 50
 _LONGEST_PAUSE_MS: Final = 5_000
-#: Maximum number of reads left to copy when appends to the current log pause; so few reads take
-#: some milliseconds on any disk. `_THROTTLED_TAIL_READS` is the maximum for throttled moves; it is
-#: lower, because the throttle does not delay the last reads.
+#: When at most this number of reads is left to copy, appends to the current log pause; these reads
+#: take some milliseconds on any disk. `_THROTTLED_TAIL_READS` is the number for throttled moves. It
+#: is lower, because the throttle does not delay the last reads.
 _TAIL_READS: Final = 4
 _THROTTLED_TAIL_READS: Final = 1
 
 
 def future_config(config: LogConfig) -> LogConfig:
-    """Return the configuration of a future log, which must not delete or flush by itself.
+    """Return the configuration of a future log, without retention and time-based flushes.
 
     The broker syncs the records of a future log before the log replaces the current log. Retention
     deletes a segment of the future log only after it has deleted the same records from the current
@@ -72,10 +71,10 @@ class DirectoryMove:
         on_copied: Callable[[int], None],
         on_replaced: Callable[[DirectoryMove], None],
     ) -> None:
-        """`is_hosted` tests whether this broker still hosts a replica.
+        """`is_hosted` returns whether this broker still hosts a replica.
 
-        `on_copied` gets the number of bytes of each copied read. `on_replaced` gets this move after
-        the future replica has replaced the current replica.
+        `on_copied` is called after each copied read, with its number of bytes. `on_replaced` gets
+        this move after the future replica has replaced the current replica.
         """
         self._services = services
         self._pace = pace
@@ -88,19 +87,19 @@ class DirectoryMove:
         self.future = future
         #: Whether the move was replaced or cancelled, or cannot continue.
         self.is_over = False
-        #: Resolved when the replacement in progress is done; the move ends only after that.
+        #: Resolved when a replacement in progress is done. A move that is ended waits for it.
         self.replacing: Completion[None] | None = None
         self._failures = 0
         self._config = future.config
 
     @property
     def lag(self) -> int:
-        """How many offsets the future replica is behind the current replica."""
+        """Number of offsets by which the future replica is behind the current replica."""
         return self.partition.log.log_end_offset - self.future.log_end_offset
 
     @property
     def awaited_bytes(self) -> int:
-        """About how many bytes are still to copy."""
+        """Approximate number of bytes that are still to copy."""
         return max(0, self.partition.log.size_bytes - self.future.size_bytes)
 
     async def run(self) -> None:
@@ -150,14 +149,14 @@ class DirectoryMove:
         return 0
 
     def _configure(self) -> None:
-        """Apply the topic's configuration, which may have changed."""
+        """Apply the topic's current configuration to the future log."""
         config = future_config(self.partition.log.config)
         if config != self._config:
             self._config = config
             self.future.configured(config)
 
     async def _restart(self, offset: int) -> None:
-        """Empty the future log and restart it at `offset`, with the producer state up to there."""
+        """Empty the future log; let it begin at `offset` with the producer state up to `offset`."""
         self._services.tracer.mark("directory_move_restarted")
         await self.future.truncate_fully_and_start_at(offset)
         producers = self.partition.log.producers.before(offset)
@@ -196,7 +195,7 @@ class DirectoryMove:
         return True
 
     async def _drop_deleted(self) -> None:
-        """Advance the future log's start to that of the current log; remove segments before it."""
+        """Advance the future log's start to the current log's start; remove older segments."""
         future = self.future
         start = min(self.partition.log.log_start_offset, future.log_end_offset)
         future.advance_log_start(start)
@@ -213,7 +212,7 @@ class DirectoryMove:
         replacement = Replacement(self.source, self.target, self.partition.log, self.future)
         replacing = self.replacing = Completion()
         try:
-            # Most of the copied records are synced while the current log still takes appends.
+            # Sync most of the copied records before appends to the current log pause.
             await replacement.prepare(self.partition.high_watermark)
             if self.is_over or not self._may_replace():
                 return 0
@@ -244,7 +243,7 @@ class DirectoryMove:
             return 0
         await replacement.rename()
         if not self._is_hosted(self.partition) or self.target.failure is not None:
-            # A log directory failed during the move, and its replicas were given up.
+            # A log directory of the move has failed, so its replicas are offline.
             self._services.tracer.event(
                 "directory_move_undone", partition=str(self.partition.topic_partition)
             )

@@ -1,16 +1,16 @@
 """The moves of this broker's replicas between its log directories (D11, KIP-113).
 
 A request names the target directory of a replica. A request for another target replaces the move in
-progress; a request for the replica's current directory cancels the move. A directory requested
-before the replica exists here is remembered for the replica's creation; as in Kafka, only in
-memory. Moves end with their replica: code that removes a replica or sets it aside first ends the
-replica's move. A move that a restart interrupted continues when the replica has a role again, as in
-Kafka. If the source directory fails, the replica is offline. After a failure of the source
-directory the future replica stays, and the move continues if the directory returns. If the target
-directory fails, the move is over.
+progress; a request for the replica's current directory cancels the move. If the replica does not
+exist here yet, the broker remembers the requested directory, and later creates the replica there;
+as in Kafka, it remembers the directory in memory only. Code that removes a replica or sets it aside
+first ends the replica's move. A move that a restart interrupted continues when the replica has a
+role again, as in Kafka. If the source directory fails, the replica is offline; the future replica
+stays, and the move continues if the directory returns. If the target directory fails, the move is
+over.
 
-A broker with a failed directory continues to move replicas. A Kafka broker with a failed directory
-moves no replica, because after a restart it could find two future replicas and refuse to start.
+Unlike Kafka, a broker with a failed directory continues to move other replicas. Kafka forbids that,
+because after a restart the broker could find two future replicas and refuse to start.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tidelog.log.log_directory import LogDirectory
     from tidelog.log.partition_log import PartitionLog
 
-#: Milliseconds within which files due for deletion are removed.
+#: Milliseconds after which files that were due for deletion are certainly removed.
 _GONE_MS: Final = 1_000
 #: Shortest pause in milliseconds between updates of the metrics, because each update looks at all
 #: moves.
@@ -76,11 +76,11 @@ class DirectoryMoves:
         return self._moves.get(topic_partition)
 
     def under_way(self) -> list[DirectoryMove]:
-        """Return all current moves."""
+        """Return all moves that have not ended."""
         return list(self._moves.values())
 
     def departing_bytes(self, path: str) -> int:
-        """Return how many bytes in a directory are files that moved replicas left there."""
+        """Return the bytes of files in a directory that belong to replicas moved away from it."""
         now_ms = self._services.clock.monotonic_ms()
         self._departing = [each for each in self._departing if each[2] > now_ms]
         return sum(size_bytes for source, size_bytes, _ in self._departing if source == path)
@@ -88,7 +88,7 @@ class DirectoryMoves:
     # requests
 
     async def move(self, topic_partition: TopicPartition, path: str) -> None:
-        """Move a replica to directory `path`; the caller keeps the controller's commands waiting.
+        """Move a replica to directory `path`, while the caller lets no controller command run.
 
         Raises KafkaError with one of the following codes, as Kafka responds. LOG_DIR_NOT_FOUND: the
         directory is not in `log.dirs`. KAFKA_STORAGE_ERROR: the directory has failed, is full or
@@ -220,7 +220,7 @@ class DirectoryMoves:
     def preferred(
         self, topic_partition: TopicPartition, directories: Iterable[LogDirectory]
     ) -> LogDirectory | None:
-        """Return the directory requested before the replica existed, if the directory is good.
+        """Return the directory that was requested before the replica existed, if it has not failed.
 
         The requested directory applies to one creation of the replica only, so this method forgets
         the request.
@@ -256,7 +256,7 @@ class DirectoryMoves:
         )
 
     def roles_taken(self, partitions: Iterable[Partition]) -> None:
-        """Continue the moves of these replicas that a restart or a failed directory interrupted."""
+        """Continue moves of these replicas that a restart or a directory failure interrupted."""
         found = self._futures()
         if not found:
             return
@@ -295,8 +295,8 @@ class DirectoryMoves:
     async def end(self, topic_partition: TopicPartition, why: str) -> None:
         """End the move of a replica, and remove its future replica.
 
-        If the future replica is just replacing the current replica, the replacement is finished
-        first, so the replica may end up in the target directory.
+        If the future replica is already replacing the current replica, the replacement completes
+        first, so the replica may be in the target directory afterwards.
         """
         move = self._forget(topic_partition)
         if move is not None:
@@ -368,7 +368,7 @@ class DirectoryMoves:
         self._show_progress(now_ms)
 
     def _show_progress(self, now_ms: int) -> None:
-        """Put rate and lag of the moves into the metrics; without moves, remove both metrics."""
+        """Update the metrics of the moves' rate and lag; without moves, remove both metrics."""
         metrics = self._services.metrics
         if not self._moves:
             metrics.drop(DIRECTORY_MOVE_MAX_LAG)

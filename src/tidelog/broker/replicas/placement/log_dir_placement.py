@@ -3,8 +3,8 @@
 `log.log_dir_choice` chooses a directory by available space. This module supplies the facts: which
 directories may take replicas, the space of their volumes, recent placements, and the growth of the
 directories. With a single directory the broker does not measure space or growth. If the space of a
-volume cannot be read, the choice depends on the replicas in its directories. A device error fails a
-directory (D1).
+volume cannot be read, the choice depends on the replicas in its directories. A device error makes
+the directory fail (D1).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class LogDirPlacement:
         self._growth: dict[str, GrowthRate] = {}
 
     def sample(self, directories: Sequence[LogDirectory]) -> None:
-        """Record how many bytes each directory holds, from which its growth is computed."""
+        """Record the bytes that each directory holds now, as samples of its growth."""
         now_ms = self._services.clock.monotonic_ms()
         for directory in directories if len(directories) > 1 else ():
             growth = self._growth.setdefault(directory.path, GrowthRate())
@@ -56,12 +56,12 @@ class LogDirPlacement:
                 self._growth[path].restart()
 
     def open_to_new(self, directories: Sequence[LogDirectory]) -> list[LogDirectory]:
-        """Return the directories that may take new replicas: not full, slow, cordoned or drained.
+        """Return the directories that are not full, slow, cordoned or drained, for new replicas.
 
-        Slow directories take new replicas if no other directory has space, because all directories
-        may be slow. If all uncordoned directories are full, the method returns all of them: a full
-        directory itself refuses a replica, after which the controller sends the role again. The
-        result is empty if all directories are cordoned.
+        If no other directory has space, slow directories are returned, too, because all directories
+        may be slow. If all directories that are not cordoned are full, all of them are returned:
+        the full directory then refuses the replica, and the controller sends the role again later.
+        The result is empty if all directories are cordoned.
         """
         config = self._services.config
         cordoned, draining = config.cordoned_log_dirs, config.draining_log_dirs
@@ -104,7 +104,7 @@ class LogDirPlacement:
         moves: DirectoryMoves,
         leaving: Collection[str] = (),
     ) -> list[LogDirState]:
-        """Return the states of these directories, from which moves between them are planned.
+        """Return the states of these directories, as input for a plan of moves between them.
 
         Directories with a path in `leaving` count as drained.
         """
@@ -138,7 +138,7 @@ class LogDirPlacement:
         return path in leaving or path in self._services.config.draining_log_dirs
 
     def _why_closed(self, directory: LogDirectory, leaving: Collection[str]) -> str:
-        """Return why a directory takes no moved replicas; empty if it takes such replicas."""
+        """Return why no replica may move into a directory; empty if replicas may."""
         if directory.failure is not None:
             return "has failed"
         if self._is_draining(directory.path, leaving):

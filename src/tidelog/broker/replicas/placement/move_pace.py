@@ -1,4 +1,4 @@
-"""The pace of moves between log directories: their turns to copy, and their throttle (D11).
+"""The limits of moves between log directories: concurrent moves, and their throttle (D11).
 
 A few moves copy at a time (`num.replica.alter.log.dirs.threads`), and all moves share one rate
 (`replica.alter.log.dirs.io.max.bytes.per.second`).
@@ -22,7 +22,7 @@ _MS_PER_S: Final = 1_000
 
 
 class MovePace:
-    """The pace that all moves of one broker share. Only the event loop uses this class."""
+    """The limits that all moves of one broker share. Only the event loop uses this class."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -31,12 +31,12 @@ class MovePace:
             config.alter_log_dirs_replication_quota_window_num,
             config.alter_log_dirs_replication_quota_window_size_seconds * _MS_PER_S,
         )
-        #: Number of moves that copy, and the moves that wait for their turn.
+        #: Number of moves that copy now. `_waiting` has the moves that wait for their turn.
         self._copying = 0
         self._waiting: list[Completion[None]] = []
 
     async def turn(self) -> None:
-        """Wait until the calling move may copy."""
+        """Wait until the move that calls this method may copy."""
         config = self._services.config
         limit = config.num_replica_alter_log_dirs_threads
         if self._copying >= (len(config.log_dirs) if limit < 0 else limit):
@@ -59,7 +59,7 @@ class MovePace:
         return self._services.config.replica_alter_log_dirs_io_max_bytes_per_second != UNLIMITED
 
     def waits_ms(self) -> int:
-        """Return how long the throttle holds all moves, in ms; 0 if it does not."""
+        """Return the milliseconds until the throttle lets moves copy again; 0 for at once."""
         now_ms = self._services.clock.monotonic_ms()
         rate = self._services.config.replica_alter_log_dirs_io_max_bytes_per_second
         self._rate.limited(None if rate == UNLIMITED else rate, now_ms)

@@ -1,9 +1,9 @@
 """Moves between log directories that this broker plans itself (D12, D15).
 
-Commands and requests continue while a plan exists, so each move is checked again when it begins,
-between two commands. The broker's plans avoid, for a while, a directory that refused a replica. The
-moves of a plan end with the plan, when its drain is cancelled or balancing is disabled. Only the
-event loop uses this module.
+The broker executes commands and requests between the moves of a plan, so it checks each move again
+when the move begins. For a while, plans do not move a replica to a directory that refused the
+replica. When a drain is cancelled or balancing is disabled, its moves end. Only the event loop uses
+this module.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ REFUSED_MS: Final = 30_000
 
 
 def movable(partition: Partition) -> MovableReplica:
-    """Return a replica in the form that plans use."""
+    """Return name, directory and size of a replica, as the planning functions take them."""
     return MovableReplica(
         partition.topic_partition, partition.directory.path, partition.log.size_bytes
     )
 
 
 def may_move(partition: Partition) -> bool:
-    """Return whether a move can begin, because the replica got a role since the start."""
+    """Return whether a replica can move: its topic id is known, from its log or from a command."""
     return partition.topic_id != ZERO_TOPIC_ID
 
 
@@ -56,7 +56,7 @@ class PlannedDirectoryMoves:
         self._refused: dict[tuple[TopicPartition, str], tuple[int, str]] = {}
 
     def under_way(self) -> list[DirectoryMove]:
-        """Return the plan's moves that are not over."""
+        """Return the moves of this kind of plan that have not ended."""
         moves = self._moves
         self._own = {key: move for key, move in self._own.items() if moves.get(key) is move}
         return list(self._own.values())
@@ -76,7 +76,7 @@ class PlannedDirectoryMoves:
         self._refused.clear()
 
     async def begin(self, planned: PlannedReplicaMove) -> bool:
-        """Begin a move in place of any other move of the replica; return whether that worked."""
+        """Begin a move, in place of the replica's other move, if any; return whether it began."""
         replicas, key, target = self._replicas, planned.replica, planned.target
         assert target is not None, "only moves with a target begin"
         async with replicas.command_order:
@@ -84,7 +84,7 @@ class PlannedDirectoryMoves:
             if partition is None or partition.directory.path != planned.source:
                 return False
             if self._is_closed(target):
-                return False  # the directory takes no replicas any more
+                return False  # the target directory no longer accepts replicas
             self._services.tracer.event(
                 "directory_move_planned", kind=self._kind, partition=str(key),
                 source=planned.source, target=target, size_bytes=planned.size_bytes,
@@ -107,7 +107,7 @@ class PlannedDirectoryMoves:
         return True
 
     def _is_closed(self, path: str) -> bool:
-        """Return whether a directory no longer accepts replicas, because it is cordoned or full."""
+        """Return whether a directory accepts no replicas now, because it is cordoned or full."""
         config = self._services.config
         if takes_no_new(path, config.cordoned_log_dirs, config.draining_log_dirs):
             return True
