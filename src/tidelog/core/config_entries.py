@@ -24,8 +24,8 @@ from tidelog.core.topic_config import TopicConfig, broker_keys
 from tidelog.core.types import Endpoint
 from tidelog.core.unsupported import why
 
-#: For each key in a fine unit: the keys in coarser units that stand in for it if it is not set, in
-#: order, with defaults.
+#: For each key in a fine unit: the keys in coarser units that are read, in this order, if the key
+#: is not set, each with its default.
 _COARSER: dict[str, tuple[tuple[str, str | None], ...]] = {
     "log.retention.ms": (("log.retention.minutes", None), ("log.retention.hours", "168")),
     "log.roll.ms": (("log.roll.hours", "168"),),

@@ -1,10 +1,11 @@
 """Why a partition has no leader, and for which brokers its election waits (E4, E6).
 
 Members are the ISR and the eligible leader replicas. A member that provably has all committed
-records becomes leader as soon as it is registered. If no member provably has all committed records,
-`quorum` members must register, so that the controller can compare their logs. The controller
-determines the statuses of the members, and all brokers report them to clients. The numbers of
-reasons and statuses are part of tidelog's own fields of UpdateMetadata and DescribeTopicPartitions.
+records becomes leader as soon as its broker is registered. If no member provably has all committed
+records, `quorum` members must register, so that the controller can compare their logs. The
+controller determines the statuses of the members, and all brokers report them to clients. The
+numbers of reasons and statuses are part of tidelog's own fields of UpdateMetadata and
+DescribeTopicPartitions.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ class LeaderWait:
     #: Number of members that must be registered before the controller may elect a member without
     #: proof that the member has every committed record (k of E6).
     quorum: int = 0
-    #: Whether leader.recovery.wait.ms has not passed yet, so that missing members may still come.
+    #: Whether leader.recovery.wait.ms has not passed yet, so that the election still waits for
+    #: missing members.
     is_waiting: bool = False
 
     @property

@@ -125,7 +125,7 @@ MAX_TAKEOVERS_WATCHED = 1_000
 #: bytes each. Above `MAX_PREFERRED_LOG_DIRS` choices, the broker forgets the oldest choices and
 #: chooses the directories of their replicas itself.
 MAX_PREFERRED_LOG_DIRS = 100_000
-#: Buffers of one writev/pwritev (IOV_MAX of Linux).
+#: Maximum number of buffers of one writev or pwritev (IOV_MAX of Linux).
 MAX_IOVECS = 1024
 #: Producers remembered per partition, about 300 bytes each (KIP-854 bounds them by time only).
 MAX_PRODUCERS_PER_PARTITION = 100_000
@@ -154,8 +154,8 @@ PRODUCER_BATCHES_REMEMBERED = 5
 PRODUCER_ID_BLOCK_SIZE = 1000
 #: Size of one node of the metadata store: ZooKeeper's default limit (jute.maxbuffer) less overhead.
 MAX_NODE_BYTES = 1_000_000
-#: Size of the settings of a topic that is created, because one transaction writes the settings and
-#: the assignment.
+#: Maximum size of a new topic's settings; one transaction of limited size writes the settings and
+#: the replica assignment.
 MAX_CREATED_CONFIG_BYTES = 32 * KIB
 #: Maximum number of operations in one store transaction. 10,000 writes were fastest (0.065 s) in
 #: transactions of 500 to 1,000 operations.
@@ -171,13 +171,13 @@ MAX_GROUP_MEMBERS_PER_PARTITION = 50_000
 #: Partitions whose committed offset one group keeps, about 300 bytes each; few clusters have so
 #: many partitions.
 MAX_OFFSETS_PER_GROUP = 200_000
-#: Longest group id, group instance id, and client id within a member id, because records and
-#: responses repeat them. Kafka bounds ids only by the 32,767 bytes of a string.
+#: Maximum length of a group id, a group instance id, and the client id within a member id, which
+#: records and responses repeat. Kafka bounds ids only by the 32,767 bytes of a string.
 MAX_GROUP_ID_CHARS = 1000
 MAX_INSTANCE_ID_CHARS = 249
 MAX_CLIENT_ID_CHARS_IN_MEMBER_ID = 249
-#: Maximum number of protocols of a group member, because each is compared with the protocols of all
-#: other members.
+#: Maximum number of protocols of a group member; each is compared with the protocols of all other
+#: members.
 MAX_GROUP_PROTOCOLS = 100
 #: Size of the metadata of all protocols of one group member; the group's record holds only one
 #: protocol's metadata.

@@ -75,11 +75,10 @@ def is_direct(text: str) -> bool:
 def request_versions(text: str) -> RequestVersions:
     """Return the request versions that a broker of this level sends.
 
-    The versions are those of Kafka's MetadataVersion and ControllerChannelManager in 3.9. Whatever
-    the level, Fetch is sent in version 15 or later, LeaderAndIsr in 6 or later, UpdateMetadata in 8
-    or later. Fetch 15 carries the follower's broker epoch. LeaderAndIsr 6 carries topic ids, the
-    type of a command and the leader recovery state. UpdateMetadata 8 carries topic ids and the type
-    of a command.
+    Source: MetadataVersion and ControllerChannelManager of Kafka 3.9. Whatever the level, Fetch is
+    sent in version 15 or later, LeaderAndIsr in 6 or later, UpdateMetadata in 8 or later. Fetch 15
+    carries the follower's broker epoch. LeaderAndIsr 6 carries topic ids, the type of a command and
+    the leader recovery state. UpdateMetadata 8 carries topic ids and the type of a command.
     """
     if _is_at_least(text, "3.9-IV0"):
         fetch = 17

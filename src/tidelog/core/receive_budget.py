@@ -1,11 +1,11 @@
 """The memory budget for requests of all connections: `queued.max.request.bytes`.
 
 A connection reserves the whole size of a request above `SMALL_REQUEST_BYTES` when it has read the
-request's beginning. The reservation lasts until the response. If the budget has no room for a
-request, the broker stops reading from its connection; connections get room in order of arrival. No
-two requests can thus wait for each other's memory, and even the largest request gets room. Requests
-other than Produce have their own budget of the size of the largest request, so producers cannot
-delay the controller's commands, followers' fetches, or consumer groups.
+request's beginning. The reservation lasts until the broker has responded. If the budget has no room
+for a request, the broker stops reading from its connection; connections get room in order of
+arrival. No two requests can thus wait for each other's memory, and even the largest request gets
+room. Requests other than Produce have their own budget of the size of the largest request, so
+producers cannot delay the controller's commands, followers' fetches, or consumer groups.
 
 A client may announce a request and send it slowly, or never. While other connections wait for room,
 the broker closes a connection whose half-received request stalls. A request stalls if no byte

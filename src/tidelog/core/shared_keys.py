@@ -1,8 +1,8 @@
 """Declarations of the keys that exist for topics and, under another name, for brokers.
 
 Each function returns a field for `TopicConfig` and for `BrokerConfig`, so that both classes parse,
-check and describe a value alike. Names, types, ranges and defaults are those of LogConfig in Kafka
-3.9.
+check and describe a value alike. Names, types, ranges and defaults are equal to LogConfig's in
+Kafka 3.9.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A broker has one rate as leader and one as follower, in bytes per second. A broker's own setting
 takes precedence over the setting for all brokers. A topic lists its throttled replicas separately
 for the leaders, which send records, and for the followers, which fetch them. Names, ranges and
-defaults are those of Kafka 3.9 (DynamicConfig.Broker, LogConfig, ReplicationQuotaManagerConfig).
+defaults are Kafka's in 3.9 (DynamicConfig.Broker, LogConfig, ReplicationQuotaManagerConfig).
 """
 
 from __future__ import annotations

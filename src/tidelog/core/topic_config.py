@@ -39,8 +39,8 @@ _DAY_MS = 86_400_000
 class TopicConfig:
     """The configuration of one topic: times in ms, sizes in bytes, -1 for no limit if allowed.
 
-    `TopicConfig.of` makes the configuration of a topic. The fields' defaults are those of a broker
-    without any configuration.
+    `TopicConfig.of` makes the configuration of a topic. The fields' defaults apply if neither the
+    topic nor the broker sets a key.
     """
 
     cleanup_policy: tuple[str, ...] = choices(

@@ -134,7 +134,7 @@ class BrokerInfo:
     #: Broker epochs of the registrations before the previous registration, since which the broker
     #: provably lost nothing.
     earlier_broker_epochs: tuple[int, ...] = ()
-    #: Whether the broker supports GetReplicaLogInfo (E6); brokers of Kafka 3.9 do not.
+    #: Whether the broker supports GetReplicaLogInfo (E6), unlike brokers of Kafka 3.9.
     reports_log_ends: bool = False
     #: Whether the broker has requested a controlled shutdown (V43); not part of the node.
     is_leaving: bool = False
@@ -200,7 +200,7 @@ class PartitionState:
     #: (V52). `reassigned_to` has no meaning once the topic node has another target.
     reassigned_to: tuple[int, ...] = ()
     #: (leader epoch, partition epoch) of the first state of the partition's current incarnation;
-    #: above zero if an earlier partition of that number was removed (V71).
+    #: above zero if an earlier incarnation of the partition was removed (V71).
     first_epochs: tuple[int, int] = (0, 0)
     #: Whether the state is from a store that was restored from an older copy (E8). In an unproven
     #: state no recorded epoch proves that a replica lost nothing, and any assigned replica may have
@@ -239,7 +239,7 @@ class PartitionState:
         )
 
     def written_by(self, mzxid: int) -> PartitionState:
-        """Return the state with the transaction that wrote it, faster than `replace`."""
+        """Return this state with the id of the transaction that wrote its node."""
         return PartitionState(
             self.leader,
             self.leader_epoch,

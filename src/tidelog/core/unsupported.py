@@ -1,4 +1,4 @@
-"""Reasons why keys of Kafka have no effect here, for operators that set them.
+"""Reasons why keys of Kafka have no effect here, for operators who set these keys.
 
 The longest listed prefix of a key gives its reason; a test checks that every unsupported key
 (`core.kafka_keys`) has a reason.
