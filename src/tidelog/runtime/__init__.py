@@ -6,12 +6,12 @@ The process: `main` runs a broker. `config_files` reads its configuration. `sign
 end a process when its parent process ends. `supervisor` reports to systemd.
 
 The ports of `core.ports`: `clock`, `files` with `disk_faults`, `lanes`, `network` with `turns`.
-`interception` reads rules of tests from a directory. `stores` holds the metadata stores. `admin` is
-the admin port: metrics and probes over HTTP.
+`interception` reads the interception rules of tests from a directory. `stores` holds the metadata
+stores. `admin` is the admin port: metrics and probes over HTTP.
 
-The client's drivers: `broker_connection` (one socket), `blocking`, `blocking_consumer`.
+Drivers of `tidelog.client`: `broker_connection` (one socket), `blocking`, `blocking_consumer`.
 `leader_connection` and `pipelined_producer` have several requests in flight.
 
-Help texts: `extras` returns the command that installs a missing extra, `extensions` what is slower
-without compiled modules.
+Help texts: `extras` returns the command that installs a missing extra, and `extensions` names what
+is slower without compiled modules.
 """

@@ -1,8 +1,8 @@
-"""The first lines of a broker's log: what runs here, where, on what, and what was recovered.
+"""The first lines of a broker's log, written before and after the broker's start.
 
 The lines before the start name the version, ids, listeners, store and directories, so that the log
-of a broker that does not come up has them, too. The line after the start says what was found. Each
-log directory has a line of its own with the partitions that it loaded, and how it was closed.
+has these facts even if the start fails. The line after the start names the cluster, the broker
+epoch and the number of replicas. Each log directory has a log line of its own about its recovery.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tidelog.core.wording import counted
 
 
 def log_before_start(log: logging.Logger, config: BrokerConfig) -> None:
-    """Log the facts that the configuration and the machine give."""
+    """Log the version, the machine, and the main settings of the configuration."""
     log.info(
         "tidelog %s on Python %s, %s %s, %d processors; process %d, broker %d",
         tidelog.__version__,
@@ -45,7 +45,7 @@ def log_before_start(log: logging.Logger, config: BrokerConfig) -> None:
 
 
 def log_after_start(log: logging.Logger, broker: Broker) -> None:
-    """Log that the broker has started, and what it found."""
+    """Log that the broker has started, with its cluster, epoch and number of replicas."""
     identity, directories = broker.services.identity, broker.replicas.log_dirs.good
     log.info(
         "broker %d started on %s; cluster %s, epoch %d; %s in %s",
@@ -59,7 +59,7 @@ def log_after_start(log: logging.Logger, broker: Broker) -> None:
 
 
 def addresses(endpoints: tuple[Endpoint, ...]) -> str:
-    """Return endpoints as text; the names of listeners are left out if there is only one."""
+    """Return endpoints as text; a single endpoint is shown without its listener's name."""
     return ", ".join(
         (f"{each.listener}://" if len(endpoints) > 1 else "") + f"{each.host}:{each.port}"
         for each in endpoints

@@ -81,7 +81,7 @@ class Background:
             self._thread.start()
 
     def end(self) -> None:
-        """End the thread and wait for its end, which is near because each call has a timeout."""
+        """End the thread and wait for its end; the wait is short, as each call has a timeout."""
         if self._thread is not None:
             self._ending.set()
             self._thread.join()

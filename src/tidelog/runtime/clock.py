@@ -25,7 +25,7 @@ class SystemClock:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         #: Returns nanoseconds of CLOCK_BOOTTIME. Every request reads the clock several times, so
-        #: this is no Python function.
+        #: this attribute is a fast C function.
         self.monotonic_ns: Callable[[], int] = partial(time.clock_gettime_ns, _MONOTONIC)
 
     def monotonic_ms(self) -> int:

@@ -1,7 +1,8 @@
 """The compiled modules of an installation: which are missing, and what is slower without them.
 
-A wheel of Python alone, or an installation without a C compiler, has none. The functions look for
-files and import nothing: a module of Spark is not loaded to learn whether it is there.
+A pure Python wheel, or an installation on a machine without a C compiler, has no compiled modules.
+The functions of this module only look for files, because importing the modules of the Spark
+connector would need Spark.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class LeaderConnection:
     ) -> None:
         """Connect and learn the broker's versions; raise NotSent, KafkaError, ProtocolError.
 
-        `answered` is whether requests get responses; with acks=0 they do not.
+        `answered` is False with acks=0, because the requests then get no responses.
         """
         self.address = address
         self._max_in_flight = max_in_flight

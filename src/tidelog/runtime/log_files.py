@@ -1,8 +1,8 @@
-"""The log file of a broker: reopened by name after another program rotated it, or rotated here.
+"""The log file of a broker, and its rotation by the broker or by another program.
 
-The file is where standard error leads. The broker rotates it only if it is configured to: at a
-size, or when a line falls into another period of time than the line before. `broker.log` becomes
-`broker.log.1`, and the oldest file is removed. The log thread makes all calls of this module.
+The log file is the file to which standard error is redirected. The broker rotates the file only if
+a maximum size or a rotation period is configured. `broker.log` becomes `broker.log.1`, and the
+oldest file is removed. The log thread makes all calls of this module.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tidelog.core.dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """When to rotate: 0 is never; `files` is the number of older files to keep."""
+    """Limits at which the log is rotated, 0 for none; `files` is the number of old files kept."""
 
     max_bytes: int = 0
     max_hours: int = 0
@@ -30,8 +30,9 @@ class Rotation:
     def is_due(self, size_bytes: int, last_s: float, now_s: float) -> bool:
         """Return whether the next line belongs to a new file.
 
-        `last_s` is the time of the file's last line and `now_s` that of the next, in seconds since
-        1970. Periods of time begin at midnight UTC, so that a restart does not move them.
+        `last_s` and `now_s` are the times of the file's last line and of the next line, in seconds
+        since 1970. Periods of `max_hours` are counted from midnight UTC, so that a restart does not
+        move them.
         """
         if not size_bytes:
             return False
@@ -83,9 +84,9 @@ class LogFile:
         return found.st_size, found.st_mtime
 
     def rotate(self, files: int) -> None:
-        """Rename the file and the older ones, and reopen it; keep `files` older ones.
+        """Rename the log file and its predecessors, keep `files` of them, and open a new log file.
 
-        An OSError leaves the log in the file that is open.
+        After an OSError, the log continues in the open file.
         """
         names = [self.path, *(f"{self.path}.{number}" for number in range(1, files + 1))]
         for older, newer in zip(reversed(names), [*reversed(names[:-1])], strict=False):

@@ -30,7 +30,7 @@ class _Kind:
 
 
 class Floods:
-    """The decision which log lines are written; only one thread at a time may use it.
+    """A filter that decides which log lines are written; only one thread at a time may use it.
 
     `clock` returns monotonic seconds.
     """

@@ -1,8 +1,8 @@
 """The two forms of a log line: text in Kafka's pattern, or JSON with one object in each line.
 
-Levels have the names of Kafka's operators (WARN, FATAL, TRACE). JSON has the keys `time` (UTC),
-`level`, `logger`, `broker` (its id) and `message`. A message of
-several lines, such as a traceback, is one object.
+Levels have the names that Kafka logs (WARN, FATAL, TRACE). JSON has the keys `time` (UTC), `level`,
+`logger`, `broker` (its id) and `message`. A message of several lines, such as a traceback, is one
+object.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class TextFormat(logging.Formatter):
     """A line of text, as Kafka's log4j.properties has it."""
 
     def __init__(self, broker_id: int | None = None) -> None:
-        super().__init__(_PATTERN)  # lines name the broker where it matters
+        super().__init__(_PATTERN)  # text lines do not have the broker id
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""

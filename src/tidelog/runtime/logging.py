@@ -1,13 +1,13 @@
 """Logging of a real broker in Kafka's streams, through a queue and a thread.
 
 A blocked log disk must not block the loop, so a thread writes queued lines. Loggers have Kafka's
-names (`kafka.controller`, `state.change.logger`, `kafka.request.logger`), so that its operators'
-levels and filters fit. A stream that Kafka does not have begins with `tidelog`. As in Kafka's
-log4j.properties, the request log is at WARN, so that it logs requests on demand only.
-Control characters are escaped, because names in lines may come from peers. A flood of similar
-warnings is counted instead of written (log_floods.py). Log lines go to standard error. If standard
-error is a file, the thread reopens it by name on request, because another program may have rotated
-the file.
+names (`kafka.controller`, `state.change.logger`, `kafka.request.logger`), so that levels and
+filters set for Kafka also work here. The name of a logger that Kafka does not have begins with
+`tidelog`. As in Kafka's log4j.properties, the request log is at WARN, so that it logs requests on
+demand only. Control characters are escaped, because names in lines may come from peers. A flood of
+similar warnings is counted instead of written (log_floods.py). Log lines go to standard error. If
+standard error is a file, the thread reopens it by name on request, because another program may have
+rotated the file.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from tidelog.runtime.log_files import NEVER, LogFile, Rotation
 from tidelog.runtime.log_floods import Floods
 from tidelog.runtime.log_formats import FORMATS
 
-#: Streams of lines -> the logger of each, by Kafka's name where Kafka has the stream.
+#: Name of a stream in this project -> name of its logger, which is Kafka's name if Kafka has the
+#: stream.
 STREAMS = {
     "server": "kafka.server",
     "controller": "kafka.controller",
@@ -39,10 +40,10 @@ STREAMS = {
     "cleaner": "kafka.log.LogCleaner",
     "store": "tidelog.store",
 }
-#: The loggers at the top, all below ROOT.
+#: The top loggers of a broker, whose parent is ROOT.
 _TOPS = ("kafka", "state", "tidelog")
 #: The parent of a broker's loggers, which Kafka's tools call root. Loggers of other libraries in
-#: this process are not below it.
+#: this process do not have this parent.
 ROOT = logging.Logger("root", logging.INFO)
 #: Number of lines that may wait for a blocked disk; later lines are dropped and counted.
 _QUEUE_LINES = 100_000
@@ -113,7 +114,7 @@ class LogThread(logging.handlers.QueueListener):
     def stop(self) -> None:
         """Write the waiting lines while standard error accepts them, and end the thread.
 
-        The loggers then log as those of any other program in this process.
+        Afterwards, the broker's loggers log through Python's root logger.
         """
         thread = self._thread
         if thread is None or self.is_blocked:
@@ -187,13 +188,13 @@ def start_logging(
 
 
 def _set_parent(parent: logging.Logger) -> None:
-    """Let the loggers at the top of a broker's hand their lines to `parent`."""
+    """Make the broker's top loggers pass their lines to `parent`."""
     for name in _TOPS:
         logging.getLogger(name).parent = parent
 
 
 class LogLevels:
-    """Levels of this process's loggers of a broker; `root` is their parent."""
+    """Levels of the broker's loggers in this process; `root` is their parent."""
 
     def __init__(self) -> None:
         self._watchers: list[Callable[[], None]] = []

@@ -64,7 +64,7 @@ _USAGE = (
     " [--end-with-parent PID]"
 )
 #: Packages for whose dataclasses a broker generates methods at its start, so that its first
-#: failover need not wait for that.
+#: failover need not generate them.
 _IN_A_FAILOVER = ("tidelog.controller.", "tidelog.replication.")
 #: Thresholds of garbage collections, which are rare because requests make no cycles and a
 #: collection blocks the loop.
@@ -290,7 +290,7 @@ async def open_admin_port(broker: Broker, turns: TurnSelector) -> AdminPort | No
 
 
 def intercept(broker: Broker, directory: str) -> None:
-    """Let a broker apply the rules that a test writes to `directory`, unless that is empty."""
+    """Let a broker apply the rules that a test writes to `directory`; do nothing if it is ""."""
     if not directory:
         return
     # Imported here, because only a broker under test needs the module.

@@ -51,7 +51,7 @@ def say_last(message: str) -> None:
 
 
 def abandon_unwritten() -> None:
-    """Discard what Python's standard streams still hold for a reader that is gone.
+    """Discard the buffered output of each of Python's standard streams whose reader is gone.
 
     At its exit the interpreter would write the remaining output, fail, and exit with code 120.
     """

@@ -1,8 +1,8 @@
-"""Reports of a broker's life to systemd, for units of `Type=notify` (sd_notify(3)).
+"""Reports of a broker's start and stop to systemd, for units of `Type=notify` (sd_notify(3)).
 
-systemd names a datagram socket in `NOTIFY_SOCKET`. A broker reports there that it has started, so
-that `systemctl start` returns when the broker serves requests, and that it stops. Without that
-variable nothing is reported.
+systemd names a datagram socket in `NOTIFY_SOCKET`. A broker sends a report to the socket when it
+has started, so that `systemctl start` returns when the broker serves requests, and when it stops.
+If `NOTIFY_SOCKET` is not set, the broker sends no reports.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _VARIABLE: Final = "NOTIFY_SOCKET"
 
 
 class ProcessSupervisor:
-    """The supervisor that started this process, if it wants reports."""
+    """The supervisor that started this process, if `NOTIFY_SOCKET` names its socket."""
 
     def __init__(self, environment: MutableMapping[str, str]) -> None:
         """Take the socket's address out of `environment`, so that no child reports there."""
@@ -31,7 +31,7 @@ class ProcessSupervisor:
         self._report("STOPPING=1", f"STATUS={status}")
 
     def _report(self, *lines: str) -> None:
-        """Send assignments; a socket that does not take them is a line of the log."""
+        """Send lines of the form `NAME=value`; log a warning if the socket rejects them."""
         if not self._address:
             return
         address = self._address

@@ -1,4 +1,4 @@
-"""Callbacks at the beginning of each turn of a broker's asyncio event loop, and the turns' times.
+"""Callbacks at the beginning of each turn of a broker's asyncio event loop, and turn durations.
 
 asyncio has no hook at the start of a turn. In a turn, only the loop's selector runs between the
 wait for events and asyncio's callbacks. The loop of a broker has a selector that calls registered
@@ -30,12 +30,13 @@ class TurnSelector(selectors.DefaultSelector):
         self._callbacks: list[Callable[[], None]] = []
         #: Time in ns that the loop spent waiting for events.
         self.waited_ns = 0
-        #: When the last wait ended, and the histogram of the turns' times, if there is one.
+        #: Monotonic time (ns) at which the last wait ended. `_times` is the histogram of the turns'
+        #: durations; None if durations are not measured.
         self._turned_ns = 0
         self._times: Sample | None = None
 
     def measure(self, times: Sample) -> None:
-        """Count the time of every turn from now on, in the bounds `LATENCY_BOUNDS_US`."""
+        """Add the duration of every later turn to a histogram with bounds `LATENCY_BOUNDS_US`."""
         self._turned_ns = time.monotonic_ns()
         self._times = times
 

@@ -33,8 +33,8 @@ class Watchdog:
         self._timeout_ms = timeout_ms
         self._on_hang = on_hang
         self._last_tick_ns = time.monotonic_ns()
-        #: Monotonic time from which the loop's silence counts: the end of the last stop of the
-        #: process.
+        #: Monotonic time from which the loop's silence is measured: the end of the last time in
+        #: which the whole process was stopped.
         self._counts_from_ns = 0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)

@@ -39,7 +39,7 @@ class AdminPort:
         self._broker = broker
         self._process = ProcessReadings(broker.services.metrics, turns)
         self.readiness = Readiness(broker)
-        #: The tasks that are making texts, by format and wanted names.
+        #: The running tasks that make the text of `/metrics`, by format and requested metric names.
         self._making: dict[tuple[str, frozenset[str] | None], asyncio.Task[list[bytes]]] = {}
         self.routes = Routes()
         self.routes.add("GET", "/metrics", self._metrics)

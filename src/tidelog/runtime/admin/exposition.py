@@ -19,7 +19,7 @@ from tidelog.core.metrics import Metric, MetricKind, Metrics, Sample
 
 PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
-#: Time of the loop that one slice may take.
+#: Time in ns for which one slice may occupy the loop.
 _SLICE_NS: Final = 3_000_000
 #: Number of readings or lines between two checks of the time.
 _STEP: Final = 16
@@ -32,18 +32,18 @@ _Lines = dict[Metric, list[str]]
 
 
 def content_type(headers: Mapping[str, str]) -> str:
-    """Return the format for a client: Prometheus' format unless it names OpenMetrics."""
+    """Return the format for a client: OpenMetrics if the client accepts it, else Prometheus."""
     return (
         OPENMETRICS if "application/openmetrics-text" in headers.get("accept", "") else PROMETHEUS
     )
 
 
-#: Names of Strimzi's own reporter that differ by more than `persec`.
+#: Endings of metric names, and the endings that Strimzi's own reporter uses instead.
 _NEWER_ENDINGS: Final = (
     ("networkprocessoravgidle_percent", "networkprocessoravgidlepercent"),
     ("requesthandleravgidle_percent", "requesthandleravgidlepercent_total"),
 )
-#: Families whose counters end in `persec_total` in Strimzi's own reporter.
+#: Prefixes of the counters to whose names Strimzi's own reporter adds `persec` before `_total`.
 _RATES: Final = (
     "kafka_server_brokertopicmetrics_",
     "kafka_network_requestmetrics_",
@@ -122,7 +122,7 @@ def _steps(
         if names is not None and metric.name not in names:
             continue
         found = lines.pop(metric, [])
-        # A counter that a collector reads must not get the 0 of a counter that counted nothing.
+        # If a collector has read the metric, its default sample with the value 0 is left out.
         for number, sample in enumerate(() if found else metrics.samples(metric)):
             found.extend(_sample_lines(metric, sample))
             if number % _STEP == 0:
@@ -142,7 +142,7 @@ def _steps(
 
 
 def _head(metric: Metric, form: str) -> str:
-    """Return the lines before a metric's samples; OpenMetrics' counters have no `_total` there."""
+    """Return the lines before a metric's samples; for OpenMetrics, without a counter's `_total`."""
     is_shorter = form == OPENMETRICS and metric.kind is MetricKind.COUNTER
     name = metric.name.removesuffix("_total") if is_shorter else metric.name
     meaning = metric.meaning.translate(_ESCAPES) if form == OPENMETRICS else metric.meaning
@@ -158,7 +158,7 @@ def _label_text(names: Sequence[str], values: Sequence[str]) -> str:
 
 @cache
 def _bucket_endings(metric: Metric) -> list[str]:
-    """Return what follows the labels in the line of each bucket, up to the count."""
+    """Return the text between the labels and the count in the line of each bucket."""
     bounds = [*(str(float(metric.shown(bound))) for bound in metric.bounds), "+Inf"]
     return [f'le="{bound}"}} ' for bound in bounds]
 

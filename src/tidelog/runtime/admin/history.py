@@ -1,8 +1,8 @@
-"""The history of a broker's main series: read every ten seconds, kept in memory and in a file.
+"""The history of a broker's main metrics: read every ten seconds, kept in memory and in a file.
 
-`/history` on the admin port returns it as JSON. The file, `admin.history.path`, is replaced once a
-minute and at the end of the broker, by a thread of its own: a disk that hangs stops the writing and
-nothing else.
+`/history` on the admin port returns the history as JSON. The file, `admin.history.path`, is
+replaced once a minute and at the end of the broker, by a thread of its own: a disk that hangs stops
+the writing and nothing else.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from tidelog.runtime.admin.http_messages import BadRequest, HttpRequest, HttpRes
 _LOG: Final = logging.getLogger("tidelog.admin")
 _JSON: Final = "application/json"
 _WRITES_S: Final = 60
-#: How far back a request without `since` reaches.
+#: Seconds before `until` at which the response to a request without `since` begins.
 _DEFAULT_S: Final = 3_600
-#: How long the end of the broker waits for the last write.
+#: How long a stopping broker waits for the last write of the file.
 _LAST_WRITE_S: Final = 2.0
 
 
@@ -53,13 +53,13 @@ class History:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Take over the file of an earlier process, and begin to read."""
+        """Load the file that an earlier process wrote, and start the periodic readings."""
         if self._path:
             self._load()
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def close(self) -> None:
-        """Stop to read, and write what there is."""
+        """Stop the periodic readings, and write the history to its file."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -72,7 +72,7 @@ class History:
         while True:
             try:
                 await self.look()
-            except Exception:  # a defect of a reading must not end the history without a word
+            except Exception:  # log the error, and continue with the next reading
                 _LOG.exception("the history of metrics has no values of now")
             now_s = self._now_ns() / 1e9
             if now_s - written_s >= _WRITES_S:
@@ -100,7 +100,7 @@ class History:
         if not self._path or (self._writing is not None and self._writing.is_alive()):
             return
         data = self.ring.to_bytes()
-        # A daemon: a write that hangs must not keep the process from its end.
+        # The thread is a daemon, so a write that hangs does not keep the process from ending.
         self._writing = threading.Thread(target=self._replace, args=(data,), daemon=True)
         self._writing.start()
 
@@ -133,7 +133,7 @@ class History:
             column = names.index(name)
             values = json.dumps([_shown(row[column]) for _, row in rows])
             parts.append(f"{', ' if number else ''}{json.dumps(name)}: {values}")
-            await asyncio.sleep(0)  # a day of all series would delay the broker's requests
+            await asyncio.sleep(0)  # a day of all series would block the loop for too long
         parts.append("}}")
         return HttpResponse(HTTPStatus.OK, [each.encode() for each in parts], _JSON)
 
@@ -150,5 +150,5 @@ def _seconds(request: HttpRequest, name: str, default: int) -> int:
 
 
 def _shown(value: float) -> float | None:
-    """Return a value for JSON, which has no NaN."""
+    """Return a value for JSON: None for NaN, which JSON cannot express."""
     return None if math.isnan(value) else float(f"{value:.6g}")

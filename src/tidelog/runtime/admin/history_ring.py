@@ -1,8 +1,9 @@
 """The last 24 hours of a broker's main series, in a bounded number of bytes.
 
-The ring has two grains: ten seconds for the last two hours, a minute for the last day. A slot of
-the coarse grain has the means of its minute. A slot that nothing was put into, because the broker
-was down, has no values. This module does no I/O and reads no clock.
+The ring has two grains (resolutions): slots of ten seconds for the last two hours, and slots of a
+minute for the last day. A slot of a minute has the mean of each series over the fine slots in that
+minute. Slots of times at which the broker was down have no values. This module does no I/O and
+reads no clock.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Final
 
 from tidelog.core.dataclass import dataclass
 
-#: Seconds of a slot of each grain, and its number of slots.
+#: For each grain, the finer grain first: seconds of one slot, and number of slots.
 GRAINS: Final = ((10, 720), (60, 1440))
 FINE_S: Final = GRAINS[0][0]
 _MAGIC: Final = b"TLH1"
@@ -25,7 +26,7 @@ _MAX_HEADER_BYTES: Final = 65_536
 
 
 class HistoryError(ValueError):
-    """Bytes that are no history, with the reason."""
+    """The error of bytes that are not a valid history; the message has the reason."""
 
 
 @dataclass(slots=True)
@@ -44,13 +45,14 @@ class HistoryRing:
     def __init__(self, names: Sequence[str]) -> None:
         self.names = tuple(names)
         self._grains = [_empty(step_s, slots, len(names)) for step_s, slots in GRAINS]
-        #: The fine slots of the present coarse slot, by number: means are made of these.
+        #: Number and values of the fine slots in the current coarse slot, for the coarse slot's
+        #: means.
         self._minute: list[tuple[int, list[float]]] = []
 
     def put(self, time_s: int, values: Sequence[float]) -> None:
         """Put the values of all series at a time, in seconds since 1970; NaN is no value.
 
-        Later values of the same slot replace earlier ones.
+        Later values of a slot replace its earlier values.
         """
         if len(values) != len(self.names):
             raise ValueError(f"{len(values)} values for {len(self.names)} series")
@@ -70,7 +72,7 @@ class HistoryRing:
     def rows(self, since_s: int, until_s: int) -> tuple[int, list[tuple[int, Sequence[float]]]]:
         """Return the step in seconds, and the rows (time, values) from `since_s` to `until_s`.
 
-        The grain is the finest that reaches back to `since_s`, seen from `until_s`.
+        The rows have the finest grain whose slots, counted back from `until_s`, reach `since_s`.
         """
         chosen = next(
             (each for each in self._grains if since_s >= until_s - each.step_s * each.slots),
@@ -86,7 +88,7 @@ class HistoryRing:
         return chosen.step_s, sorted(found, key=lambda row: row[0])
 
     def to_bytes(self) -> bytes:
-        """Return the whole ring, for a file."""
+        """Return the whole ring as bytes, which `take` can read."""
         header = json.dumps({"names": self.names, "grains": GRAINS}).encode()
         parts = [len(header).to_bytes(4, "little"), header]
         for grain in self._grains:
@@ -95,10 +97,10 @@ class HistoryRing:
         return b"".join((_MAGIC, zlib.crc32(body).to_bytes(4, "little"), body))
 
     def take(self, data: bytes) -> None:
-        """Take over what a ring of an earlier process has, series by series of the same name.
+        """Load the values of the series of the same names from an earlier ring's `to_bytes`.
 
-        Raises HistoryError if the bytes are damaged, or of another form; the ring is then as
-        before.
+        Raises HistoryError, without changing the ring, if the bytes are damaged or have another
+        format.
         """
         names, grains = _read(data)
         width = len(names)

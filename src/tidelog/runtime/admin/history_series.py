@@ -1,7 +1,7 @@
 """The series that a broker's history keeps, and their values from two readings of the metrics.
 
 A rate is the difference of a counter between two readings, divided by their time. A quantile is
-that of the observations between two readings, in the unit of the histogram.
+computed from the observations between two readings, in the histogram's unit.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 from tidelog.core.dataclass import dataclass
 from tidelog.core.metrics import Metric, MetricKind, Metrics
 
-#: Time of the loop that one slice of a reading may take.
+#: Time in ns for which one slice of a reading may occupy the loop.
 _SLICE_NS: Final = 2_000_000
 _TOPICS: Final = "kafka_server_brokertopicmetrics_"
 _REPLICAS: Final = "kafka_server_replicamanager_"
@@ -26,7 +26,7 @@ Key = tuple[str, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class KeptSeries:
-    """A series: its name, how it is made of a metric, and the metric's name and labels."""
+    """A series: its name, and whether its values are rates, gauges or quantiles of a metric."""
 
     name: str
     kind: str
@@ -36,7 +36,7 @@ class KeptSeries:
 
     @property
     def key(self) -> Key:
-        """The sample that the series is made of."""
+        """Name and label values of the sample from which the series' values are computed."""
         return self.metric, self.labels
 
 
@@ -84,7 +84,7 @@ _WANTED: Final = {each.metric for each in SERIES}
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """The wanted samples at one time; histograms have the counts of their buckets."""
+    """The samples of all kept series at one time: values, or the buckets of histograms."""
 
     time_ns: int
     values: Mapping[Key, float]
@@ -92,7 +92,7 @@ class Readings:
 
 
 async def read(metrics: Metrics, declared: list[Metric], now_ns: Callable[[], int]) -> Readings:
-    """Read the wanted samples in slices, so that the loop does the broker's work between them."""
+    """Read the samples of all kept series in slices, between which the loop does other work."""
     values: dict[Key, float] = {}
     buckets: dict[Key, tuple[tuple[float, ...], tuple[int, ...]]] = {}
     began_ns = time.monotonic_ns()
@@ -116,7 +116,7 @@ async def read(metrics: Metrics, declared: list[Metric], now_ns: Callable[[], in
 
 
 def values_of(before: Readings | None, now: Readings) -> list[float]:
-    """Return the value of each series; NaN where there is none, as for a first rate."""
+    """Return the value of each series; NaN without a value, as for a rate without `before`."""
     return [_value(each, before, now) for each in SERIES]
 
 

@@ -21,7 +21,8 @@ TEXT: Final = "text/plain; charset=utf-8"
 MAX_HEADERS: Final = 100
 
 _REQUEST_LINE: Final = re.compile(r"([A-Z]{1,16}) (/[!-~]*) HTTP/1\.([01])")
-#: No two neighbouring parts match the same characters, or one long line would take seconds.
+#: Neighbouring parts of the pattern match different characters; otherwise the match of one long
+#: line could take seconds.
 _HEADER: Final = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):([ -~\t\x80-\xff]*)")
 _HOST_PORT: Final = re.compile(r":[0-9]*\Z")
 
@@ -76,7 +77,7 @@ class HttpResponse:
 
 
 def read_head(data: bytes) -> HttpRequest:
-    """Return the request of a head, which ends with an empty line; raise BadRequest."""
+    """Parse a request's head, including its final empty line; raise BadRequest if it is invalid."""
     first, *lines = data.decode("latin-1").rstrip("\r\n").split("\r\n")
     match = _REQUEST_LINE.fullmatch(first)
     if match is None:

@@ -40,8 +40,8 @@ _END_OF_HEAD: Final = b"\r\n\r\n"
 class HttpLimits:
     """The limits of one server."""
 
-    #: Maximum number of connections at the same time. A further connection gets 503 if each of them
-    #: has a request in progress.
+    #: Maximum number of connections at the same time. A further connection gets 503 if all open
+    #: connections have a request in progress.
     connections: int = 32
     head_bytes: int = 16 * 1024
     body_bytes: int = 64 * 1024

@@ -1,7 +1,8 @@
 """The metrics of a broker's process: its loop, processor time, memory, descriptors and disk bytes.
 
-These are read from `/proc` at a scrape. Kafka's idle shares are of pools of threads. A broker has
-one loop in their place, so both are the share of time in which the loop waits.
+Most of these metrics are read from `/proc` at each scrape. In Kafka, two metrics report the idle
+shares of the network threads and of the request handler threads. A tidelog broker has one loop
+instead of both thread pools, so both metrics report the share of time in which the loop waits.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from tidelog.core.metrics import (
 from tidelog.runtime.turns import TurnSelector
 
 _MS_PER_S: Final = 1_000
-#: Age of the times with which the loop's share of waiting is compared, at least.
+#: Minimum time in ns over which the loop's share of waiting is measured.
 _WINDOW_NS: Final = 60_000_000_000
 
 IDLE: Final = tuple(
@@ -71,13 +72,13 @@ class ProcessReadings:
     def __init__(self, metrics: Metrics, turns: TurnSelector) -> None:
         self._turns = turns
         self._started_ms = time.time_ns() // 1_000_000
-        #: (time, time spent waiting) in ns, at two earlier looks.
+        #: (time, time spent waiting) in ns, at two earlier scrapes.
         self._before = self._since = (time.monotonic_ns(), turns.waited_ns)
         turns.measure(metrics.sample(LOOP_TURN_MS))
         metrics.collect(self.readings)
 
     def readings(self) -> Iterator[MetricReading]:
-        """Read the process."""
+        """Read the metrics of the process, and of its loop."""
         idle = self._idle_thousandths()
         yield MetricReading(IDLE, (idle, idle))
         usage = resource.getrusage(resource.RUSAGE_SELF)
@@ -103,7 +104,7 @@ def _resident_bytes() -> int:
 
 
 def _disk_bytes() -> tuple[int, ...]:
-    """Return the bytes read and written; empty where the kernel or a container hides them."""
+    """Return the bytes read and written; empty if the kernel or a container hides these numbers."""
     try:
         with open("/proc/self/io", "rb") as file:
             found = dict(line.split(b":") for line in file.read().splitlines())

@@ -107,7 +107,7 @@ class Database:
             self.lock.release()
 
     def roll_back(self) -> None:
-        """Roll back a failed SQL transaction; if that fails, the connection is not used again."""
+        """Roll back a failed SQL transaction; if the rollback fails, abandon the connection."""
         connection = self._connection
         if connection is None or not connection.in_transaction:
             return

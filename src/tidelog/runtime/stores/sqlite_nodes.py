@@ -86,7 +86,7 @@ class Recorded:
 
 
 def prepare(connection: sqlite3.Connection, path: str) -> None:
-    """Create the tables of a new database; raise StoreError if it is not tidelog's."""
+    """Create the tables of a new database; raise StoreError for another program's database."""
     application = connection.execute("PRAGMA application_id").fetchone()[0]
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if application == 0 and version == 0:

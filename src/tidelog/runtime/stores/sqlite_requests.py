@@ -24,7 +24,8 @@ class ThreadRequest:
     """A request to the store's thread; only the loop accesses `future`."""
 
     future: asyncio.Future[Any]
-    #: Whether the store's thread serves the request, or the keeper's thread has failed the request.
+    #: Whether a thread has claimed the request: the store's thread to serve it, or the keeper's
+    #: thread to fail it.
     is_claimed: bool = False
 
 

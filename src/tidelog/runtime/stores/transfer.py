@@ -208,8 +208,8 @@ async def refuse_brokers(store: MetadataStore, where: str) -> None:
 async def write_tree(store: MetadataStore, tree: SavedTree, where: str) -> int:
     """Write all nodes into a store without a cluster; return their number. Raises TransferError.
 
-    A store that has no nodes but those that brokers create at their registration counts as a store
-    without a cluster.
+    A store counts as a store without a cluster if brokers created all of its nodes at their
+    registration.
     """
     await refuse_brokers(store, where)
     bare = await _bare_nodes(store, where)
@@ -232,7 +232,8 @@ async def write_tree(store: MetadataStore, tree: SavedTree, where: str) -> int:
         ):
             await store.transact(batch)
             batch, size_bytes = [], 0
-        # The cluster's id is written last, so that an incomplete import is recognizably no cluster.
+        # The cluster's id is written last, so that an incomplete import does not count as a
+        # cluster.
         if node.path != layout.CLUSTER_ID:
             batch.append(Create(node.path, data))
             size_bytes += node_bytes

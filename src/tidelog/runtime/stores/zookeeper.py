@@ -398,7 +398,7 @@ class _Life:
         for callback, event in self._watches.fire(kind, wire.unchroot_path(self._chroot, path)):
             try:
                 callback(event)
-            except Exception as error:  # other watches of the event must run
+            except Exception as error:  # the other watches of the event must still fire
                 self._loop.call_exception_handler(
                     {"message": "a watch of the metadata store failed", "exception": error}
                 )

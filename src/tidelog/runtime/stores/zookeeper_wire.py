@@ -33,7 +33,8 @@ from tidelog.metadata.store import (
     TransactionFailed,
 )
 
-#: Largest frame by `jute.maxbuffer`; a server closes the connection of a client that sends more.
+#: Largest frame that the default of `jute.maxbuffer` allows; a server closes the connection of a
+#: client that sends a larger frame.
 MAX_FRAME_BYTES = 0xFFFFF - 1
 
 # Negative xids of frames that are no response to a request of this client.
