@@ -1,11 +1,11 @@
 """Encoding and decoding of frames: headers, and the generated codec of each (API, version).
 
-Encoding returns parts for writev or join; the first part begins with the four bytes of frame size.
-Record buffers of 8 KiB or more are separate parts without a copy, so their owner must not change
-them until they are sent. Decoding takes a frame without its size; any bytes give a message or a
-ProtocolError. Extra bytes after a request are ignored, as in Kafka. Codecs are generated at first
-use and kept. A request of an unknown API or version raises UnsupportedVersion with its header, so
-that a server can respond to ApiVersions.
+Encoding returns a frame as a list of buffers (parts) for writev or join; the first part begins with
+the four bytes of the frame's size. Record buffers of 8 KiB or more are separate parts without a
+copy, so their owner must not change them until they are sent. Decoding takes a frame without its
+size; any bytes give a message or a ProtocolError. Extra bytes after a request are ignored, as in
+Kafka. Codecs are generated at first use and kept. A request of an unknown API or version raises
+UnsupportedVersion with its header, so that a server can respond to ApiVersions.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ class _Codec:
         exact: bool,
     ) -> None:
         self.message = message
-        #: Whether the message must fill the frame. Kafka ignores extra bytes after a request, and
-        #: librdkafka's request for all topics has three bytes too many.
+        #: Whether the message must fill the frame; requests need not. Kafka ignores extra bytes
+        #: after a request, and librdkafka's request for all topics has three bytes too many.
         self.exact = exact
         self.api_key = api_key
         self.version = version
@@ -279,10 +279,10 @@ def decode_request(frame: memoryview) -> tuple[RequestHeader, Any]:
 def decode_response(api_key: int, version: int, frame: memoryview) -> tuple[int, Any]:
     """Return correlation id and response of a complete frame without its size.
 
-    `api_key` and `version` are those of the request. An ApiVersions response with
-    UNSUPPORTED_VERSION may have version 0 for any version of the request (KIP-511). If an
-    ApiVersions response with UNSUPPORTED_VERSION can be decoded neither in version 0 nor in
-    `version`, the returned response names no version ranges. Raises ProtocolError.
+    `api_key` and `version` are the request's. An ApiVersions response with UNSUPPORTED_VERSION may
+    have version 0 for any version of the request (KIP-511). If an ApiVersions response with
+    UNSUPPORTED_VERSION can be decoded neither in version 0 nor in `version`, the returned response
+    names no version ranges. Raises ProtocolError.
     """
     codec = _codec(_RESPONSES, api_key, version)
     try:

@@ -1,15 +1,15 @@
 """The generator of decoders: straight-line Python code for one message at one version.
 
-A run is one read of a precompiled Struct: the integers of a short array, the fixed-width fields
-after it, and the length of the next variable field. Within a run of fields, the code expects the
-fields that are declared rare to be empty. If any rare field is not empty, the code reads the run
-again, field by field, from its first rare field on. The generated function is `decode(buf, pos,
-end) -> (message, pos)`. The generated function checks every length against the remaining bytes
-before it allocates memory. The function may raise ProtocolError, struct.error, IndexError and
-UnicodeDecodeError. After a UnicodeDecodeError, `codec.py` decodes again with a decoder that
-replaces malformed text, as Kafka does, so that valid text has no extra cost. `codec.py` turns
-struct.error and IndexError into ProtocolError. Messages without records are decoded from `bytes`,
-which is faster to index than a view.
+A run is a group of fields that one call of a precompiled Struct reads: the integers of a short
+array, the fixed-width fields after the array, and the length of the next variable field. Within a
+run of fields, the code expects the fields that are declared rare to be empty. If any rare field is
+not empty, the code reads the run again, field by field, from its first rare field on. The generated
+function is `decode(buf, pos, end) -> (message, pos)`. The generated function checks every length
+against the remaining bytes before it allocates memory. The function may raise ProtocolError,
+struct.error, IndexError and UnicodeDecodeError. After a UnicodeDecodeError, `codec.py` decodes
+again with a decoder that replaces malformed text, as Kafka does, so that valid text has no extra
+cost. `codec.py` turns struct.error and IndexError into ProtocolError. Messages without records are
+decoded from `bytes`, which is faster to index than a view.
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ class _DecoderBuilder:
             self.value(value)
 
     def one_struct(self, place: str, spec: FieldSpec) -> None:
-        """Emit the run of fields and a struct; if it is nullable, its marker byte ends the run."""
+        """Emit the run of fields and a struct; a nullable struct's marker byte ends the run."""
         assert isinstance(spec.element, type)
         src, local = self.source, self.source.fresh("m")
         if not self.nullable(spec):
@@ -329,7 +329,7 @@ class _DecoderBuilder:
     # -- variable fields ----------------------------------------------------------------------
 
     def is_empty(self, value: _DecodedValue) -> str:
-        """Return an expression that tests whether a field's length is that of an empty value."""
+        """Return an expression that tests whether a field's length means an empty value."""
         nullable, length = self.nullable(value.spec), value.length
         if value.spec.kind == "string":
             return f"{length} == {0 if self.flexible else -1}"
@@ -348,8 +348,7 @@ class _DecoderBuilder:
     def value(self, value: _DecodedValue) -> None:
         """Emit the read of a variable-size field, after the read of the first byte of its length.
 
-        The first byte of a compact length has the form on the wire: the length plus one, or zero
-        for null.
+        The first byte of a compact length is still encoded: the length plus one, or zero for null.
         """
         if self.flexible:
             with self.source.block(f"if {value.length} > 127:"):

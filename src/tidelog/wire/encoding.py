@@ -3,11 +3,12 @@
 The generated function `encode(m, out, parts)` appends chunks of bytes to `out`. A record buffer of
 OWN_PART_BYTES or more becomes an element of `parts` without a copy; the chunks before the buffer
 are joined to one element. A run is a group of fields that one call of a precompiled Struct packs. A
-run of fields holds fixed-width fields, the length of the next variable field, and the integers of
-that field if it is a short array. A run of fields is packed at once if all its fields that are
-declared rare are empty; otherwise its fields are packed one by one. A field that the version lacks
-must have its default unless it is ignorable, or a SchemaError is raised. Values of wrong types
-raise Python's errors (struct.error, AttributeError, ...), which `codec.py` turns into SchemaError.
+run of fields holds fixed-width fields and the length of the next variable field. If the variable
+field is a short array of integers, the run also holds these integers. A run of fields is packed at
+once if all its fields that are declared rare are empty; otherwise its fields are packed one by one.
+A field that the version lacks must have its default unless it is ignorable, or a SchemaError is
+raised. Values of wrong types raise Python's errors (struct.error, AttributeError, ...), which
+`codec.py` turns into SchemaError.
 """
 
 from __future__ import annotations
@@ -237,7 +238,7 @@ class _EncoderBuilder:
             self.variable(expression, spec)
 
     def one_struct(self, expression: str, spec: FieldSpec) -> None:
-        """Add a struct to the run of fields; if it is nullable, its marker byte ends the run."""
+        """Add a struct to the run of fields; a nullable struct's marker byte ends the run."""
         assert isinstance(spec.element, type)
         local = self.source.fresh("m")
         self.source.line(f"{local} = {expression}")
@@ -408,7 +409,7 @@ class _EncoderBuilder:
             src.line(f"out.append(pack_int32s({value.local}))")
 
     def shared_loop(self, value: _EncodedValue) -> None:
-        """Emit the loop over the elements of an array whose encoding may be known already."""
+        """Emit the loop over an array's elements; a SharedList may have a kept encoding."""
         src, local = self.source, value.local
         outer, known = src.fresh("out"), src.fresh("k")
         src.namespace["SharedList"] = schema.SharedList

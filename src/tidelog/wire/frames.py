@@ -115,7 +115,7 @@ class FrameReader:
 
     @property
     def pending_bytes(self) -> int:
-        """Number of received bytes of an incomplete frame, which the end of the stream cuts off."""
+        """Number of received bytes of the incomplete frame; an end of the stream loses them."""
         return self._end - self._start
 
     def pending_frame(self) -> tuple[int, int] | None:

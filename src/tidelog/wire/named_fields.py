@@ -1,4 +1,4 @@
-"""Changes of message fields that a person has written by name, as in JSON.
+"""Changes of message fields by name, for example fields that a person has written in JSON.
 
 Structs are written as dicts of some of their fields, arrays as lists. Bytes, record batches and
 UUIDs may be bytes or hexadecimal text, because JSON has no bytes. Fields that are not named keep

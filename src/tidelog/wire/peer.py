@@ -70,7 +70,7 @@ class Peer:
     def __init__(
         self, client_id: str | None, correlation_ids: CorrelationIds | None = None
     ) -> None:
-        """`correlation_ids` may continue those of an earlier connection; None begins at 0."""
+        """`correlation_ids` continues an earlier connection's numbers; None begins at 0."""
         self._client_id = client_id
         self._correlation_ids = CorrelationIds() if correlation_ids is None else correlation_ids
         self._in_flight: deque[_InFlight] = deque()

@@ -20,7 +20,7 @@ Records = Buffer | Sequence[Buffer]
 
 _UINT32_MAX = 0xFFFFFFFF
 
-#: The varint encodings of 0 to 127, which are nearly all lengths on the wire.
+#: The varint encodings of 0 to 127; nearly all lengths on the wire are in this range.
 ONE_BYTE = [bytes((value,)) for value in range(128)]
 
 

@@ -95,7 +95,8 @@ class FieldSpec:
     def is_shared_empty(self) -> bool:
         """Whether absent arrays of this field are one empty tuple, not a new list for each struct.
 
-        Tagged arrays of primitives are mostly absent, and a controller has 100,000 structs.
+        Tagged arrays of primitives are mostly absent, and a controller with 100,000 structs would
+        need much memory for empty lists.
         """
         return self.tag is not None and isinstance(self.element, str) and self.default == ()
 
@@ -110,7 +111,7 @@ class SharedList(list[Any]):
 
     def __init__(self, structs: Iterable[Any] = ()) -> None:
         super().__init__(structs)
-        #: By version.
+        #: The encoding of the list, by version of the message.
         self.encoded: dict[int, bytes] = {}
 
 

@@ -114,7 +114,7 @@ class FrameTransport:
             self._reserve(share)
 
     def _reserve(self, share: BudgetShare) -> None:
-        """Reserve memory budget for the rest of a large frame; reading stops if none is left."""
+        """Reserve memory budget for the rest of a large frame; without budget, stop reading."""
         pending = self._reader.pending_frame()
         if pending is None or self._is_closing:
             return

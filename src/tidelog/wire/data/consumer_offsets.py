@@ -4,11 +4,12 @@ The version of a key is its kind: 0 and 1 are committed offsets, 2 is the metada
 Higher versions belong to KIP-848's groups and raise UnknownVersion. A null value, which deletes its
 key, is handled outside this module.
 
-OffsetCommitValue 1 has its own expiry, version 3 the leader epoch (KIP-320). GroupMetadataValue 1
-has the rebalance timeout (KIP-62), version 2 the time of the last change of state (KIP-211),
-version 3 static members (KIP-345). Version 4 of both structs is flexible, so that older readers can
-skip later fields (KIP-915). tidelog reads version 4 but does not write it. Extra bytes after a key
-or value are rejected, because two different keys must not be read as equal.
+Version 1 of OffsetCommitValue has an expiry time of the offset, and version 3 has the leader epoch
+(KIP-320). GroupMetadataValue has the rebalance timeout from version 1 on (KIP-62), the time of the
+last change of state from version 2 on (KIP-211), and static members from version 3 on (KIP-345).
+Version 4 of both structs is flexible, so that older readers can skip later fields (KIP-915).
+tidelog reads version 4 but does not write it. Extra bytes after a key or value are rejected,
+because two different keys must not be read as equal.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ def encode_key(key: OffsetCommitKey | GroupMetadataKey) -> bytes:
 
 
 def decode_key(data: Buffer) -> OffsetCommitKey | GroupMetadataKey:
-    """Return a record's key; raise UnknownVersion for a kind to be skipped, else ProtocolError."""
+    """Return a record's key; raise UnknownVersion if readers must skip it, else ProtocolError."""
     version = version_of(data, "a key of __consumer_offsets")
     codec = _KEYS.get(version)
     if codec is None:

@@ -41,8 +41,8 @@ class RequestPartitionData:
     new_isr_with_epochs: list[BrokerState] = array(BrokerState, "3+")
     leader_recovery_state: int = int8("1+")
     partition_epoch: int = int32("0+")
-    #: Replicas that the requested ISR no longer has. `causes` has a ShrinkCause for each replica in
-    #: `shrunk`, in the same order (`core.shrink_causes`).
+    #: Replicas of the current ISR that are not in the requested ISR. `causes` has a ShrinkCause for
+    #: each replica in `shrunk`, in the same order (`core.shrink_causes`).
     shrunk: Sequence[int] = array("int32", "0+", ignorable=True, tag=SHRUNK_TAG)
     causes: Sequence[int] = array("int8", "0+", ignorable=True, tag=CAUSES_TAG)
     #: The effective minimum of the ISR, min(min.insync.replicas, number of replicas), by which the

@@ -1,6 +1,6 @@
 """CreateAcls (key 30), versions 1 to 3: add entries to access control lists.
 
-Version 1 has pattern types (KIP-290), version 2 is flexible, version 3 knows users as resources.
+Version 1 has pattern types (KIP-290), version 2 is flexible, version 3 supports users as resources.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """DescribeAcls (key 29), versions 1 to 3: access control lists that match a filter.
 
-Version 1 has pattern types (KIP-290), version 2 is flexible, version 3 knows users as resources.
+Version 1 has pattern types (KIP-290), version 2 is flexible, version 3 supports users as resources.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """JoinGroup (key 11), versions 0 to 9: become or stay a member of a group.
 
-Version 1 brings the rebalance timeout (KIP-62), version 2 the throttle time. Version 4 gives a new
-member MEMBER_ID_REQUIRED with its id, under which it rejoins (KIP-394). Version 5 brings static
-members (KIP-345); version 6 is flexible. Version 7 returns the protocol type (KIP-559), version 8
-carries the reason (KIP-800). Version 9 lets the response make a leader assign nothing (KIP-814).
+Version 1 brings the rebalance timeout (KIP-62), version 2 the throttle time. Version 4 responds to
+a new member with MEMBER_ID_REQUIRED and a member id, with which the member rejoins (KIP-394).
+Version 5 brings static members (KIP-345); version 6 is flexible. Version 7 returns the protocol
+type (KIP-559), version 8 carries the reason (KIP-800). In version 9, a response can make the
+group's leader skip the assignment (KIP-814).
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ IDLE_TAG = 20_004
 
 @dataclass(slots=True)
 class LeaderAndIsrPartitionState:
-    """The leader, ISR and replicas of one partition; `is_new` allows its creation."""
+    """The leader, ISR and replicas of one partition; `is_new` allows to create the replica."""
 
     partition_index: int = int32("0+")
     controller_epoch: int = int32("0+")
@@ -42,8 +42,8 @@ class LeaderAndIsrPartitionState:
     first_leader_epoch: int = int32("4+", ignorable=True, tag=FIRST_LEADER_EPOCH_TAG)
     #: Whether the partition is about to be removed, so that its leader accepts no more records.
     is_closing: bool = boolean("4+", ignorable=True, tag=IS_CLOSING_TAG)
-    #: Eligible leader replicas, whose brokers report a missing replica and do not create it (E1,
-    #: D3).
+    #: Eligible leader replicas. A broker that lacks its eligible replica reports the loss instead
+    #: of creating an empty replica (E1, D3).
     eligible: Sequence[int] = array("int32", "4+", ignorable=True, tag=ELIGIBLE_TAG, rare=True)
     #: The throttle of the partition's reassignment, in bytes per second (R4); 0 for none.
     throttle: int = int64("4+", ignorable=True, tag=THROTTLE_TAG)

@@ -39,7 +39,7 @@ class MemberResponse:
 
 @dataclass(slots=True)
 class LeaveGroupResponse:
-    """The outcomes of leaving a group; up to version 2, one top-level error."""
+    """The outcomes of leaving a group; up to version 2, only a top-level error code."""
 
     throttle_time_ms: int = int32("1+", ignorable=True)
     error_code: int = int16("0+")

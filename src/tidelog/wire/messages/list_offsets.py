@@ -1,8 +1,9 @@
 """ListOffsets (key 2), versions 0 to 9: offsets by timestamp.
 
-Negative timestamps are special: -1 latest, -2 earliest, -3 of the largest timestamp (version 7), -4
-earliest local (8), -5 latest tiered (9). Version 2 brings the isolation level, version 4 the leader
-epoch for fencing; version 6 is flexible. Version 0 requests the first offsets of several segments.
+Negative timestamps request special offsets: -1 latest, -2 earliest, -3 of the largest timestamp
+(version 7), -4 earliest local (8), -5 latest tiered (9). Version 2 brings the isolation level,
+version 4 the leader epoch for fencing; version 6 is flexible. Version 0 requests the first offsets
+of several segments.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class ListOffsetsRequest:
 
 @dataclass(slots=True)
 class ListOffsetsPartitionResponse:
-    """The offset for one query; -1 without an error if no record is that new."""
+    """The offset for one query; -1 without an error if all records are older than the timestamp."""
 
     partition_index: int = int32("0+")
     error_code: int = int16("0+")

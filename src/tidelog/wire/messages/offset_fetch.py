@@ -2,8 +2,8 @@
 
 From version 2 on, null topics request all topics, and an error of the whole group has its own field
 (KIP-88). Version 3 brings the throttle time, version 5 leader epochs (KIP-320); version 6 is
-flexible. Version 7 can wait for transactions that are open on an offset (KIP-447). Version 8 names
-many groups in `groups` (KIP-709), version 9 the requesting member (KIP-848).
+flexible. Version 7 can require stable offsets, which no open transaction may change (KIP-447).
+Version 8 names many groups in `groups` (KIP-709), version 9 the requesting member (KIP-848).
 """
 
 from __future__ import annotations
