@@ -4,7 +4,7 @@ A broker responds with the aborted transactions that overlap the fetched offsets
 and the first offset of each. A transactional batch of the producer is aborted if it lies between
 the first offset and the abort marker of a transaction. Each response needs a new
 `AbortedTransactions`, because each response lists all aborted transactions that are open at its
-start. This module uses neither Arrow nor sockets.
+first offset. This module uses neither Arrow nor sockets.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ from tidelog.wire.messages.remove_partitions import (
 )
 from tidelog.wire.registry import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, REMOVE_PARTITIONS
 
-#: From this version on DeleteTopics names topics in `topics`.
+#: From this version on, DeleteTopics names topics in the field `topics`.
 _DELETE_BY_STATE_VERSION = 6
 #: Time in ms for which the client waits for a response beyond the broker's own timeout.
 _ANSWER_MARGIN_MS = 2_000
@@ -64,7 +64,7 @@ class TopicAdmin:
         configs: Mapping[str, str] | None = None,
         assignment: Mapping[int, Sequence[int]] | None = None,
     ) -> Operation[TopicId]:
-        """Create a topic and return its id (zeros from a broker that sends none).
+        """Create a topic and return its id, which is all zeros if the broker sends no id.
 
         With -1, `partitions` and `replication_factor` are the cluster's defaults. `assignment`
         lists the replicas of each partition, preferred leader first, and replaces `partitions` and
@@ -158,8 +158,8 @@ class TopicAdmin:
         """Request the removal of the highest partitions of a topic; `count` partitions remain.
 
         With `drain`, a partition is removed after every consumer group has read it. The controller
-        responds before the removal is complete. Raises KafkaError, with UNSUPPORTED_VERSION if a
-        broker is not tidelog's.
+        responds before the removal is complete. Raises KafkaError, with UNSUPPORTED_VERSION if the
+        controller does not run tidelog.
         """
         uncertain = _Uncertain()
         wanted = RemovePartitionsTopic(name, count, drain)

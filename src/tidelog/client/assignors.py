@@ -143,7 +143,7 @@ def _sticky(
 
 
 def _move_one(shares: Shares, members: Mapping[str, MemberSubscription]) -> bool:
-    """Move a partition to a member with at least two fewer partitions; return whether it moved."""
+    """Move one partition to a member with at least two fewer; return whether one was moved."""
     for giver in sorted(shares, key=lambda member: (-len(shares[member]), member)):
         for tp in reversed(shares[giver]):
             taker = _least(shares, _subscribed(tp.topic, members))

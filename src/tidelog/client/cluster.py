@@ -112,7 +112,7 @@ class ClusterMetadata:
         return topic.partitions.get(tp.partition) if topic is not None else None
 
     def leader_of(self, tp: TopicPartition) -> BrokerNode | None:
-        """Return the live leader; None if the partition has none."""
+        """Return the live leader; None if the partition has no live leader."""
         partition = self.partition(tp)
         if partition is None or partition.leader == NO_LEADER:
             return None

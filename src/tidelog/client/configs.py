@@ -88,7 +88,7 @@ class ConfigSynonym:
 class ConfigValue:
     """One key with its effective value; a sensitive value is null.
 
-    `synonyms` are all values that were set, the effective one first.
+    `synonyms` are all values that were set, the effective value first.
     """
 
     name: str

@@ -275,8 +275,8 @@ class GroupConsumer:
         """Rejoin the group.
 
         An eager member commits before it rejoins. A cooperative member keeps reading the partitions
-        that it still owns. A cooperative member commits its revoked partitions in the new
-        generation, before other members get them.
+        that it still owns. It commits the offsets of its revoked partitions in the new generation,
+        before other members get these partitions.
         """
         yield from self.commit()
         assignment = yield from self.member.join()
@@ -284,7 +284,8 @@ class GroupConsumer:
         is_cooperative = self.member.options.assignor.is_cooperative
         known = self.partitions.positions
         for tp in known:
-            # Other members may have read a partition that this member did not keep.
+            # Other members may have read and committed a partition that this member did not keep,
+            # so this member's position in the partition is no longer valid.
             if tp not in self.member.kept or not is_cooperative:
                 self.partitions.drop(tp)
                 self._committed.pop(tp, None)

@@ -1,4 +1,4 @@
-"""Coordinators of groups: any broker finds them, and a rejection invalidates them.
+"""Group coordinators, which any broker can look up; a rejection invalidates a known coordinator.
 
 After a rejection or a broken connection, the next try looks up the coordinator again. From version
 4 on FindCoordinator has the form of KIP-699.
@@ -47,7 +47,7 @@ class Coordinators:
         patience: Patience,
         timeout_ms: int | None = None,
     ) -> Operation[Response]:
-        """Send one request to a group's coordinator; the default timeout is that of `patience`."""
+        """Send one request to a group's coordinator, by default with the timeout of `patience`."""
         node = yield from self.find(group, patience)
         wait_ms = max(1, patience.remaining_ms if timeout_ms is None else timeout_ms)
         try:

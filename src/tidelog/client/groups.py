@@ -77,7 +77,7 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True)
 class MemberDescription:
-    """A member; `assignment` is None if it is unreadable or not a consumer's."""
+    """A member; `assignment` is None if it is unreadable, or the member is no consumer."""
 
     member_id: str
     instance_id: str | None
@@ -144,7 +144,7 @@ class GroupAdmin:
                 group, DESCRIBE_GROUPS, always(message), patience
             )
             for each in expect(answer, DescribeGroupsResponse).groups:
-                if each.error_code == ErrorCode.GROUP_ID_NOT_FOUND:  # Kafka 4: no such group
+                if each.error_code == ErrorCode.GROUP_ID_NOT_FOUND:  # Kafka 4: a missing group
                     each.error_code, each.group_state = 0, DEAD
                 self._coordinators.check(group, each.error_code)
                 node = yield from self._coordinators.find(group, patience)

@@ -48,9 +48,10 @@ _LEAVING_MEMBERS_VERSION: Final = 3
 _SUBSCRIPTION_VERSION: Final = 2
 _ASSIGNMENT_VERSION: Final = 0
 _ANSWER_MARGIN_MS: Final = 5_000
-#: Timeout of a LeaveGroup in ms; if the LeaveGroup fails, the session times out.
+#: Timeout of a LeaveGroup in ms. If the request fails, the coordinator removes the member when its
+#: session times out.
 _LEAVE_MS: Final = 5_000
-#: Errors that end a membership: other members own its partitions.
+#: Errors that end a membership; other members may already own the member's partitions.
 LOST: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
 
 
@@ -108,8 +109,8 @@ class GroupMember:
         self._router = router
         self._coordinators = coordinators
         self._groups = groups
-        #: Partition counts of topics at the last assignment; empty if this member did not make it
-        #: as leader.
+        #: Partition counts of topics at the last assignment that this member computed as leader;
+        #: empty if another member is the leader.
         self._counts: dict[str, int] = {}
 
     # -- joining --------------------------------------------------------------------------------
@@ -212,7 +213,7 @@ class GroupMember:
             )
         counts = {name: len(topic.partitions) for name, topic in known.items()}
         for name in sorted({name for each in members.values() for name in each.topics}):
-            if name not in counts:  # this member does not subscribe to this topic
+            if name not in counts:  # only other members subscribe to this topic
                 found = (yield from self._router.metadata([name])).topics.get(name)
                 if found is not None and found.error is ErrorCode.NONE:
                     counts[name] = len(found.partitions)

@@ -26,7 +26,7 @@ _SIZES_TIMEOUT_MS: Final = 2_000
 
 @dataclass(frozen=True, slots=True)
 class MoveSamples:
-    """Samples of moves by partition, and errors by broker that did not report."""
+    """Samples of moves by partition, and the errors of brokers that did not report."""
 
     samples: Mapping[TopicPartition, MoveSample]
     silent: Mapping[int, str]

@@ -1,7 +1,7 @@
 """Reassignments of partitions to other brokers: start, queue, freeze, cancel, list (KIP-455).
 
 The controller serves all requests of this module. A request may be repeated: a partition that
-already moves, or has its target, is no error.
+already moves to its target, or already has its target replicas, causes no error.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The partition of a record, chosen as Kafka's own producers do, so that keys stay together.
+"""The partition of a record, chosen as in Kafka's producers: equal keys get the same partition.
 
 A key's partition is its murmur2 hash modulo the number of partitions. Records without a key go to
 one partition until a batch is full, then to another partition (KIP-480). Sources:

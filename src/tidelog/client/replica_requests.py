@@ -1,4 +1,4 @@
-"""Replicas as brokers describe them: eligible leaders, waits for a leader, progress of followers.
+"""Requests about replicas: eligible leaders, why a leader is missing, and followers' progress.
 
 DescribeTopicPartitions is Kafka's (KIP-966); brokers of Kafka in ZooKeeper mode do not serve it.
 DescribeReplicas is tidelog's own. A broker that does not serve an API of this module responds with
@@ -48,7 +48,7 @@ class Eligibility:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaProgress:
-    """A replica; a value is null if the leader does not know it or did not respond.
+    """A replica; a value is None if the leader does not know the value, or did not respond.
 
     `out_cause` is slow, no_fetch, leader_read, epoch, disk, offline, shutdown, bounce, session,
     moved or unknown; null in the ISR. `lag_ms` is 0 for a replica with the leader's whole log.

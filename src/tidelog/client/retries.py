@@ -92,7 +92,7 @@ class Patience:
 
 
 def given_up(what: str, error: TidelogError, patience: Patience) -> TidelogError:
-    """Return the error after the last try: the operation, the time spent, the last cause."""
+    """Return the error to raise after the last try, with operation, time spent and last cause."""
     if patience.is_over or not is_retriable(error):
         return error
     if isinstance(error, KafkaError):

@@ -3,8 +3,8 @@
 `ClusterRouter` holds the last metadata. A retriable failure invalidates the metadata, so that the
 next try reads it again. Metadata requests go to every known broker and every bootstrap address in
 turn. A partitioned broker may respond with old metadata, so the router keeps the latest leader
-epoch of each partition in any response (KIP-320). A reader never returns from a new leader to its
-predecessor.
+epoch of each partition in any response (KIP-320). A reader thus never returns from a new leader to
+the former leader.
 """
 
 from __future__ import annotations

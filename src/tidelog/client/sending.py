@@ -20,7 +20,7 @@ from tidelog.core.types import TopicPartition
 from tidelog.records import compression
 from tidelog.records.builder import NO_PRODUCER, NewRecord, Producer, build_batch, record_size_bytes
 
-#: The size at which a batch is sent, half of the topics' default limit.
+#: The size at which a batch is sent: half of the default of `max.message.bytes`.
 BATCH_BYTES: Final = 512 * KIB
 #: Bytes that a request with one record may have beside the record.
 _REQUEST_OVERHEAD_BYTES: Final = MIB
@@ -85,8 +85,8 @@ class RecordSender:
     def add(self, record: NewRecord, partition: int | None) -> Operation[None]:
         """Take a record; send its batch if the batch is full.
 
-        Raises KafkaError, TooLargeError, OutcomeUnknownError. No record after a failed batch is
-        sent.
+        Raises KafkaError, TooLargeError, OutcomeUnknownError. After an error, the records that were
+        added after the failed batch are not sent.
         """
         size = record_size_bytes(record)
         if size > MAX_REQUEST_BYTES - _REQUEST_OVERHEAD_BYTES:

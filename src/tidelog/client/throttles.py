@@ -23,7 +23,7 @@ LEADER_RATE: Final = "leader.replication.throttled.rate"
 FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
 LISTS: Final = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
 RATES: Final = FOREIGN_RATES
-#: Sources (DescribeConfigs) of settings that requests have made, not configuration files.
+#: Sources (DescribeConfigs) of settings made by requests, not by configuration files.
 _STORED: Final = (
     "DYNAMIC_TOPIC_CONFIG",
     "DYNAMIC_BROKER_CONFIG",

@@ -51,7 +51,7 @@ _ANSWER_MARGIN_MS: Final = 2_000
 
 
 class ElectionType(IntEnum):
-    """The replica to elect: the preferred replica, or any live replica that may lack records."""
+    """The replica to elect: the preferred replica, or any live replica despite lost records."""
 
     PREFERRED = 0
     UNCLEAN = 1
@@ -259,7 +259,7 @@ class PartitionAdmin:
     def mark_log_dirs_bad(self, broker_id: int, paths: Sequence[str]) -> Operation[None]:
         """Make a broker treat log directories as failed (D12).
 
-        Only tidelog's brokers serve MarkLogDirsBad. To repeat the request has no further effect.
+        Only tidelog's brokers serve MarkLogDirsBad. Repeating the request has no further effect.
         Raises KafkaError for the first directory that is refused.
         """
         message = MarkLogDirsBadRequest(list(paths))

@@ -26,7 +26,7 @@ def api_versions_request(version: int, software_version: str) -> ApiVersionsRequ
 
 
 def error_code(number: int) -> ErrorCode:
-    """Return the error of an error code; UNKNOWN_SERVER_ERROR for an unknown code."""
+    """Return the ErrorCode with this number; UNKNOWN_SERVER_ERROR for an unknown number."""
     try:
         return ErrorCode(number)
     except ValueError:

@@ -1,7 +1,7 @@
 """Plans that empty brokers (R17): `decommissioned` for removal, `drained` for maintenance.
 
-A replica on an emptied broker goes to the best remaining broker; its partition keeps the number of
-replicas. A partition whose preferred leader moves gets another in-sync preferred leader, if
+A replica on an emptied broker moves to the best remaining broker, so the partition keeps its number
+of replicas. A partition whose preferred leader moves gets another in-sync preferred leader, if
 possible. If the remaining brokers are too few for a partition's replicas, decommissioning fails,
 and draining keeps the replica as a follower. Draining skips a partition with a replica on a dead
 broker, because a controller accepts no target that names a dead broker.

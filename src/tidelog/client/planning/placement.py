@@ -1,9 +1,9 @@
 """The placement that a plan builds: replicas, leaders and bytes of each broker.
 
-A new replica goes to a broker with room in the rack with the fewest replicas of its partition. If
-racks are equal, a new replica goes to the broker with the fewest replicas, then to the broker with
-the fewest bytes. The preferred leader is the in-sync replica whose broker leads the fewest
-partitions.
+A new replica goes to a broker with room in the rack with the fewest replicas of its partition.
+Among brokers of equally good racks, the broker with the fewest replicas gets the new replica; among
+brokers with equally few replicas, the broker with the fewest bytes. The preferred leader is the
+in-sync replica whose broker leads the fewest partitions.
 """
 
 from __future__ import annotations

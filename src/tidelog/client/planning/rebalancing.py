@@ -35,7 +35,7 @@ _TRIED = 12
 
 
 def rebalanced(state: ClusterState, tolerance: float = TOLERANCE) -> MovePlan:
-    """Return the moves that balance the cluster, each with the first imbalance that it reduces.
+    """Return the moves that balance the cluster; a move's reason is the imbalance that it reduces.
 
     `tolerance` limits the distance of a broker's bytes from the mean, as a fraction of the mean.
     Moving partitions count in the balance, but the plan does not move them again. Raises PlanError
