@@ -6,11 +6,11 @@ with LocalCluster("/tmp/cluster", brokers=3) as cluster:
     cluster.start(1)
 
 `cluster` has the class LocalCluster, `layout` the files of a cluster's directory, `errors` the
-errors. `starting` starts a broker, and `forking` has `fork_server` fork the brokers of tests.
-`processes` identifies the brokers to signal, `zookeeper` runs a ZooKeeper server, for which `java`
-finds a Java. `ports` and `listeners` choose addresses. `readiness` proves that the cluster accepts
-a write. `console_process` runs the web console. `status`, `health` and `lost_replicas` show the
-cluster from outside; `doctor` finds causes of faults.
+errors. `starting` starts a broker; `forking` starts the brokers of tests as forks of a
+`fork_server`. `processes` identifies the brokers to signal, `zookeeper` runs a ZooKeeper server,
+for which `java` finds a Java. `ports` and `listeners` choose addresses. `readiness` proves that the
+cluster accepts a write. `console_process` runs the web console. `status`, `health` and
+`lost_replicas` show the cluster from outside; `doctor` finds causes of faults.
 """
 
 from __future__ import annotations

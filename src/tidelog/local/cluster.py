@@ -80,7 +80,7 @@ class LocalCluster:
         environment's TIDELOG_STORE, else embedded. `first_port` of a new cluster is the port of
         broker 1; each further broker listens one port higher. By default free ports are chosen. An
         existing cluster must match `first_port`. With `end_with_program` the kernel kills the
-        brokers when the program that starts them ends, however it ends. `client_id` is the client
+        brokers when the program that starts them ends, even by a signal. `client_id` is the client
         id of requests to the brokers.
         """
         self.directory = os.path.abspath(directory)
@@ -169,8 +169,8 @@ class LocalCluster:
     ) -> ClusterStatus:
         """Return brokers, controller and partitions.
 
-        `reached` is False when no broker that knows the cluster responds. Without `high_watermarks`
-        the call takes one request.
+        `reached` is False if no broker responds with metadata of the cluster. Without
+        `high_watermarks` the call takes one request.
         """
         metadata: ClusterMetadata | None = None
         partitions: tuple[PartitionStatus, ...] = ()
@@ -388,7 +388,7 @@ class LocalCluster:
         """Create the cluster's files if there are none, or if its first start failed."""
         there = layout.load(self.directory)
         if there is not None and not self._is_to_discard():
-            if self._places is None:  # another program created the cluster meanwhile
+            if self._places is None:  # another program has just created the cluster
                 self._check_wanted(there)
             self._places = there
             return
@@ -476,7 +476,7 @@ class LocalCluster:
     def _reap(self, broker_id: int) -> None:
         child = self._children.get(broker_id)
         if child is not None and child.poll() is not None:
-            self._children.pop(broker_id, None)  # another thread may have been first
+            self._children.pop(broker_id, None)  # another thread may already have reaped it
 
     def _check_running(self) -> None:
         """Raise LocalClusterError for a broker that ended unexpectedly, with the end of its log."""

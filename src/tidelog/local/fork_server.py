@@ -1,7 +1,8 @@
 """The server of `tidelog.local.forking`, and what a forked process does first.
 
 A request has a socket of its own. The request and its answer are messages on this socket: a length
-and JSON. With the socket come descriptors of the standard streams and the directory of a process.
+and JSON. The client sends this socket together with the descriptors of the new process's standard
+streams and working directory.
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ from typing import Any, Final, cast
 from tidelog.core.dataclass import generate
 from tidelog.runtime.parent import end_with_parent
 
-#: The message by which a client permits a forked process to run its program: the client knows the
-#: process id now.
+#: The message with which a client, once it knows the id of a forked process, permits the process to
+#: run its program.
 GO_ON: Final = b"."
-#: Positions in /proc/self/stat, counted from the state, of the bounds of the command line.
+#: Positions in /proc/self/stat, counted from the state, of the first and last address of the
+#: command line.
 _ARGUMENTS_START, _ARGUMENTS_END = 45, 46
 _LENGTH_BYTES: Final = 8
 #: The maximum number of descriptors that a client sends with a request: the request's socket,

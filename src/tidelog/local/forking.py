@@ -84,7 +84,7 @@ class ForkServer:
         """Return whether a forked process starts in the same state as a child of this program.
 
         Umask, user, limits, priority, signals and some variables act on a process from its first
-        instruction, and a forked process has those of the server.
+        instruction, and a forked process has the server's values.
         """
         of_server = self._inherited if self._is_running else _inherited(os.environ)
         return _inherited(environment) == of_server
@@ -104,7 +104,7 @@ class ForkServer:
             "words": list(program.words),
             "new_session": program.new_session,
         }
-        here = os.open(".", os.O_PATH)  # works even if the working directory was removed
+        here = os.open(".", os.O_PATH)  # possible even after the removal of the directory
         try:
             descriptors = [*streams, here if directory is None else directory]
             answer = self._ask(request, descriptors)
@@ -124,7 +124,7 @@ class ForkServer:
     def reap(self, pid: int) -> int:
         """Return the exit code of an ended process, as `subprocess` has it.
 
-        The exit code of a process whose server has ended is unknown, and counts as that of SIGKILL.
+        If the server has ended, the exit code is unknown, and the result is the code of a SIGKILL.
         """
         code = None
         if self._is_running:
@@ -149,7 +149,7 @@ class ForkServer:
     def _drop(self) -> None:
         if self._socket is not None and self._process is not None:
             with contextlib.suppress(OSError):
-                self._socket.shutdown(socket.SHUT_RDWR)  # forked programs may share the socket
+                self._socket.shutdown(socket.SHUT_RDWR)  # works on shared sockets
             self._socket.close()
             try:
                 self._process.wait(1.0)
@@ -159,9 +159,9 @@ class ForkServer:
         self._socket = self._process = None
 
     def _open(self) -> socket.socket:
-        """Return the socket to this program's server; start a server if none lives."""
+        """Return the socket to this program's server; start a server if none runs."""
         if self._owner != os.getpid():
-            self._forget()  # the parent program's server, whose lock may be held
+            self._forget()  # inherited by a fork; its lock may be held forever
         with self._lock:
             if not self._is_running:
                 self._drop()

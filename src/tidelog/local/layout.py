@@ -256,7 +256,7 @@ def check_size(brokers: int, log_dirs: int) -> None:
 
 
 def store_key(directory: str, store: str, port: int) -> str:
-    """Return the value of `metadata.store`; `port` is that of the cluster's own ZooKeeper."""
+    """Return the value of `metadata.store`; `port` is the port of the cluster's own ZooKeeper."""
     if store == ZOOKEEPER:
         return f"{SCHEME}{LOOPBACK}:{port}"
     return f"embedded:{directory}/metadata" if store == EMBEDDED else store
@@ -302,7 +302,7 @@ def check_config(
 
 
 def check_same_config(places: Mapping[int, BrokerPlace], config: Mapping[str, str]) -> None:
-    """Raise LocalClusterError if an existing broker differs from the given configuration."""
+    """Raise LocalClusterError if an existing broker's configuration contradicts `config`."""
     for place in places.values() if config else ():
         written = read_properties(place.properties_path)
         for key, value in config_of_broker(config, place.broker_id).items():

@@ -134,7 +134,8 @@ def from_lasting_thread(start: Callable[[], T]) -> T:
     if threading.current_thread().name.startswith(_LASTING):
         return start()
     if pid not in _lasting:
-        # Two threads may come here at once. The executor that is not kept has no thread yet.
+        # If two threads create executors at once, `setdefault` keeps one of them. The other
+        # executor has not started a thread yet, and is dropped.
         _lasting.setdefault(pid, ThreadPoolExecutor(1, thread_name_prefix=_LASTING))
     return _lasting[pid].submit(start).result()
 

@@ -1,7 +1,8 @@
 """The status of a cluster: brokers, controller, partitions and their high watermarks.
 
 The values of a status come from brokers' responses, and for a local cluster also from its
-processes. The high watermark is the latest offset that a leader lists; None if no leader responds.
+processes. The high watermark is the latest offset in the leader's ListOffsets response; None if the
+leader does not respond.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class BrokerStatus:
     """One broker of a cluster.
 
     `state` is running, paused or stopped for a process on this machine, else up. A broker is down
-    if it should be registered but is not. `registered` is null if no broker responds. `leaders` and
+    if it should be registered but is not. `registered` is None if no broker responds. `leaders` and
     `replicas` count the partitions that the broker leads and holds.
     """
 

@@ -1,8 +1,8 @@
 """Findings about brokers: reachable addresses, clocks, versions, and what the controller sees.
 
-The functions are pure. A clock difference counts only beyond the doubt of its measurement, which is
-half of the round trip. Two brokers can reach each other if the controller gets acknowledgements and
-if followers' fetches arrive; `partition_findings` checks the fetches.
+The functions are pure. A clock difference counts only if it exceeds the error of its measurement,
+which is half of the round trip time. Two brokers can reach each other if the controller gets
+acknowledgements and if followers' fetches arrive; `partition_findings` checks the fetches.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _silent(brokers: Sequence[BrokerFacts]) -> Iterator[Finding]:
 
 
 def _loopback(brokers: Sequence[BrokerFacts]) -> Iterator[Finding]:
-    """Yield a finding about brokers whose address means, on every machine, the machine itself."""
+    """Yield a finding about brokers that advertise a loopback address."""
     looped = [each for each in brokers if is_loopback(each.host)]
     if not looped or len(looped) == len(brokers):
         return
@@ -66,12 +66,12 @@ def _loopback(brokers: Sequence[BrokerFacts]) -> Iterator[Finding]:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether an advertised host always means the machine that uses this host."""
+    """Return whether an advertised host is a loopback address, which only its machine can reach."""
     if host == "localhost":
         return True
     try:
         return ipaddress.ip_address(host).is_loopback
-    except ValueError:  # a host name
+    except ValueError:  # a host name, not an address
         return False
 
 
@@ -92,7 +92,7 @@ def _overdue(facts: ClusterFacts) -> Iterator[Finding]:
 
 
 def _clocks(brokers: Sequence[BrokerFacts]) -> Iterator[Finding]:
-    """Yield brokers with wrong clocks, or one finding if this machine's clock is wrong."""
+    """Yield findings about brokers with wrong clocks, or one if this machine's clock is wrong."""
     known = [(each, each.clock_ahead_ms) for each in brokers if each.clock_ahead_ms is not None]
     wrong = [(each, ahead) for each, ahead in known if _sure(each, ahead) >= CLOCK_NOTICE_MS]
     spread = max((ahead for _, ahead in known), default=0) - min(

@@ -1,4 +1,4 @@
-"""The facts about a running cluster that the doctor knows, as plain values that a test can write.
+"""The facts about a running cluster that the doctor knows, as plain values without I/O.
 
 `cluster_survey` reads the facts; the modules of findings judge them. None or an empty text means
 that a fact is unknown, never that the cluster is healthy.
@@ -52,14 +52,14 @@ class BrokerFacts:
 
 @dataclass(frozen=True, slots=True)
 class GroupFacts:
-    """A group at both looks; `lag` has the records by partition at the last look."""
+    """A group at two readings; `lag` has the records by partition at the second reading."""
 
     group: str
     coordinator: int
     states: tuple[str, str]
     members: int
     lag: Mapping[TopicPartition, int]
-    #: Whether the group committed another offset between the two looks.
+    #: Whether the group committed another offset between the two readings.
     has_advanced: bool
 
     @property
@@ -70,7 +70,7 @@ class GroupFacts:
 
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
-    """A cluster at one or two looks; `watched_s` is the time between the looks."""
+    """A cluster as the survey read it; `watched_s` is the time between two readings, 0 for one."""
 
     bootstrap: str
     metadata: ClusterMetadata

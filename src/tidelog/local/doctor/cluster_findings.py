@@ -1,4 +1,4 @@
-"""The examination of a cluster: the findings of health, then the doctor's own findings.
+"""The examination of a cluster: the findings of `local.health`, then the doctor's own findings.
 
 The function is pure, so that the command line and other programs judge equal facts alike.
 """

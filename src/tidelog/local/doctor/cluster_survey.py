@@ -3,7 +3,8 @@
 The survey first asks each broker for its versions, within a short time. A broker that does not
 respond gets no further request, so it delays the survey only once. If a responding broker does not
 serve an API (Kafka's brokers lack tidelog's own APIs), the survey notes a sentence and raises no
-error. If moves are under way, or groups are behind, a second look follows after some seconds.
+error. If moves are under way, or groups have lag, the survey reads both a second time after some
+seconds.
 """
 
 from __future__ import annotations
@@ -48,8 +49,9 @@ _MINIMUM = "min.insync.replicas"
 def survey(bootstrap: str, timeout_s: float, watch_s: float) -> ClusterFacts:
     """Return the facts about the cluster at these addresses.
 
-    If anything is under way, a second look follows after `watch_s`; with 0 there is no second look.
-    Raises ConnectionLost, RequestTimeout or ProtocolError if no broker responds within `timeout_s`.
+    If reassignments are under way, or groups have lag or rebalance, the survey reads them again
+    after `watch_s`; with 0 there is no second reading. Raises ConnectionLost, RequestTimeout or
+    ProtocolError if no broker responds within `timeout_s`.
     """
     timeout_ms = int(timeout_s * 1000)
     with BlockingClient(bootstrap, "tidelog-doctor", timeout_ms) as client:
@@ -164,7 +166,7 @@ class _Survey:
         if controller not in self.answering:
             return
         if DESCRIBE_METRICS not in self.brokers[controller].versions:
-            return  # the sentence about clocks names the broker
+            return  # `_add_clocks` has already noted that this broker lacks tidelog's APIs
         found = self._read(
             "commands of the controller",
             self.client.broker_metrics,
@@ -217,10 +219,10 @@ class _Survey:
             )
         return found
 
-    # moves and groups, which are looked at twice
+    # moves and groups, which are read twice
 
     def _watched(self, facts: ClusterFacts, watch_s: float) -> ClusterFacts:
-        """Return the facts, with the progress of moves and groups between the two looks."""
+        """Return the facts, with the progress of moves and groups between two readings."""
         meter = ProgressMeter(window_ms=max(1, int(watch_s * 1000)))
         self._progress(facts, meter)
         groups = self._groups()
@@ -302,7 +304,7 @@ class _Survey:
 
 @dataclass(slots=True)
 class _GroupLook:
-    """A group at one look."""
+    """A group at one reading."""
 
     group: str
     coordinator: int
@@ -318,7 +320,7 @@ class _GroupLook:
         }
 
     def compared(self, last: _GroupLook) -> GroupFacts:
-        """Return the facts about the group; `last` is the second look, or the first look again."""
+        """Return the facts about the group; `last` is the second reading, `self` without one."""
         return GroupFacts(
             self.group,
             last.coordinator,

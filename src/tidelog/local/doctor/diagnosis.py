@@ -1,8 +1,8 @@
 """The result of an examination: findings with remedies, and the facts that could not be read.
 
-Findings are those of `local.health`, so that health and doctor report a fault in the same form. The
-functions are pure. A diagnosis claims nothing about unread facts: each unread fact is a sentence in
-`unexamined`, and does not change the exit code.
+Findings are instances of `local.health.Finding`, so that health and doctor report a fault in the
+same form. The functions are pure. A diagnosis claims nothing about unread facts: each unread fact
+is a sentence in `unexamined`, and does not change the exit code.
 """
 
 from __future__ import annotations
@@ -105,12 +105,12 @@ def _finding(
 
 
 def shown(name: str) -> str:
-    """Return a name that a client chose as text of one line, without control characters."""
+    """Return a client-chosen name as one line of text, without control characters."""
     return name if name.isprintable() else repr(name)[1:-1]
 
 
 def quoted(name: str) -> str:
-    """Return a name that a client chose as one word of a command, which cannot do anything else.
+    """Return a client-chosen name quoted for a shell, which reads it as one harmless word.
 
     Control characters get the form `$'\\n'` of bash, so that the command stays on one line.
     """

@@ -1,8 +1,8 @@
 """Findings about consumer groups without progress, and about the placement of their coordinators.
 
-The functions are pure. The survey looks at a group twice, some seconds apart. Findings about a
-group's progress are notices: a consumer may commit more rarely than the survey looks, and an
-application may be stopped on purpose.
+The functions are pure. The survey reads a group's state twice, some seconds apart. Findings about a
+group's progress are notices: a consumer may not commit between the two readings, and an application
+may be stopped on purpose.
 """
 
 from __future__ import annotations

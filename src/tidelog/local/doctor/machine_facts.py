@@ -42,7 +42,7 @@ class VolumeFacts:
 
 @dataclass(frozen=True, slots=True)
 class ProcessFacts:
-    """Use of limits by a process; the limits are the hard limits, which it can set."""
+    """A process's use of its hard limits, to which it can raise its own soft limits."""
 
     name: str
     open_files_limit: int
@@ -98,7 +98,8 @@ def read_machine(
 ) -> MachineFacts:
     """Return the facts about the volumes of `paths`, and about processes, given by name and id.
 
-    Without a process, the limits are those of a broker that this program would start.
+    Without a process, the result has the limits that a broker would have if this program started
+    it.
     """
     found = [facts for name, pid in processes if (facts := _process(name, pid)) is not None]
     if not found:

@@ -111,7 +111,7 @@ def _of_volume(volume: VolumeFacts) -> Iterator[Finding]:
 
 
 def _shared(volumes: Sequence[VolumeFacts]) -> Iterator[Finding]:
-    """Yield findings about log directories that share a volume, which fails for all of them."""
+    """Yield findings about log directories that share a volume, and so would fail together."""
     by_device: dict[int, list[str]] = {}
     for each in volumes:
         by_device.setdefault(each.device, []).append(each.path)

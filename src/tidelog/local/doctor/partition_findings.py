@@ -18,7 +18,8 @@ from tidelog.local.doctor.cluster_facts import ClusterFacts
 from tidelog.local.doctor.diagnosis import degraded, notice, some
 from tidelog.local.health import ClusterPlace, Finding
 
-#: Number of replicas with which one replica may stop without stopping writes or risking a loss.
+#: Number of replicas from which one replica can be down without a stop of writes or a risk of data
+#: loss.
 _REPLICAS = 3
 #: Causes after which a replica returns by itself once its broker is registered.
 _OF_BROKER = frozenset({ShrinkCause.SHUTDOWN, ShrinkCause.BOUNCE, ShrinkCause.SESSION})
@@ -142,7 +143,7 @@ def _kind(replicas: int, minimum: int | None, brokers: int) -> str | None:
     return "min_isr_one" if minimum == 1 else None
 
 
-#: By kind, the consequence of the settings.
+#: Kind of finding -> the consequence of the settings.
 _DURABILITY = {
     "single_replica": "one replica for each partition, so the loss of one disk loses its records",
     "min_isr_above_replicas": (
