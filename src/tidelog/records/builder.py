@@ -1,7 +1,7 @@
 """Construction of record batches for clients, coordinators and tests.
 
-A batch is built in one go from its records; the offsets are 0, 1, 2, … until a leader assigns
-others. Timestamps are milliseconds since 1970. Source: DefaultRecordBatch, DefaultRecord.
+A batch is built in one go from its records; the offsets are 0, 1, 2, … until a leader assigns the
+log's offsets. Timestamps are milliseconds since 1970. Source: DefaultRecordBatch, DefaultRecord.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def seal_batch(
     """Return a whole batch of `count` encoded records, whose bytes are `payload`.
 
     `timestamps_ms` are the first record's timestamp and the largest timestamp. `attributes` name
-    the codec, and `level` is Kafka's number for the codec's effort.
+    the codec, and `level` is the codec's compression level in Kafka's numbers.
     """
     codec = attributes & COMPRESSION_MASK
     body = compression.compress(codec, payload, level) if codec else payload
@@ -154,7 +154,7 @@ def _add_record(
 
 def _add_bytes(body: bytearray, value: bytes | None) -> None:
     if value is None:
-        body.append(1)  # the varint of -1
+        body.append(1)  # the length -1 (null) as a varint
     else:
         add_varint(body, len(value))
         body += value

@@ -43,7 +43,7 @@ NO_DEMANDS = Demands()
 
 
 class Effort:
-    """A counter that ignores the cost of checks; subclasses count bytes of decompression."""
+    """A counter of the cost of checks, which ignores the cost; subclasses add it up."""
 
     __slots__ = ()
 

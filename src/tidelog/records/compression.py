@@ -1,11 +1,11 @@
 """The compression codecs of record batches, each with a mandatory bound on its output.
 
-The formats are those of Kafka's clients: gzip, snappy in xerial's framing, LZ4 frames with
-independent blocks, and zstd with windows of up to 128 MiB. The decompressor also reads raw snappy,
-because librdkafka writes it. The decompressor also reads LZ4 frames that Kafka's clients cannot
-read, because old logs may have them; `foreign_frames` finds such frames. A decompression bomb costs
-no more memory than the bound: the output buffer grows from a guess, and larger output is rejected.
-Design rule 10 of tidelog demands bounded memory for any input.
+Kafka's clients write gzip, snappy in xerial's framing, LZ4 frames with independent blocks, and zstd
+with windows of up to 128 MiB. The decompressor also reads raw snappy, because librdkafka writes it.
+The decompressor also reads LZ4 frames that Kafka's clients cannot read, because old logs may have
+them; `foreign_frames` finds such frames. A decompression bomb costs no more memory than the bound:
+the output buffer grows from a guess, and larger output is rejected. Design rule 10 of tidelog
+demands bounded memory for any input.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _XERIAL_BLOCK_BYTES = 32 * KIB
 _BLOCK_SIZE = struct.Struct(">i")
 #: The message of the compression library cramjam for an output buffer that is too small.
 _TOO_SMALL = "failed to write whole buffer"
-#: First guess of the output's size: a multiple of the input's, but at least a minimum.
+#: First guess of the output's size as a multiple of the input's size; at least `_GUESS_BYTES`.
 _GUESS_RATIO = 6
 _GUESS_BYTES = 64 * KIB
 _GROWTH = 4

@@ -1,4 +1,4 @@
-"""Batches with fewer records than they were written with, as compaction leaves them.
+"""Rewriting of batches for compaction, which removes some of their records.
 
 Base offset, last offset delta, leader epoch, producer and base sequence stay, so that offsets and
 sequences continue without a gap. The remaining records keep their offsets. A compressed batch is
