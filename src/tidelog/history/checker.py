@@ -1,4 +1,4 @@
-"""The checker of a history, which takes operation by operation and reports anomalies at the end.
+"""The checker of a history, which takes operations one by one and reports anomalies at the end.
 
 An offset with two values, or a poll below the consumer's position, is recorded immediately. A
 missing record shows only when all polls are known. Sends may come in any order, and before or after
@@ -249,7 +249,7 @@ class HistoryChecker:
         for record in listed:
             offset = record[0]
             if offset is None:
-                is_next = False  # this record's offset is unknown: it may be the next offset
+                is_next = False  # the next offset may belong to this record
                 continue
             if first < 0:
                 first = offset

@@ -1,4 +1,4 @@
-"""Cycles of transactions that wrote before each other, or saw each other (Adya's G0 and G1c).
+"""Cycles of transactions that wrote before, or read from, each other (Adya's G0 and G1c).
 
 A write edge leads from a record's transaction to the transaction of the partition's next record, by
 offset. A read edge leads from the transaction that sent a record to a transaction that polled it.
@@ -17,7 +17,7 @@ Edges = Mapping[int, Sequence[int]]
 
 
 def find_cycles(tables: Tables) -> None:
-    """Add G0 and G1c to the report, once for each group of transactions with cycles."""
+    """Report one cycle, as G0 or G1c, for each strongly connected group of transactions."""
     transactions = tables.transactions
     if not transactions.lines:
         return

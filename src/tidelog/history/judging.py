@@ -1,10 +1,10 @@
 """Anomalies that show only in the whole history: missing, duplicate and skipped records.
 
 A record may be missing after the deletion of its topic, below a log start that retention moved, or
-after a possible removal by compaction. Compaction may remove a tombstone, and a record with a later
-record of its key, even if that record's offset is unknown. A consumer may skip a record that is
-allowed to be missing. A consumer may also skip an offset without a known record, such as an offset
-of a failed send or of a transaction marker.
+after a possible removal by compaction. Compaction may remove a tombstone, and any record that has a
+later record with the same key, even if the later record's offset is unknown. A consumer may skip a
+record that is allowed to be missing. A consumer may also skip an offset without a known record,
+such as an offset of a failed send or of a transaction marker.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Judge:
         for index, state in enumerate(values.state):
             polled = values.polled_partition[index]
             if polled == NOWHERE:
-                # An acknowledged value that was never polled is rare.
+                # Only few acknowledged values were never polled, so the costly check is rare.
                 if state & SENT_OK:
                     self._missing(index, has_final_read=has_final_read)
                 continue

@@ -101,7 +101,7 @@ class PartitionTable:
         self.newest = -1
         #: Offset below which retention may have removed records.
         self.log_start = 0
-        #: Acknowledged sends of each process.
+        #: Acknowledged sends to this partition, by process.
         self.sends: dict[str, Sends] = {}
         #: Offsets that no consumer may skip, in order; computed at the end.
         self.required = array("q")
