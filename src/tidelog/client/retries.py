@@ -64,7 +64,7 @@ class Patience:
         self._started_ms = now_ms()
         self._deadline_ms = self._started_ms + timeout_ms
         self._backoff_ms = FIRST_BACKOFF_MS
-        #: Set if an error is final although its code is retriable.
+        #: Whether the last error is final, although its code is retriable.
         self.is_over = False
 
     @property

@@ -48,7 +48,7 @@ class BrokerConfig(BrokerKeys):
         *,
         environment: Mapping[str, str] | None = None,
     ) -> BrokerConfig:
-        """Check a configuration; later sources win: properties, environment, overrides.
+        """Return the checked configuration: `overrides` win over `environment`, then `properties`.
 
         `environment` and `overrides` are already keyed by configuration key (`core.config_text`).
         Raises ConfigError for an unusable value; the message names the key, the value and the right

@@ -51,7 +51,8 @@ class CoordinatorAppend:
 class SetTimer:
     """A timer to set, which replaces the earlier timer of the same name.
 
-    The broker calls `timer_fired(name, deadline_ms, now)` at this monotonic time or later.
+    The broker calls `timer_fired(name, deadline_ms, now)` at the monotonic time `deadline_ms` or
+    later.
     """
 
     name: Any

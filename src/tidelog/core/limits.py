@@ -118,8 +118,8 @@ MAX_DESCRIBED_PARTITIONS = 2_000
 #: Events queued for `__cluster_events`, about 600 bytes each. The events of a failover of 10,000
 #: partitions fit into the queue; events beyond the limit are dropped and counted.
 MAX_CLUSTER_EVENTS_QUEUED = 20_000
-#: New leaderships whose takeovers a broker measures at the same time, about 700 bytes each. Above
-#: `MAX_TAKEOVERS_WATCHED` new leaderships, the broker times an even sample of the takeovers.
+#: New leaderships for which a broker measures the time until clients have recovered, about 700
+#: bytes each. Above `MAX_TAKEOVERS_WATCHED` new leaderships, the broker measures an even sample.
 MAX_TAKEOVERS_WATCHED = 1_000
 #: Log directories that clients chose for replicas that the broker does not host yet, about 200
 #: bytes each. Above `MAX_PREFERRED_LOG_DIRS` choices, the broker forgets the oldest choices and

@@ -138,7 +138,7 @@ def reading(metric: Metric, value: int, *labels: object) -> MetricReading:
     return MetricReading((metric,), (value,), tuple(str(each) for each in labels))
 
 
-#: A reading of a collector that needs time before its next number.
+#: An empty reading, with which a collector lets the broker do other work before the next reading.
 PAUSE: Final = MetricReading((), ())
 #: A function that reads metrics from the state of the broker. The state may change between two
 #: readings, so the function must iterate over a copy of any container of the broker.

@@ -1,7 +1,7 @@
-"""The ports through which code from `tidelog.broker` down reaches everything outside.
+"""The ports through which `tidelog.broker` and the packages below it reach the outside world.
 
-`tidelog.runtime` has the real ports, and `tidelog.sim` the simulated ones; both start the same
-composition (DESIGN.md, rule 2). In simulation, a call of a port by a crashed incarnation of a node
+`tidelog.runtime` has the real ports, and `tidelog.sim` the simulated ones; a broker runs the same
+code on both (DESIGN.md, rule 2). In simulation, a call of a port by a crashed incarnation of a node
 raises NodeDead and has no effect (rule 5). The metadata store's port is
 `tidelog.metadata.store.MetadataStore`.
 """

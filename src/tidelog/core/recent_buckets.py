@@ -47,7 +47,7 @@ class RecentBuckets:
     def of(self, counts: Sequence[int], now_ms: int) -> list[int]:
         """Return the observations in each bucket in the last two to four minutes.
 
-        The first calls, of some minutes, return all observations since the broker's start.
+        In the first minutes after the first call, return all observations since the broker's start.
         """
         if self._since_ms is None:
             self._since_ms = now_ms
@@ -67,7 +67,7 @@ class Rate:
         self._before = self._since = (now_ms, 0)
 
     def thousandths(self, count: int, now_ms: int) -> int:
-        """Return the growth in the last minutes, in thousandths per second."""
+        """Return the counter's growth per second over the last minutes, multiplied by 1,000."""
         if now_ms - self._since[0] >= _WINDOW_MS:
             self._before, self._since = self._since, (now_ms, count)
         time_ms, before = self._before

@@ -1,8 +1,8 @@
 """Causes for which a replica left the ISR.
 
 The leader knows the cause of a shrink that it requested (V62). The controller knows the cause of a
-shrink that it made itself (V10, V43, D3). The causes' numbers are part of tidelog's own fields of
-AlterPartition and UpdateMetadata.
+shrink that it made itself (V10, V43, D3). Fields of tidelog's own in AlterPartition and
+UpdateMetadata carry the numbers of the causes.
 """
 
 from __future__ import annotations

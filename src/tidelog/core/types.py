@@ -74,7 +74,7 @@ class Endpoint(NamedTuple):
 
 
 def partitions_text(count: int) -> str:
-    """Return the text of messages for a topic's partitions, such as `partitions 0 to 5`."""
+    """Return a text for messages that names all partitions, such as `partitions 0 to 5`."""
     return "partition 0 only" if count == 1 else f"partitions 0 to {count - 1}"
 
 
@@ -206,8 +206,8 @@ class PartitionState:
     #: state no recorded epoch proves that a replica lost nothing, and any assigned replica may have
     #: the committed records. The election of the next leader makes the state proven again.
     is_unproven: bool = False
-    #: Transaction id of the node's last change, which detects bounces if isr_epochs is absent
-    #: (V10).
+    #: Transaction id of the node's last change. A member that registered later has bounced, if
+    #: `isr_epochs` is absent (V10).
     mzxid: int = field(default=0, compare=False)
 
     def in_next_epoch(

@@ -479,7 +479,7 @@ class LocalCluster:
             self._children.pop(broker_id, None)  # another thread may already have reaped it
 
     def _check_running(self) -> None:
-        """Raise LocalClusterError for a broker that ended unexpectedly, with the end of its log."""
+        """Raise LocalClusterError, with the last lines of its log, for a broker that has ended."""
         for number, place in self.places().items():
             child = self._children.get(number)
             if self.process(number) is None:

@@ -22,8 +22,8 @@ _LINE = "console: "
 def start_console(directory: str, timeout_s: float) -> str:
     """Start the console of the cluster in a directory, unless it runs; return its address.
 
-    Raises LocalClusterError with the last line of its output if it ends, or does not respond in
-    time.
+    Raises LocalClusterError with the last line of the console's output if the console ends, or does
+    not respond in time.
     """
     log_path, pid_path = _paths(directory)
     known = ProcessIdentity.read(pid_path)

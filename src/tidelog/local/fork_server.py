@@ -37,7 +37,7 @@ _MOST_DESCRIPTORS: Final = 5
 
 
 def main(words: Sequence[str]) -> None:
-    """Run a server, and in each forked process the process's program."""
+    """Run the fork server; in each forked process, run the program that the client requested."""
     descriptor, parent, *modules, _ = words
     end_with_parent(int(parent))
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if SIGCHLD is ignored, exit codes are lost
@@ -65,7 +65,7 @@ def _check_single_thread() -> None:
 
 
 def _serve(connection: socket.socket) -> Any:
-    """Answer requests until the program ends; in a forked process, run its program."""
+    """Answer requests until the parent ends; in a forked process, run the requested program."""
     while True:
         asked, descriptors, _, _ = socket.recv_fds(connection, 1, _MOST_DESCRIPTORS)
         if not asked:

@@ -3,8 +3,8 @@
 A broker's process spends most of its start on imports. A fork server imports the modules once, and
 each start is a fork of the server. A forked process has its own identity, standard streams,
 environment, directory, command line and exit code, and shares the server's memory until it writes
-to the memory. Its parent is the server, which is a child of the program. The module needs Linux
-(`/proc`, pidfd).
+to the memory. The parent of a forked process is the fork server, which is a child of the program
+that uses this module. The module needs Linux (`/proc`, pidfd).
 """
 
 from __future__ import annotations

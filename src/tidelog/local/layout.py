@@ -3,7 +3,7 @@
     cluster.json                 the brokers and their ports
     metadata/                    the embedded metadata store, shared by the brokers
     zookeeper/                   or a ZooKeeper server of its own (`local.zookeeper`)
-    .never-up                    there until the first start has succeeded
+    .never-up                    exists until the first start has succeeded
 
     broker-N/server.properties   Kafka's configuration of one broker, for people to change
     broker-N/data[-K]/           its log directories

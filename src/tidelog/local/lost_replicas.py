@@ -1,9 +1,9 @@
 """The known replicas of a failed log directory.
 
 A broker reports the replicas of a directory that failed while the broker ran. The broker knows no
-replica of a directory that had failed before its start; the controller then counts replicas of that
-broker as offline. If only one directory of a broker had failed before its start, the offline
-replicas of the broker belong to this directory.
+replica of a directory that had failed before the broker's start; the controller then counts
+replicas of that broker as offline. If only one directory had failed before the broker's start, the
+broker's offline replicas belong to this directory.
 """
 
 from __future__ import annotations

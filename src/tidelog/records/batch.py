@@ -246,7 +246,7 @@ def iter_batches(buffer: Buffer, position: int = 0) -> Batches:
 
 
 def size_of_batch(buffer: Buffer, position: int) -> int:
-    """Return the size in bytes that the batch at `position` claims, from at least 12 bytes.
+    """Return the size in bytes that the batch at `position` claims, by its first 12 bytes.
 
     Raises CorruptBatch for a length that is smaller than a header.
     """

@@ -30,7 +30,7 @@ _BROKER = re.compile(r"\[broker (\d+)\] ")
 
 
 class TextFormat(logging.Formatter):
-    """A line of text, as Kafka's log4j.properties has it."""
+    """The formatter of text lines in the pattern of Kafka's log4j.properties."""
 
     def __init__(self, broker_id: int | None = None) -> None:
         super().__init__(_PATTERN)  # text lines do not have the broker id
@@ -42,7 +42,7 @@ class TextFormat(logging.Formatter):
 
 
 class JsonFormat(logging.Formatter):
-    """A JSON object in one line, for programs that collect logs."""
+    """The formatter of JSON lines, one object each, for programs that collect logs."""
 
     def __init__(self, broker_id: int | None = None) -> None:
         super().__init__()

@@ -55,8 +55,8 @@ EXIT_USAGE = 2
 #: once.
 EXIT_HALTED = 70
 
-#: The interpreter's switch interval: short, because the threads of log directories and of the
-#: metadata store mostly make system calls.
+#: The interpreter's switch interval, short so that the threads of log directories and of the
+#: metadata store continue soon after each of their many system calls.
 _SWITCH_INTERVAL_S = 0.0005
 
 _USAGE = (
@@ -66,8 +66,8 @@ _USAGE = (
 #: Packages for whose dataclasses a broker generates methods at its start, so that its first
 #: failover need not generate them.
 _IN_A_FAILOVER = ("tidelog.controller.", "tidelog.replication.")
-#: Thresholds of garbage collections, which are rare because requests make no cycles and a
-#: collection blocks the loop.
+#: Thresholds that make garbage collections rare: a collection blocks the loop, and requests make no
+#: reference cycles.
 _GC_THRESHOLDS = (100_000, 50, 50)
 
 

@@ -53,7 +53,8 @@ def say_last(message: str) -> None:
 def abandon_unwritten() -> None:
     """Discard the buffered output of each of Python's standard streams whose reader is gone.
 
-    At its exit the interpreter would write the remaining output, fail, and exit with code 120.
+    Otherwise the interpreter would try to write this output at its exit, fail, and exit with code
+    120.
     """
     for stream in filter(None, (sys.stdout, sys.stderr)):  # a stream closed at the start is None
         try:

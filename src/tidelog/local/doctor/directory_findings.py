@@ -1,8 +1,8 @@
 """Findings about a log directory that is missing, foreign, in use, not closed cleanly, or has
 strays.
 
-The functions are pure. The functions do not examine the contents of logs, as `tidelog pipeline
-audit` does.
+The functions are pure. Unlike `tidelog pipeline audit`, the functions do not examine the contents
+of logs.
 """
 
 from __future__ import annotations

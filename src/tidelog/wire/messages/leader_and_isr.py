@@ -24,7 +24,7 @@ IDLE_TAG = 20_004
 
 @dataclass(slots=True)
 class LeaderAndIsrPartitionState:
-    """The leader, ISR and replicas of one partition; `is_new` allows to create the replica."""
+    """Leader, ISR and replicas of one partition; `is_new` allows the creation of the replica."""
 
     partition_index: int = int32("0+")
     controller_epoch: int = int32("0+")
