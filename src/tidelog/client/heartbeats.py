@@ -30,7 +30,7 @@ _LEAST_MS: Final = 100
 _LEAST_PATIENCE_MS: Final = 1_000
 #: Errors of a heartbeat that the next poll must handle. After an error outside this set, the next
 #: heartbeat may succeed.
-_FOR_NEXT_POLL: Final = LOST | {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.FENCED_INSTANCE_ID}
+_TOLD: Final = LOST | {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.FENCED_INSTANCE_ID}
 
 
 class Heard(NamedTuple):
@@ -108,7 +108,7 @@ class Heartbeats:
         try:
             yield from self._router.repeat(what, attempt, self._patience_ms)
         except KafkaError as error:
-            if error.code not in _FOR_NEXT_POLL:
+            if error.code not in _TOLD:
                 return
             self._heard.append(Heard(membership, error.code))
             if error.code is not ErrorCode.REBALANCE_IN_PROGRESS:

@@ -48,7 +48,7 @@ class Eligibility:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaProgress:
-    """A replica; a value is None if the leader does not know the value, or did not respond.
+    """A replica; a value is null if the leader does not know the value, or did not respond.
 
     `out_cause` is slow, no_fetch, leader_read, epoch, disk, offline, shutdown, bounce, session,
     moved or unknown; null in the ISR. `lag_ms` is 0 for a replica with the leader's whole log.

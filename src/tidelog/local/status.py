@@ -28,7 +28,7 @@ class BrokerStatus:
     """One broker of a cluster.
 
     `state` is running, paused or stopped for a process on this machine, else up. A broker is down
-    if it should be registered but is not. `registered` is None if no broker responds. `leaders` and
+    if it should be registered but is not. `registered` is null if no broker responds. `leaders` and
     `replicas` count the partitions that the broker leads and holds.
     """
 

@@ -23,7 +23,7 @@ class AddPartitionsToTxnTopic:
 
 @dataclass(slots=True)
 class AddPartitionsToTxnTransaction:
-    """One transaction and its partitions; with `verify_only` nothing is added."""
+    """One transaction and its partitions; with `verify_only`, no partition is added."""
 
     transactional_id: str = string("4+")
     producer_id: int = int64("4+")

@@ -36,7 +36,7 @@ class EntryData:
 
 @dataclass(slots=True)
 class AlterClientQuotasRequest:
-    """The request to change quotas; with `validate_only` they are only checked."""
+    """The request to change quotas; with `validate_only`, the broker only checks the request."""
 
     entries: list[EntryData] = array(EntryData, "0+")
     validate_only: bool = boolean("0+")

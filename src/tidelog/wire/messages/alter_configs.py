@@ -28,7 +28,7 @@ class AlterConfigsResource:
 
 @dataclass(slots=True)
 class AlterConfigsRequest:
-    """The request to replace configurations; with `validate_only` they are only checked."""
+    """The request to replace configurations; with `validate_only`, it is only checked."""
 
     resources: list[AlterConfigsResource] = array(AlterConfigsResource, "0+")
     validate_only: bool = boolean("0+")

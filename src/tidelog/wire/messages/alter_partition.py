@@ -98,7 +98,7 @@ class ResponseTopicData:
 
 @dataclass(slots=True)
 class AlterPartitionResponse:
-    """The new partition states; a top-level error means that no partition was considered."""
+    """The new partition states; after a top-level error, no partition was changed."""
 
     throttle_time_ms: int = int32("0+")
     error_code: int = int16("0+")

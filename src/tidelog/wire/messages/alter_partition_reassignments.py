@@ -93,7 +93,7 @@ class ReassignableTopicResponse:
 
 @dataclass(slots=True)
 class AlterPartitionReassignmentsResponse:
-    """The outcomes; a top-level error means that no partition was considered."""
+    """The outcomes; after a top-level error, no partition was changed."""
 
     throttle_time_ms: int = int32("0+")
     allow_replication_factor_change: bool = boolean("1+", True, ignorable=True)

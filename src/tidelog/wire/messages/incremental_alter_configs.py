@@ -33,7 +33,7 @@ class AlterConfigsResource:
 
 @dataclass(slots=True)
 class IncrementalAlterConfigsRequest:
-    """The operations on configurations; with `validate_only` they are only checked."""
+    """The operations on configurations; with `validate_only`, the broker only checks them."""
 
     resources: list[AlterConfigsResource] = array(AlterConfigsResource, "0+")
     validate_only: bool = boolean("0+")

@@ -13,7 +13,7 @@ from tidelog.wire.schema import Api, int16, int32, int64, string
 
 @dataclass(slots=True)
 class InitProducerIdRequest:
-    """The request for a producer id; without `transactional_id` only for idempotence."""
+    """The request for a producer id; without `transactional_id`, only for idempotence."""
 
     transactional_id: str | None = string("0+", nullable="0+")
     transaction_timeout_ms: int = int32("0+")

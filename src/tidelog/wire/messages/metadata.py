@@ -47,7 +47,7 @@ class MetadataResponseBroker:
 class MetadataResponsePartition:
     """A partition; the leader's id is -1 if the partition has no leader.
 
-    `offline_replicas` are the brokers that are down.
+    `offline_replicas` are the replicas on dead brokers or in failed log directories.
     """
 
     error_code: int = int16("0+")

@@ -63,7 +63,7 @@ class RelinquishedTopicResult:
 
 @dataclass(slots=True)
 class RelinquishLeadershipResponse:
-    """The outcomes; a top-level error means that no partition was considered."""
+    """The outcomes; after a top-level error, the controller changed no leader."""
 
     throttle_time_ms: int = int32("0+")
     error_code: int = int16("0+")

@@ -22,7 +22,7 @@ class FeatureUpdateKey:
 
 @dataclass(slots=True)
 class UpdateFeaturesRequest:
-    """The new levels of features; with `validate_only` they are only checked."""
+    """The new levels of features; with `validate_only`, the controller only checks them."""
 
     timeout_ms: int = int32("0+", 60_000)
     feature_updates: list[FeatureUpdateKey] = array(FeatureUpdateKey, "0+")
