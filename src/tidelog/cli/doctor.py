@@ -88,8 +88,9 @@ def doctor(
 
     Exit codes are those of `tidelog health`: 0 healthy, 1 degraded, 2 unavailable in part, 3 not
     reached. Exit code 2 also means that a broker cannot start with the log directory or the
-    configuration file. Notices do not change the exit code. The last lines name what could not be
-    examined. Brokers of Apache Kafka, for example, do not report why a replica is out of sync.
+    configuration file. Notices do not change the exit code. The last lines name the facts that
+    could not be examined. Brokers of Apache Kafka, for example, do not report why a replica is out
+    of sync.
     """
     if where is not None and (bootstrap is not None or directory is not None):
         raise typer.BadParameter("give PATH, --bootstrap-server or --dir, not several of them")

@@ -116,7 +116,7 @@ def print_document(document: Any) -> None:
 
 
 def printed(document: Any, output: OutputFormat) -> bool:
-    """Print a document or a list of documents if JSON is wanted; return whether it is."""
+    """Print a document or a list of documents if `output` is JSON; return whether it is."""
     if output is OutputFormat.JSON:
         print_document(document)
     return output is OutputFormat.JSON

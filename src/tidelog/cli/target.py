@@ -139,12 +139,12 @@ class ClusterOptions:
         return choose_target(self.bootstrap, self.directory).client(self.timeout)
 
     def printed(self, document: Any) -> bool:
-        """Print a document or a list of documents if JSON is wanted; return whether it is."""
+        """Print a document or a list of documents if --output is JSON; return whether it is."""
         return printed(document, self.output)
 
 
 def address_of(bootstrap: str | None, directory: str | None) -> str | None:
-    """Return the address of the option, else that of the environment (TIDELOG_BOOTSTRAP).
+    """Return the address in the option, else the address in the environment (TIDELOG_BOOTSTRAP).
 
     Returns None if a directory, and not an address, names the cluster. The option takes precedence
     over the environment, and the environment over the default directory.

@@ -2,7 +2,8 @@
 
 Each action takes the body of its request and returns the changes that it made, or with `dry_run`
 the changes that it would make. A body that cannot be used raises BadQuery before any request is
-sent. Brokers check the changes too, and in a dry run as far as the Kafka API has one.
+sent. The brokers check the changes, too, in a dry run only if Kafka's API offers a dry run for the
+change.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Options of `format("tidelog")`, checked; names and meaning are those of Spark's Kafka connector.
+"""Checked options of `format("tidelog")`, with the names and meanings of Spark's Kafka connector.
 
 This module parses a user's options into `ReadOptions`, for a batch or a stream, or raises
 OptionError with the option, its value and the expected form. An unknown option is rejected by name,

@@ -487,8 +487,8 @@ def _in_thread(
 class AsyncCluster:
     """The calls of a Cluster that take time, as asyncio coroutines. Tasks may share a cluster.
 
-    Arguments, results and errors are those of Cluster's methods. A cancelled wait ends; any other
-    cancelled call continues in its thread.
+    Arguments, results and errors are the same as in Cluster's methods. A cancelled wait ends; any
+    other cancelled call continues in its thread.
     """
 
     def __init__(self, cluster: Cluster) -> None:

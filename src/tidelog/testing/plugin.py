@@ -249,7 +249,7 @@ def tidelog_cluster_module(
 def tidelog_cluster_session(
     request: pytest.FixtureRequest, tidelog_cluster_factory: Factory
 ) -> Generator[Cluster, None, None]:
-    """A cluster that all tests share; with pytest-xdist, those of one worker or of all workers."""
+    """A cluster that all tests of a session share; with pytest-xdist see `tidelog_workers`."""
     yield from _serve(request, tidelog_cluster_factory)
 
 

@@ -81,9 +81,9 @@ def wait_for(
 
     The conditions are: the number of under-replicated partitions, of partitions without leader or
     of running brokers; the id of the controller; any function of the status, which `what`
-    describes. A partition counts as under-replicated as soon as one of its brokers does not run,
-    and as without leader as soon as its leader does not run. Raises WaitTimeout if the conditions
-    do not hold in time; TypeError and ValueError for a condition that can never hold.
+    describes. A partition counts as under-replicated if the process of one of its brokers does not
+    run, and as leaderless if the process of its leader does not run. Raises WaitTimeout if the
+    conditions do not hold in time; TypeError and ValueError for a condition that can never hold.
     """
     for name in unknown:
         raise TypeError(

@@ -2,7 +2,7 @@
 
 A column that a run lacks is null in the run's rows, and a new column is null in all earlier rows. A
 run commits its new columns before it writes files. If another commit comes first, the run compares
-its columns with those of the table again.
+its columns with the table's columns again.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ class CommitAttempt:
     offsets: tuple[PlannedOffsets, ...] = ()
     #: Paths of files that the commit removes.
     inputs: tuple[str, ...] = ()
-    #: Whether the run has compared its rows with those of the whole table. `offsets` then has all
+    #: Whether the run has compared its rows with all rows of the table. `offsets` then has all
     #: partitions of the table, and no other offsets may land before the run's commit.
     is_upsert: bool = False
 

@@ -77,9 +77,9 @@ def vacuum_staged(
 
 
 def _uncommitted(table: Lake, staged: Sequence[StagedFile]) -> list[StagedFile]:
-    """Return the files of runs without a commit, as far as the commits since their start are known.
+    """Return the files of runs that surely have no commit.
 
-    If the log was cleaned since a run began, the run may have committed, so its files stay.
+    If the log was cleaned since a run began, the run may have committed, so its files are left out.
     """
     known = first_known(table)
     recent = [each for each in staged if each.began + 1 >= known]

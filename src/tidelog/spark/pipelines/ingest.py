@@ -347,8 +347,8 @@ def ingest(
     that offsets missing from its log are no loss. A full file has about `target_file_bytes`. A new
     table is partitioned by the columns `partition_by`: `partition` of the topic, `day` in UTC of
     the timestamp, or columns of the transform; a table that exists keeps its partition columns.
-    `progress` gets the numbers of done tasks and of all tasks. `storage_options` are those of an
-    object store, with delta-rs's names.
+    `progress` gets the numbers of done tasks and of all tasks. `storage_options` has the options of
+    an object store, with delta-rs's names.
 
     With `upsert_by`, columns of a key such as `("key",)`, the table has the latest row of each key
     instead of all records. With `upsert_by`, the topic counts as compacted also if its

@@ -17,7 +17,7 @@ from tidelog.core.dataclass import dataclass
 
 
 class OffsetFaultKind(StrEnum):
-    """What is wrong with a range of offsets."""
+    """The kind of fault in a range of offsets."""
 
     MISSING = "missing"
     DOUBLED = "doubled"

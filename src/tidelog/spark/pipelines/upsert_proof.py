@@ -42,7 +42,7 @@ _UNREACHED: Final = "unreached"
 
 
 class KeyFaultKind(StrEnum):
-    """What is wrong with a key."""
+    """The kind of a key's fault."""
 
     #: The log has a latest value, but the table has no row.
     MISSING = "missing"

@@ -6,8 +6,8 @@ digits, because Spark's columns have no unsigned integers. An absent field is nu
 presence; other absent fields have their default, as in Protobuf. A message that contains itself has
 no column type: the error names the path of its field.
 
-Descriptors are those of Google's runtime. Google's Protobuf runtime ships no types for mypy, so
-descriptors are Any here.
+Descriptors are objects of Google's runtime, which ships no types for mypy, so descriptors are Any
+here.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Planning requests topics, partitions and offsets from its client. With this client the options
 `subscribe`, `assign`, `subscribePattern` and all forms of offsets and timestamps mean the same as
 with brokers. The directories are listed once, so a query keeps its view of them. The offset for a
-timestamp is that of the first record, below the readable end, with this timestamp or a later one. A
-time index only helps to skip segments, so a lost index only costs time.
+timestamp is the offset of the first record, below the readable end, with this timestamp or a later
+one. A time index only helps to skip segments, so a lost index only costs time.
 """
 
 from __future__ import annotations

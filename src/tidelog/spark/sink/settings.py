@@ -1,4 +1,4 @@
-"""Options of the sink, checked; names and meaning are those of Spark's Kafka connector.
+"""Checked options of the sink, with the names and meanings of Spark's Kafka connector.
 
 This module parses a user's options into `SinkSettings`, or raises OptionError with the option, its
 value and the expected form. An option that is unknown, or that the sink does not support, is

@@ -33,7 +33,7 @@ class TopicIds:
 
     @classmethod
     def of(cls, replicas: Iterable[Replica], reported: Mapping[str, str]) -> TopicIds:
-        """Return the topic ids of replicas; `reported` are those of a running cluster."""
+        """Return the topic ids of replicas; `reported` has the topic ids of a running cluster."""
         found = cls()
         by_topic: dict[str, Counter[str]] = {}
         for replica in replicas:

@@ -3,8 +3,8 @@
 Compaction renames the new segment to `.swap`, then the segments that it replaces to `.deleted`,
 then the new segment to its name. A crash in between leaves a log without a log file for some
 offsets. The next start of the broker finishes the swap, so the audit reads the `.swap` file as the
-segment. If the base offset of a `.swap` file is not below that of every `.cleaned` file, the swap
-had not begun, and the broker removes the `.swap` file. Source:
+segment. If a `.cleaned` file has the same or a lower base offset than a `.swap` file, the swap had
+not begun, and the broker removes the `.swap` file. Source:
 LogLoader.removeTempFilesAndCollectSwapFiles.
 """
 

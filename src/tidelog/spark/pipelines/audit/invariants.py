@@ -1,4 +1,4 @@
-"""The invariants of a log directory: what holds in a healthy directory, for each kind of finding.
+"""The invariants of a healthy log directory, one sentence for each kind of finding.
 
 The report explains the kinds that it found with these sentences, and docs/reference/audit.md lists
 each invariant with the damage that tests inject.

@@ -142,7 +142,7 @@ def _sentence(finding: AuditFinding) -> str:
 
 
 def _invariants(findings: Sequence[AuditFinding]) -> Table:
-    """Return what holds in a healthy log directory, for the kinds of the findings."""
+    """Return the invariants of a healthy log directory, for the kinds of the findings."""
     kinds = dict.fromkeys(each.kind for each in findings)
     rows = tuple((kind.value, INVARIANTS[kind].replace("`", "")) for kind in kinds)
     return Table("What holds in a healthy log directory", ("kind", "invariant"), rows)
