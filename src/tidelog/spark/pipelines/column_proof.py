@@ -44,7 +44,7 @@ _UNKNOWN: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class PartitionOffsets:
-    """A partition's offsets `[start, end)` in a table, with counts of missing and doubled ones."""
+    """A partition's offsets `[start, end)` in a table, and counts of its missing offsets."""
 
     partition: int
     start: int

@@ -51,7 +51,7 @@ def check_key(schema: pa.Schema, keys: Sequence[str]) -> None:
 
 
 def key_names(count: int) -> list[str]:
-    """Return this module's own names of a key's columns, which differ from all names of users."""
+    """Return this module's own names for a key's columns, which no column of a user has."""
     return [f"k{number}" for number in range(count)]
 
 

@@ -1,7 +1,7 @@
 """The invariants of a healthy log directory, one sentence for each kind of finding.
 
-The report explains the kinds that it found with these sentences, and docs/reference/audit.md lists
-each invariant with the damage that tests inject.
+The report of an audit explains the kinds of its findings with these sentences, and
+docs/reference/audit.md lists each invariant with the damage that tests inject.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Results of ranges in a directory, with which a stopped audit continues.
+"""Results of scanned ranges, kept in a directory, so that a stopped audit can continue.
 
 The name of a result is made from the file's path, size, time, inode and bytes, so a changed file is
 scanned again. A result file is written under a temporary name, then renamed to its final name. An
