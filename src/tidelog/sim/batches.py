@@ -1,12 +1,12 @@
-"""Record batches as the simulator's clients write them and its checkers read them.
+"""Encoding of record batches for the simulator's clients, and decoding for its checkers.
 
 This module is deliberately independent of `tidelog.records`: checkers must not share the mistakes
 of the brokers that they judge. Clients write uncompressed batches of format v2 (KIP-98); a leader
 stores them with gzip if the topic's `compression.type` says so. A record's value begins with its
-number, which is unique in the run; padding of various sizes follows. In compacted topics, records
-have one of a few keys. The record number determines the key, and whether the record is a tombstone;
-a tombstone has its number in a header. Records that brokers write themselves are numbered by
-checksums of their keys and values.
+number, which is unique in the run; padding of various sizes follows. In compacted topics, each
+record has one of a few keys. The record's number determines its key, and whether it is a tombstone;
+a tombstone carries its number in a header. The number of a record that a broker writes itself
+consists of checksums of its key and value.
 """
 
 from __future__ import annotations
@@ -38,14 +38,13 @@ _KEPT_BATCHES: Final = 4_096
 _RECORD_NUMBER: Final = struct.Struct(">Q")
 
 NO_PRODUCER: Final = -1
-#: Number in place of a record that compaction removed; numbers of records begin at 1.
+#: Stands for the number of a record that compaction removed; real numbers begin at 1.
 GONE: Final = 0
 _KEYS: Final = 5
 _TOMBSTONE_EVERY: Final = 11
-#: Smallest record number of the records that brokers themselves write, for example coordinators.
-#: The number of a broker's record consists of checksums of its key and value, 33 bits each; a
-#: tombstone has the checksum 0 for its value. Keys of brokers' records never begin like clients'
-#: keys.
+#: Smallest number of a record that a broker, such as a group coordinator, writes itself. The number
+#: consists of checksums of the record's key and value, 33 bits each; a tombstone has the checksum 0
+#: for its value. The keys of such records never begin with `_CLIENT_KEY`.
 _COORDINATORS: Final = 1 << 66
 _CHECKSUM_BITS: Final = 33
 _CLIENT_KEY: Final = b"key "
@@ -81,7 +80,7 @@ class ReadBatch(NamedTuple):
 
 
 class BrokenBatch(ValueError):
-    """The error of bytes that are no whole valid batch."""
+    """The error raised for bytes that are not a complete, valid batch."""
 
 
 def encode_batch(
@@ -204,7 +203,7 @@ def _read_record(record: bytes) -> tuple[int, int]:
         value = 0 if size < 0 else 1 + crc32c.crc32c(record[position : position + size])
         return delta, _COORDINATORS | crc32c.crc32c(key) << _CHECKSUM_BITS | value
     if size < 0:
-        for _ in range(2):  # number of headers, then size of the first header's name
+        for _ in range(2):  # read the number of headers, then the size of the first header's name
             size, position = _read_varint(record, position)
         position += size
         size, position = _read_varint(record, position)

@@ -43,7 +43,7 @@ def host_of(broker_id: int) -> str:
 class BrokerSettings:
     """Settings of a run's brokers; times are short, so that much happens in little time."""
 
-    #: The run's profile; all seeds use most of its values unchanged.
+    #: The run's profile; some of its values vary by seed.
     profile: Profile = field(default_factory=lambda: Profile("quiet"))
     session_timeout_ms: int = 1_500
     lag_time_max_ms: int = 2_000
@@ -54,15 +54,15 @@ class BrokerSettings:
     log_dirs: int = 1
     #: Topics that are compacted even if other topics are not.
     compacted_topics: tuple[str, ...] = ()
-    #: Protocol level between brokers, by broker; without an entry, a broker has the newest level
+    #: `inter.broker.protocol.version` by broker; a broker without an entry has the newest version
     #: (A12).
     levels: dict[int, str] = field(default_factory=dict)
 
     @property
     def flushes_before_ack(self) -> bool:
-        """Whether committed records of all topics are on the disks of all in-sync replicas (V69).
+        """Whether all brokers have `flush.before.ack`, so that a power loss of any number of
+        brokers loses no committed record (V69).
 
-        With `flush.before.ack`, a power loss of any number of brokers loses no committed record.
         """
         return self.properties.get("flush.before.ack") == "true"
 

@@ -1,8 +1,8 @@
 """The requests and responses of a run's clients, as input of the checkers.
 
-Every operation has a begin, an end and an outcome. An operation without a response stays open,
-because it may still take effect. The module knows nothing of brokers. Record numbers are unique in
-a run, so each record identifies the operation that sent it.
+Every operation has the time of its begin, the time of its end, and an outcome. An operation without
+a response stays open, because it may still take effect. The module knows nothing of brokers. Record
+numbers are unique in a run, so each record identifies the operation that sent it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Outcome(Enum):
 
 @dataclass(slots=True, eq=False)
 class Produce:
-    """One batch with all its attempts."""
+    """One batch that a producer sends, with all attempts to send it."""
 
     client: int
     topic: str
@@ -88,7 +88,7 @@ class ClientHistory:
         #: Partitions (topic, number) whose removal was requested; such a partition may have been
         #: added again.
         self.removed: dict[tuple[str, int], None] = {}
-        #: Client that got each producer id.
+        #: By producer id, the client that got this id.
         self._producer_ids: dict[int, int] = {}
         self._consumers = 0
         self.acknowledged_records = 0
@@ -99,25 +99,30 @@ class ClientHistory:
         #: Called when a consumer has read: (client, topic id, partition, first offset, record
         #: numbers).
         self.on_read: CallbackList[[int, TopicId, int, int, Sequence[int]]] = CallbackList()
-        #: Called with a batch that a broker rejected as out of sequence although no earlier batch
-        #: is open, and with the broker id. A broker that rejects the oldest open batch lacks
-        #: acknowledged records of the producer, or has later batches of the producer.
+        #: Called when a broker rejects a batch as out of sequence although the producer has no
+        #: earlier open batch: (batch, broker id). The broker then lacks acknowledged records of the
+        #: producer, or has later batches of it.
         self.sequence_refused: CallbackList[[Produce, int]] = CallbackList()
-        #: First record of each unanswered batch that retention removed before the present leader
-        #: could copy the batch. The leader rejects every retry of a batch that retention removed.
+        #: Batches (the number of their first record) that got no response, and that retention
+        #: removed before the present leader could copy them. The leader rejects every retry of such
+        #: a batch.
         self.expired_open: set[int] = set()
         #: Called when a consumer skips from its position to a later log start: (topic id,
         #: partition, position, log start).
         self.sent_on: CallbackList[[TopicId, int, int, int]] = CallbackList()
-        #: Whether acknowledged records must survive, because losses stay within the fault budget.
+        #: Whether acknowledged records must survive; False if the run may lose more data than the
+        #: fault budget allows.
         self.keeps_promises = True
-        #: Called with a response that is not allowed while losses stay within the fault budget.
+        #: Called with the description of a response that is not allowed while losses stay within
+        #: the fault budget.
         self.broken_promise: CallbackList[[str]] = CallbackList()
-        #: Called with a response that is never allowed.
+        #: Called with the description of a response that is never allowed.
         self.anomaly: CallbackList[[str]] = CallbackList()
 
     def new_consumer(self, client: int) -> str:
-        """Return the name of one more consumer, which counts as a separate process."""
+        """Return a name for a new consumer of a client; each consumer counts as a separate
+        process.
+        """
         self._consumers += 1
         return f"consumer-{client}-{self._consumers}"
 
@@ -157,7 +162,7 @@ class ClientHistory:
         self.on_read(client, topic_id, partition, offset, numbers)
 
     def topic_created(self, name: str, topic_id: TopicId, now_ns: int) -> None:
-        """Record that a topic exists (first seen, or acknowledged)."""
+        """Record that a topic exists: its creation was acknowledged, or a client has seen it."""
         self.topics.setdefault(topic_id, TopicLife(name, topic_id, now_ns))
 
     def was_remade_since(self, name: str, time_ns: int) -> bool:
@@ -168,10 +173,9 @@ class ClientHistory:
         )
 
     def is_settled(self, name: str, topic_id: TopicId) -> bool:
-        """Return whether a topic's name certainly means this topic id.
+        """Return whether a topic's name certainly stands for this topic id: it is the newest topic
+        of this name, and no client has requested its deletion.
 
-        A name certainly means the newest topic of the name, unless a client has requested its
-        deletion.
         """
         newest = [life for life in self.topics.values() if life.name == name][-1:]
         return bool(newest) and newest[0].topic_id == topic_id and newest[0].deletion_begun_ns < 0
@@ -184,8 +188,8 @@ class ClientHistory:
     def may_be_gone_before(self, key: tuple[TopicId, int, int]) -> int:
         """Return the offset below which records of a partition may have been deleted.
 
-        `key` is (topic id, partition number, incarnation). The returned offset does not depend on
-        the incarnation, because the workload never removes a partition whose records it deletes.
+        `key` is (topic id, partition number, incarnation). The incarnation has no influence,
+        because the workload never removes a partition in which it deletes records.
         """
         topic_id, partition, _ = key
         return self.deleted_before.get((topic_id, partition), 0)

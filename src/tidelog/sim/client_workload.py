@@ -1,7 +1,7 @@
 """The workload of one run: producers, consumers, groups, and changes of topics.
 
-The profile and the reduction of the run decide which clients take part. `workload/work` starts each
-client.
+The run's profile and its reduction (`reductions`: what a shrunk run leaves out) decide which
+clients take part. `workload/work` starts each client.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from tidelog.sim.workload.work import Workload
 _STEADY_TOPIC: Final = "steady"
 _VOLATILE_TOPIC: Final = "volatile"
 _CHANGING_TOPIC: Final = "changing"
-#: Topic to which one producer writes all partitions.
+#: Topic in which a single producer writes to all partitions.
 _SHARED_TOPIC: Final = "shared"
 _SHARED_PARTITIONS: Final = 3
-#: Highest API versions of consumers of old client families.
+#: Highest Fetch versions of consumers that behave like old clients.
 _FETCH_VERSIONS: Final = (4, 7, 11, 12, 13, 15)
-#: Styles of a partition's second producer: its acks, and whether it is idempotent.
+#: Possible second producers of a partition: (acks, whether the producer is idempotent).
 _STYLES: Final = ((-1, False), (1, False), (-1, True), (0, False))
 
 
@@ -54,9 +54,10 @@ class ClientWorkload(Workload):
         super().__init__(seed, cluster, profile, only, draw)
         self.partitions = partitions
         self.steady = [TopicPartition(_STEADY_TOPIC, n) for n in range(partitions)]
-        #: Churn that changes a topic all the time, if the profile has it.
+        #: A client that creates, changes and deletes a topic all the time (churn), if the profile
+        #: has it.
         self.churn: Churn | None = None
-        #: The kinds of churn of `workload/churn_kinds`, if the profile has any.
+        #: Further kinds of changes of topics (`workload/churn_kinds`), if the profile has any.
         self.churning: Churning | None = None
         self._admin = Administrator(self.client(), stream(seed, "admin"))
         self._churns = profile.churns and only.topics
@@ -65,7 +66,9 @@ class ClientWorkload(Workload):
     # Topics
 
     def create_topics(self) -> Callable[[], bool]:
-        """Let the administrator create the topics; return a function that checks for completion."""
+        """Let the administrator create the topics; return a function that returns whether all
+        topics exist.
+        """
         admin = self._admin
         tasks = [
             admin.client.tasks.spawn(
@@ -78,10 +81,10 @@ class ClientWorkload(Workload):
 
     @property
     def _configs(self) -> dict[str, str]:
-        """Configuration of the run's own topics.
+        """Configuration of the topics that the run creates.
 
-        If the profile has compaction, each topic has its own `cleanup.policy`, as most users
-        configure it.
+        If the profile has compaction, `cleanup.policy` is set on each topic instead of the brokers,
+        as most users do.
         """
         compaction = {"cleanup.policy": "compact"} if self.profile.compacted else {}
         return {**self.topic_configs, **compaction}
@@ -146,7 +149,9 @@ class ClientWorkload(Workload):
             admin.client.tasks.spawn("recreate", making)
 
     def _begin_sharing(self) -> None:
-        """Start an idempotent producer for all partitions of a topic, as librdkafka does."""
+        """Start one idempotent producer that writes to all partitions of a topic, like a producer
+        of librdkafka.
+        """
         writer, reader = self.client(), self.client()
         draws = [stream(self.seed, "shared producer", n) for n in range(_SHARED_PARTITIONS)]
         shared = begin_shared(writer, _SHARED_TOPIC, _SHARED_PARTITIONS, self.numbers, draws)
@@ -193,7 +198,9 @@ class ClientWorkload(Workload):
     # Results
 
     def changes(self) -> dict[str, int]:
-        """Return how many changes each kind of churn made while faults happened."""
+        """Return, for each kind of change, the number of changes that clients made while faults
+        happened.
+        """
         lives = self.cluster.history.topics.values()
         return {
             "topics made anew": len(lives) - len({life.name for life in lives}),

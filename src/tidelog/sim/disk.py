@@ -1,12 +1,12 @@
 """One simulated disk: its page cache, its durable state and its failures.
 
-A directory holds its current and its durable entries. The disk holds the ordered list of unsynced
-directory changes; `file_content` has the contents. `lose_power` keeps the durable state and some
-unsynced changes: all, none, a prefix, a prefix with a torn write, or any subset. A torn write ends
-at a sector boundary. The names of files survive a power loss independently of their contents. A
-killed process loses nothing: its writes are in the page cache. `effects` counts failures, losses
-and damage, because a fault without effect does not count. The module does not know the interface of
-files that brokers use (`core.ports.Files`).
+A directory holds its current and its durable entries; the disk holds the ordered list of unsynced
+directory changes. `file_content` has the contents of files. A power loss (`lose_power`) keeps the
+durable state and some unsynced changes: all, none, a prefix, a prefix with a torn write, or any
+subset. A torn write ends at a sector boundary. A file's name may survive a power loss without its
+content, and the reverse. A killed process loses nothing: its writes are in the page cache.
+`effects` counts failures, losses and damage, so that a fault without effect can be recognized. The
+module does not know the brokers' interface of files (`core.ports.Files`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tidelog.core.ports import Buffer
 from tidelog.sim.file_content import STYLES, File, Loss
 
 DEFAULT_CAPACITY_BYTES = 1 << 40
-#: Range in ns of the time of an operation on a slow disk.
+#: Shortest and longest duration in ns of an operation on a slow disk.
 SLOW_NS = (5_000_000, 120_000_000)
 
 __all__ = ["DEFAULT_CAPACITY_BYTES", "Directory", "Entry", "File", "Loss", "SimDisk", "os_error"]
@@ -38,7 +38,7 @@ class Directory:
 
 
 class StoredFile(NamedTuple):
-    """The content of a file, and the wall clock of its last modification, in a copy of a disk."""
+    """A file in a copy of a disk: its content, and the wall-clock time of its last modification."""
 
     data: bytes
     modified_ms: int
@@ -51,7 +51,7 @@ _Change = tuple[tuple[Directory, str, Entry | None], ...]
 
 
 def os_error(number: int, path: str) -> OSError:
-    """Return an OSError as the operating system raises it."""
+    """Return the OSError that the operating system would raise for an errno."""
     return OSError(number, os.strerror(number), path)
 
 
@@ -60,11 +60,12 @@ class SimDisk:
 
     def __init__(self, root: str, capacity_bytes: int = DEFAULT_CAPACITY_BYTES) -> None:
         self.root = root
-        #: `size_bytes` is the disk's size, `capacity_bytes` what other programs leave to the
-        #: broker.
+        #: `size_bytes` is the disk's size; `capacity_bytes` is the part that other programs do not
+        #: use.
         self.size_bytes = self.capacity_bytes = capacity_bytes
         self.used_bytes = 0
-        #: Called before each call with (call, path); returns the errno of a failure, or 0.
+        #: Called with (name of the call, path) before each call; returns the errno with which the
+        #: call must fail, or 0.
         self.fault: Callable[[str, str], int] | None = None
         #: Whether the device has failed: calls fail until an operator repairs or replaces the disk.
         self.is_failed = False
@@ -77,14 +78,15 @@ class SimDisk:
         self.cut_files: dict[File, None] = {}
         #: Number of failures, losses and damages, by their kind.
         self.effects: dict[str, int] = {}
-        #: Number of calls that failed because of a fault: the total, and by errno and call.
+        #: Number of calls that failed because of a fault; `call_errors` has the numbers by errno
+        #: and call.
         self.failed_calls = 0
         self.call_errors: dict[str, int] = {}
         #: Whether operations wait for the directory's worker, because the device is slow.
         self.slow = False
         self.slow_ns = SLOW_NS
-        #: Range in ns of the time of a read while reads are slow and logs are not in memory; None
-        #: otherwise.
+        #: Shortest and longest duration in ns of a read while reads are slow; None while reads come
+        #: from the page cache.
         self.read_ns: tuple[int, int] | None = None
         #: Whether the device hangs: operations end only after the device comes back.
         self.hangs = False
@@ -92,8 +94,8 @@ class SimDisk:
         self.stuck: list[Callable[[], None]] = []
         #: Number of power losses that lost at least one change.
         self.losses = 0
-        #: `touched` has the files changed since `NodeLogs` last read the disk, each with its lowest
-        #: changed position; `names_changed` is whether any name changed.
+        #: Files that changed since `NodeLogs` last read the disk, each with its lowest changed
+        #: position. `names_changed` says whether any name changed.
         self.touched: dict[File, int] = {}
         self.names_changed = True
         self._top = Directory()
@@ -163,7 +165,9 @@ class SimDisk:
             here = entry
 
     def rename(self, old: str, new: str) -> None:
-        """Rename a file over a file or nothing, a directory over an empty directory or nothing."""
+        """Rename a file or directory; an existing file, or an existing empty directory, is
+        replaced.
+        """
         old_parent, old_name = self._parent(old)
         entry = old_parent.entries.get(old_name)
         if entry is None:
@@ -200,7 +204,9 @@ class SimDisk:
         self._change(((parent, name, None),))
 
     def remove_tree(self, path: str) -> None:
-        """Remove a directory and its content, in order of names; ignore a missing directory."""
+        """Remove a directory and its content, in the order of names; do nothing if it is
+        missing.
+        """
         entry = self.find(path)
         if entry is None:
             return
@@ -227,7 +233,9 @@ class SimDisk:
             self.touched[file] = position
 
     def write(self, file: File, path: str, buffers: Sequence[Buffer], position: int) -> int:
-        """Write and return the number of bytes; a full disk writes fewer or raises ENOSPC."""
+        """Write bytes and return their number; on a full disk, write fewer bytes or raise
+        ENOSPC.
+        """
         content = bytes(buffers[0]) if len(buffers) == 1 else b"".join(buffers)
         growth = max(0, position + len(content) - len(file.data))
         free = self.capacity_bytes - self.used_bytes
@@ -273,9 +281,9 @@ class SimDisk:
     def lose_power(self, draw: random.Random, loss: Loss) -> list[str]:
         """Keep the durable state and a drawn part of the unsynced changes.
 
-        Returns a line for the trace of the run about each kind of loss. Directory changes survive
-        as a prefix of their order, as in a journal. With the loss REORDERED, a directory change may
-        survive although earlier changes are lost, unless it depends on a lost change.
+        Returns a line for the run's trace about each kind of loss. As with a journal, the directory
+        changes that survive come before all lost ones. With the loss REORDERED, a directory change
+        may survive although earlier changes are lost, unless it depends on a lost change.
         """
         report: list[str] = []
         pending, self._unsynced = self._unsynced, []
@@ -314,11 +322,11 @@ class SimDisk:
         return self.capacity_bytes != self.size_bytes
 
     def fill(self, room_bytes: int) -> None:
-        """Leave the given number of free bytes, as if another program had the rest."""
+        """Leave only `room_bytes` free, as if another program had taken the rest."""
         self.capacity_bytes = self.used_bytes + room_bytes
 
     def free(self) -> None:
-        """Give the space back."""
+        """End the effect of `fill`, as if the other program had freed its space."""
         self.capacity_bytes = self.size_bytes
 
     # Damage
@@ -346,7 +354,9 @@ class SimDisk:
 
     @property
     def is_damaged(self) -> bool:
-        """Whether a file still contains flipped bits, except files of replicas set aside."""
+        """Whether a file still contains flipped bits; files of deleted and stray replicas do not
+        count.
+        """
         return bool(self.effects.get("bits flipped")) and any(
             file.is_damaged for path, file in self.files() if not _is_aside(path)
         )
@@ -393,7 +403,9 @@ def _kept_names(draw: random.Random, loss: Loss, pending: list[_Change]) -> list
 
 
 def _independent(draw: random.Random, pending: list[_Change]) -> list[_Change]:
-    """Return random changes, none of which follows a lost change of the same name or entry."""
+    """Return a random part of the changes; no change in it depends on a lost change, of the same
+    name or entry.
+    """
     kept: list[_Change] = []
     lost_names: set[tuple[int, str]] = set()
     lost_entries: set[int] = set()

@@ -1,13 +1,13 @@
-"""The fault budget: fewer members of a partition than min.insync.replicas may lose data (E6).
+"""The fault budget: of a partition's members, fewer than min.insync.replicas may lose data (E6).
 
-The budget uses the effective min.insync.replicas of each partition. The members of a partition are
-its published ISR and its eligible replicas. Without the budget, a run would break the promises of
-replication by more failures than replication can survive. Stops, expired sessions, and crashes
-without a loss cost no budget. With `flush.before.ack` the loss of unsynced data costs no budget,
-even at all brokers together (V69). A further loss is allowed if another ISR member with all
-committed records stays up. The budget protects the last member with all committed records until the
-other members are back. A broker with a failed log directory counts as having lost data for the
-replicas in that directory, until the disk is repaired and they are in sync again.
+The members of a partition are its published ISR and its eligible replicas. The budget uses the
+partition's effective min.insync.replicas. Without this limit, the faults of a run could lose
+acknowledged records even if the brokers had no defect. Stops, expired sessions, and crashes without
+a loss of data are always within the budget. With `flush.before.ack`, so is the loss of unsynced
+data, even at all brokers at once (V69). A loss beyond the limit is allowed if another ISR member
+with all committed records stays up. The last member with all committed records must then stay up
+until the other members are back. For the replicas in a failed log directory, the broker counts as
+having lost data until the disk is repaired and the replicas are in sync again.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class FaultBudget:
         self._replication = replication
         #: Whether the budget restricts crashes and losses; False in profiles that may lose records.
         self.is_kept = True
-        #: Whether committed records are synced on all in-sync replicas, so that no power loss takes
-        #: records.
+        #: Whether committed records are synced on all in-sync replicas, so that no power loss
+        #: removes them.
         self.commits_synced = False
         self.refused_losses = 0
         #: Former members that have lost data, by partition, while the partition has fewer members
@@ -51,7 +51,7 @@ class FaultBudget:
     def _note_members(self, before: PublishedPartition | None, state: PublishedPartition) -> None:
         """Note former members that have lost data, until the partition has enough members again.
 
-        A former member with a damaged log soon truncates the log (V68).
+        A former member with a damaged log counts, too, because it soon truncates the log (V68).
         """
         if len(state.members) >= self._published.effective_minimum(state.key):
             self._gone.pop(state.key, None)
@@ -65,13 +65,13 @@ class FaultBudget:
                 self._gone.setdefault(state.key, {})[member] = None
 
     def judge_crash(self, incarnation: Incarnation, wanted: Loss) -> Loss | None:
-        """Return the loss that a crash may cause; None if the node must not crash.
+        """Return the loss that a crash may cause, at most `wanted`; None if the node must not
+        crash.
 
-        The node may lose data if each of its partitions has another steady member, or fewer members
-        with lost data than its effective min.insync.replicas. A steady member is up, has every
-        committed record, and has not restarted since the broker epoch that the state node records.
-        The last steady member (up, with every committed record) must not crash while too many other
-        members have lost data.
+        The node may lose data if each of its partitions has another steady member
+        (`_steady_members`), or if, with this loss, fewer members than its effective
+        min.insync.replicas have lost data. The last steady member of a partition must not crash
+        while too many other members have lost data.
         """
         broker = self._brokers.get(incarnation.node_id)
         if broker is None or not self.is_kept:
@@ -86,14 +86,13 @@ class FaultBudget:
         return wanted
 
     def refuses_stop(self, node_id: int) -> bool:
-        """Return whether a broker must not stop now."""
+        """Return whether the budget forbids that a broker stops now."""
         return self.is_kept and self.is_spared(node_id)
 
     def may_fail(self, node_id: int, *, loses_data: bool, disk: SimDisk | None = None) -> bool:
         """Return whether a broker's disk may fail now; with `loses_data`, unsynced pages are lost.
 
-        If `disk` is given, the broker may continue with its other disks, so only the replicas on
-        `disk` are checked.
+        If `disk` is given, only this disk fails, so only the replicas on it are checked.
         """
         if not self.is_kept:
             return True
@@ -119,7 +118,8 @@ class FaultBudget:
         )
 
     def _is_covered(self, state: PublishedPartition, *losing: int) -> bool:
-        """Return whether fewer than min.insync.replicas members lost data, counting `losing`.
+        """Return whether fewer members than min.insync.replicas have lost data, if `losing` lose
+        data, too.
 
         A member that left the ISR after a data loss still counts as a member that lost data, until
         the partition has its effective min.insync.replicas again (D3).
@@ -186,8 +186,8 @@ class FaultBudget:
     def may_expire(self, session_id: int) -> bool:
         """Return whether a session may expire.
 
-        If the budget spares a running broker, its session lives on, because V10 treats a
-        re-registration as a restart.
+        The session of a running broker that must stay up must not expire, because the controller
+        treats the re-registration as a restart (V10).
         """
         for broker in self._brokers.values():
             if broker.store is not None and broker.store.session_id == session_id:

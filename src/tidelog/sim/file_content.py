@@ -1,10 +1,10 @@
 """The content of one simulated file: its page cache, and its content after a power loss.
 
 A file is one growing bytearray with a list of changes that are not known to be durable. A power
-loss undoes all changes that are not durable, and redoes the surviving changes. A failed fsync marks
-dirty pages clean without writing them. Pages that are falsely marked clean stay readable while the
-disk is mounted, and a later fsync succeeds without them. After a failed fsync, Linux reports
-success for the next fsync, so D17 never relies on a second fsync.
+loss undoes all changes that are not durable, and redoes the surviving changes. As on Linux, a
+failed fsync marks dirty pages clean without writing them. These pages stay readable while the disk
+is mounted, but a later fsync reports success without writing them. Brokers therefore must not retry
+a failed fsync (D17).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Loss(Enum):
 
     #: The process died: the page cache survives.
     NONE = "none"
-    #: Power was lost: unsynced changes survive or not, drawn per file.
+    #: Power was lost: for each file, a random part of the unsynced changes survives.
     UNSYNCED = "unsynced"
     #: Power was lost, and every unsynced change with it.
     ALL_UNSYNCED = "all unsynced"
@@ -56,13 +56,14 @@ class File:
 
     def __init__(self) -> None:
         self.data = bytearray()
-        #: Flipped bits as (position, damaged bytes, former bytes). The bytes around a flipped bit
-        #: are recorded, too, so that later writes over the bit's position are not mistaken for the
+        #: Flipped bits as (position, damaged bytes, former bytes). Each entry includes the bytes
+        #: around the flipped bit, so that later writes at this position are not mistaken for the
         #: damage.
         self._damage: list[tuple[int, bytes, bytes]] = []
-        #: Changes that a power loss may lose, in order.
+        #: Changes since the last sync, which a power loss may lose, in order.
         self.pending: list[UnsyncedWrite | Truncation] = []
-        #: Wall clock time of the last modification, in the page cache and on the disk.
+        #: Wall-clock time of the last modification; `synced_ms` is the time that a power loss
+        #: keeps.
         self.modified_ms = self.synced_ms = 0
 
     def write(self, content: bytes, position: int) -> None:
@@ -107,9 +108,9 @@ class File:
         return [flip for flip in self._damage if self.data.startswith(flip[1], flip[0])]
 
     def inherit_damage(self, replaced: File) -> None:
-        """Inherit the damage of a file that this file replaces.
+        """Take over the damage of a file that this file replaces, as far as its writer copied
+        flipped bits.
 
-        The writer may have copied flipped bits from the replaced file into this file.
         """
         damage = replaced._damage
         self._damage += [flip for flip in damage if self.data.startswith(flip[1], flip[0])]
@@ -153,7 +154,9 @@ class File:
         return any(change.fate is Fate.DROPPED for change in self.pending)
 
     def keep_after_power_loss(self, draw: random.Random, loss: Loss) -> str:
-        """Undo unsynced changes, redo surviving changes, and return a description of the draw."""
+        """Undo unsynced changes, redo a random part of them, and return a description of this
+        part.
+        """
         pending, self.pending = self.pending, []
         last_ms, self.modified_ms = self.modified_ms, self.synced_ms
         if not pending:
@@ -181,7 +184,9 @@ class File:
         change: UnsyncedWrite | Truncation,
         redo: Callable[[bytearray], None],
     ) -> None:
-        """Let the first sectors of a lost write survive; the file may get its full new length."""
+        """Let the first sectors of a lost write survive; in some cases the file still gets its full
+        new length.
+        """
         if isinstance(change, Truncation):
             return
         before = bytes(self.data)

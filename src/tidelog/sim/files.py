@@ -1,8 +1,9 @@
 """`core.ports.Files` on a simulated disk, for one incarnation of a node.
 
-Each file operation counts as a call of a port (`core.ports`), at which the node may die. A write at
-which the node dies may have reached the page cache in part. Failed calls raise OSError with errno
-and path. `last_call` names the failed call for the lane, the queue of file operations.
+Each file operation counts as a call of a port (`core.ports`), at which the node may die. If the
+node dies at a write, a part of the bytes may have reached the page cache. Failed calls raise
+OSError with errno and path. `last_call` names the failed call for `lanes`, the queue of file
+operations.
 """
 
 from __future__ import annotations
@@ -165,7 +166,7 @@ class SimFiles:
     def set_modified(self, path: str, modified_ms: int) -> None:
         """Set the time of a file's last modification.
 
-        `set_modified` is no crash point, because a crash in this call equals a crash at the next
+        This call is no crash point, because a crash here has the same effect as a crash at the next
         call.
         """
         self._process.check_alive()
@@ -268,8 +269,8 @@ class SimFiles:
             if sync:
                 self.fsync(handle)
         except OSError:
-            # `last_call` must stay the failed call, which determines the meaning of the failure
-            # (D17). `close` overwrites `last_call`, so the failed call is restored afterwards.
+            # `close` overwrites `last_call`; restore it, because the failed call determines what
+            # the failure means (D17).
             failed = self.last_call, self.last_path
             self.close(handle)
             self.last_call, self.last_path = failed

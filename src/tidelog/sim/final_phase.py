@@ -1,8 +1,8 @@
-"""The final phase of a run: faults are over, and within a minute the cluster must recover.
+"""The final phase of a run: faults have ended, and within a minute the cluster must recover.
 
-Every replica must be in sync again, every batch acknowledged, every group member working, every
-committed record read. In the end, the clients' history is judged and every disk is checked. A
-condition that does not hold in time is a violation of liveness.
+Every replica must be in sync again, every batch acknowledged, every group member working, and every
+committed record read. At the end of the phase, the clients' history and every disk are checked. If
+a condition does not hold in time, the run has violated liveness.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ class FinalPhase:
         self._check_disks()
 
     def _wait(self, problem: Callable[[], object], what: str, kind: str = "") -> bool:
-        """Wait within the phase's time limit until there is no problem any more."""
+        """Wait until `problem` returns nothing, at most until the phase's time limit."""
         return self._stage.wait(problem, self._limit_ns, what, kind)
 
     def _wait_from_now(self, problem: Callable[[], object], what: str, kind: str = "") -> bool:
-        """Wait until there is no problem, for at most a minute from this call on."""
+        """Wait until `problem` returns nothing, for at most a minute from this call on."""
         return self._stage.wait(problem, self._stage.after_ns(LIVENESS_LIMIT_NS), what, kind)
 
     def operations(self) -> list[Operation]:
@@ -110,7 +110,9 @@ class FinalPhase:
         )
 
     def _balanced(self) -> bool:
-        """Wait until brokers plan no moves any more, once logs no longer grow or shrink (D15)."""
+        """Wait until brokers plan no more moves, after the logs have stopped growing and shrinking
+        (D15).
+        """
         planned = self._cluster.planned_moves
         planned.nothing_grows()
         return self._wait_from_now(planned.restless, "planned moves come to rest", "move")
@@ -126,9 +128,10 @@ class FinalPhase:
         )
 
     def _abandon_hopeless(self) -> list[PartitionProducer]:
-        """Return all producers, but stop the producers of partitions that wait for an operator.
+        """Stop the producers of partitions that only an operator can make available again; return
+        all producers.
 
-        A partition of a topic that was created late may begin to wait for an operator at any time.
+        This may happen to a partition of a recently created topic at any time.
         """
         cluster = self._cluster
         for producer in self._workload.producers:
@@ -140,10 +143,11 @@ class FinalPhase:
     # Groups
 
     def _end_groups(self) -> bool:
-        """Wait until every member works and commits, then leaves; then check committed offsets.
+        """Wait until every group member works, then until every member has left; then check
+        committed offsets.
 
-        The phase does not wait for members of a group whose partition of `__consumer_offsets` waits
-        for an operator.
+        Groups are left out if only an operator can make their partition of `__consumer_offsets`
+        available again.
         """
         members, waits = self._workload.members, self._cluster.group_waits_for_operator
 
@@ -223,7 +227,7 @@ class FinalPhase:
         return not self._simulator.violations
 
     def _check_disks(self) -> None:
-        """Check the files that the brokers leave on every disk."""
+        """Check the files on every broker's disk."""
 
         def has_gaps(topic: str) -> bool:
             is_compacted = self._profile.compacted or topic in COMPACTED_TOPICS

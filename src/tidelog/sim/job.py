@@ -1,7 +1,9 @@
-"""The description of a run: everything that determines it, and the command that repeats it.
+"""The description of a run (a job): everything that determines the run, and the command that
+repeats it.
 
-A job has a seed, a profile, a mutant, chosen kinds of faults, a reduction and a policy. Equal jobs
-give equal runs in every process. The worker processes of a search get their work as jobs.
+A job has a seed, a profile, a mutant (a defect put into the brokers), kinds of faults, a reduction
+(what a shrunk run leaves out) and a policy. Equal jobs give equal runs in every process. The worker
+processes of a search get their work as jobs.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ class Job:
     mutant: str = ""
     #: Kinds of faults that replace the profile's kinds; empty for the kinds of the profile.
     chosen: tuple[str, ...] = ()
-    #: Reduction of the run (`sim/reductions`); empty for the unreduced run.
+    #: What the run leaves out (`sim/reductions`), as text; empty for the whole run.
     only: str = ""
     #: Policy of the cluster (`sim/policies`); empty for the settings of the profile.
     policy: str = ""
@@ -38,7 +40,7 @@ class Job:
         return cls(*(getattr(result, each.name) for each in fields(cls)))
 
     def run(self, observe: Callable[[SeedRun], None] | None = None) -> RunResult:
-        """Make the run; `observe` gets the run before it begins."""
+        """Make the run; `observe` is called with the run before it begins."""
         return run_seed(
             self.seed,
             self.profile,
@@ -56,12 +58,12 @@ class Job:
         return result, story_lines(watchers[0], result.violation)
 
     def shrink(self, enough: Callable[[], bool]) -> Shrunk:
-        """Make the run and return the smallest reduction found with the same violation."""
+        """Search for a smaller run with the same violation, until `enough` returns true."""
         whole, played = whole_run(self.seed, self.profile, self.mutant, self.chosen, self.policy)
         return shrink(whole, played, reduced_run, enough)
 
     def reduced(self, only: Only) -> Job:
-        """Return the job that makes a reduction of this run."""
+        """Return the job of this run reduced by `only`."""
         return replace(self, only=str(only))
 
     def command(self, what: str = "replay") -> str:

@@ -1,8 +1,9 @@
-"""The file of seeds that once showed a violation: a version, then a seed and a cause per line.
+"""The file of seeds that once showed a violation: a line with the version, then one line per seed
+with its cause.
 
 A line is `PROFILE SEED # cause`, or `PROFILE SEED faults=KIND,KIND # cause` for a run with chosen
-faults. The reader returns every seed or raises an error with the line, because a silently skipped
-seed guards nothing.
+faults. The reader raises an error at an invalid line instead of skipping the line, because a
+skipped seed would no longer be tested.
 """
 
 from __future__ import annotations

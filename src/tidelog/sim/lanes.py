@@ -3,9 +3,9 @@
 On a quick disk, FAST operations are done when `submit` returns. SLOW operations, and all operations
 on a slow disk, wait for the directory's single worker. The worker takes a random time for each
 operation, and runs the operations in order. SYNC operations do not wait for the worker, and may end
-in another order than they began. An operation runs at one instant between its submission and the
-delivery of its result. A node that dies before it gets the result may still have done the
-operation.
+in another order than they began. An operation runs at one instant of virtual time, between its
+submission and the delivery of its result. If the node dies before the delivery, the operation may
+still have been carried out.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tidelog.sim.process import Process
 
 T = TypeVar("T")
 
-#: Range of the time of a SLOW operation on a quick disk.
+#: Shortest and longest duration in ns of a SLOW operation on a quick disk.
 QUICK_NS = (20_000, 1_500_000)
 #: Name of the operation that reads batches from the disk (`log.log_reads`).
 DISK_READ = "read from disk"
@@ -44,7 +44,7 @@ class _Job:
     completion: Completion[Any]
     #: The time that the operation takes, drawn when it begins.
     time_ns: int = 0
-    #: Monotonic time of the operation's begin, or of its submission while the operation waits.
+    #: Monotonic time at which the operation began, or was submitted if it still waits.
     begun_ns: int = 0
 
 
@@ -73,7 +73,7 @@ class SimLane:
         self._abandoned: StorageError | None = None
         self._fast_waiting = 0
         self._closed = False
-        #: Counts of writes and reads by the simulated time that they took (D13).
+        #: Counts of fast and slow writes and reads, by their simulated duration (D13).
         self.times = OperationTimes()
         self.times.open_ages = self._open_ages
         #: Completion that `close` awaits, resolved after the next operation.
@@ -88,8 +88,8 @@ class SimLane:
     def _open_ages(self) -> OpenAges:
         """Return the ages of the operations under way.
 
-        The lane of a real disk has a separate thread for writes. In the simulation, a write that
-        waits for another operation of a hung disk counts as hanging.
+        The real lane has a separate thread for writes. The simulated lane has a single worker, so a
+        write that waits behind another operation of a hung disk counts as hanging, too.
         """
         write: _Job | None = None
         read: _Job | None = None
@@ -178,7 +178,7 @@ class SimLane:
         self._scheduler.after(runs_after_ns, self._process, self._run, job, time_ns - runs_after_ns)
 
     def _go_on(self, job: _Job) -> None:
-        """Begin an operation after the device has come back."""
+        """Begin an operation that waited because the device hung."""
         if self._process.alive and self._abandoned is None:
             self._schedule(job)
 
@@ -187,8 +187,8 @@ class SimLane:
             return
         result, failure = self._perform(job.operation)
         if isinstance(failure, StorageError):
-            # The broker must learn of a disk failure at once. If the broker learned of a disk
-            # failure late, it could shrink an ISR to itself after a loss of pages.
+            # Deliver a failure of the disk at once: a leader that did not know yet that its disk
+            # lost pages could shrink the ISR to itself.
             rest_ns = 0
         self._scheduler.after(rest_ns, self._process, self._deliver, job, result, failure)
 
@@ -225,7 +225,7 @@ class SimLane:
 
     def _now_drained(self) -> None:
         draining, self._draining = self._draining, None
-        if draining is not None:  # `close` waits for `draining`, then checks for more operations
+        if draining is not None:  # wake `close`, which checks whether operations remain
             draining.resolve(None)
 
     def _attributed(self, error: OSError) -> StorageError:

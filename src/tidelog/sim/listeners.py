@@ -1,4 +1,4 @@
-"""Lists of functions that are called, in order, at an event of a simulated run.
+"""Lists of functions that the simulator calls, in order, at an event of a run.
 
 Checkers, and the reports of violations (`sim/story`), add functions to the lists of the events that
 they follow.

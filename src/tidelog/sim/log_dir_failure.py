@@ -1,13 +1,13 @@
 """Failed and slow log directories, and the operator who repairs them (D1, D6, D13).
 
-Once the failure has begun, all calls of the failed directory fail with one errno. An operator later
-restarts the broker with the same disk, or with an empty disk in its place. The fault budget decides
-when the directory may fail and when its replicas may be lost. Pages that a failed sync dropped are
-lost at the restart in any case.
+From its begin until the repair, all calls of the failed directory fail with the same errno. An
+operator later restarts the broker with the same disk, or with an empty disk in its place. The fault
+budget decides when the directory may fail and when its replicas may be lost. Pages that a failed
+sync dropped are lost at the restart in any case.
 
-A slow directory takes some milliseconds for each operation: longer than a quick directory, but
-short enough for the work of the clients. An operator restarts brokers that gave up a slow directory
-(D13).
+A slow directory takes some milliseconds for each operation: longer than the threshold of slow
+operations, but short enough for the clients to make progress. An operator restarts brokers that
+gave up a slow directory (D13).
 """
 
 from __future__ import annotations
@@ -30,13 +30,16 @@ DEVICE_ERRNOS: Final = (
 CHANGES: Final = frozenset(
     ("pwritev", "truncate", "rename", "unlink", "mkdir", "rmdir", "remove_tree")
 )
-#: Range in ns of the time of an operation on a slow directory, above the profile's threshold.
+#: Shortest and longest duration in ns of an operation on a slow directory, above the profile's
+#: threshold.
 _SLOW_OPERATION_NS: Final = (5 * NS_PER_MS, 9 * NS_PER_MS)
 _LOOK_NS: Final = 500 * NS_PER_MS
 
 
 class LogDirFailure:
-    """A failure that begins after `left` calls, as soon as the budget allows it."""
+    """The failure of a log directory; it begins after `left` calls, as soon as the budget allows
+    it.
+    """
 
     def __init__(
         self,
@@ -87,8 +90,8 @@ class LogDirFailure:
 
     def _set_failed(self, is_failed: bool) -> None:
         self._disk.is_failed = is_failed
-        # After a failure or a repair of the directory, the broker may use another copy of a
-        # replica.
+        # Let checkers read the names again: after a failure or a repair, the broker may use another
+        # copy of a replica.
         self._disk.names_changed = True
 
     def cancel(self) -> None:
@@ -99,7 +102,7 @@ class LogDirFailure:
     def repair(self, *, is_emptied: bool) -> bool:
         """Restart the broker with the same or an empty disk; return whether the disk works again.
 
-        The fault budget may refuse the restart for now, with the same disk and with an empty disk.
+        Returns False if the fault budget refuses the restart for now.
         """
         if not self.has_begun:
             self.cancel()
@@ -133,7 +136,7 @@ def quicken(disk: SimDisk) -> None:
 def given_up(broker: SimBroker) -> str:
     """Return a directory that a broker gave up although its device works; empty if there is none.
 
-    Only slowness makes a broker give up a directory whose device works.
+    The broker gave up such a directory because it was slow.
     """
     if broker.broker is None:
         return ""

@@ -1,11 +1,11 @@
 """Virtual time: one scheduler for all nodes, and an asyncio loop for each incarnation of a node.
 
 The scheduler keeps one heap ordered by (time, sequence). Time is in integer nanoseconds and stands
-still while an event runs. A `NodeLoop` puts the calls of the standard library's Task and Future
-(`call_soon`, `call_at`, ...) into the heap, tagged with its incarnation. Events of a dead
-incarnation are held and never run. Events of a paused incarnation wait and run in order on resume.
-The module knows nothing of brokers, disks or the network. The module implements rule 5 of
-DESIGN.md.
+still while an event runs. The standard library's Task and Future schedule callbacks on a `NodeLoop`
+(`call_soon`, `call_at`, ...), which puts them into the heap with its incarnation as owner. Events
+of a dead incarnation are kept, but never run. Events of a paused incarnation wait, and run in order
+when it resumes. The module knows nothing of brokers, disks or the network. The module implements
+rule 5 of DESIGN.md.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Ts = TypeVarTuple("Ts")
 
 NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000
-#: Number of events at one instant above which callbacks count as an endless loop.
+#: More events than this at one instant count as an endless loop, which is an error.
 MAX_EVENTS_AT_ONE_INSTANT = 200_000
 #: Minimum number of cancelled events at which the heap is rebuilt without them, if they outnumber
 #: live events.
@@ -37,7 +37,7 @@ _set_running_loop = _events._set_running_loop
 
 
 class EventOwner(Protocol):
-    """The process to which an event belongs, as the scheduler sees it."""
+    """The interface by which the scheduler sees the process to which an event belongs."""
 
     @property
     def node_id(self) -> int:
@@ -64,11 +64,12 @@ class EventOwner(Protocol):
 
 
 class TimedCall(asyncio.TimerHandle):
-    """A callback at an instant; `cancel()` cancels it."""
+    """A callback at an instant of virtual time, which `cancel` cancels."""
 
     __slots__ = ("args", "callback", "context", "owner", "scheduler", "time_ns")
 
-    def __init__(  # the base class's fields (loop, when, source traceback) are of no use here
+    # Does not call the base class, whose fields (loop, when, source traceback) are not used.
+    def __init__(
         self,
         scheduler: Scheduler,
         time_ns: int,
@@ -113,7 +114,8 @@ class Scheduler:
     def __init__(self, trace: Trace) -> None:
         self.now_ns = 0
         self.trace = trace
-        #: Called after every event with the node whose event ran (None: the simulator's).
+        #: Called after every event with the owner of the event; None for an event of the simulator
+        #: itself.
         self.after_event: Callable[[EventOwner | None], None] | None = None
         #: Called when a callback of a live node raises an error.
         self.on_unhandled: Callable[[EventOwner | None, str, BaseException], None] = _reraise
@@ -144,7 +146,9 @@ class Scheduler:
         return self.at(self.now_ns + delay_ns, owner, callback, *args)
 
     def put_back(self, event: TimedCall) -> None:
-        """Queue an event that waited for its paused node, after the events that are due now."""
+        """Queue an event that waited while its node was paused; it runs after the events that are
+        due now.
+        """
         if event.callback is not None:
             self._sequence += 1
             heappush(self._heap, (self.now_ns, self._sequence, event))

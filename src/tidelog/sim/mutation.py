@@ -1,8 +1,8 @@
 """Mutants: defects put into the brokers during a run, to prove that a checker notices them.
 
-A job names its mutant as text, `MODULE:NAME`, because a worker is another process: the worker
-imports the module and takes the attribute. This package has no mutants. The mutants of the
-project's own tests are `tests.support.mutants:NAME`, importable in a checkout.
+A job names its mutant by a text `MODULE:NAME`, because another process may run the job: it imports
+the module and takes the attribute. This package itself has no mutants. The mutants of the project's
+tests are `tests.support.mutants:NAME`, which can be imported in a checkout.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Mutant(Protocol):
 
     @property
     def profile(self) -> str:
-        """The profile under which seeds kill the mutant."""
+        """The profile with which seeds reveal (kill) the mutant."""
 
     def in_force(self) -> AbstractContextManager[None]:
         """Return a context that replaces part of the brokers and restores it at the end."""

@@ -30,7 +30,8 @@ from tidelog.sim.sim_connections import (
 )
 from tidelog.sim.sim_transport import SimTransport
 
-#: Delay of a healthy link: a constant base, and a random, exponentially distributed part.
+#: Constant part of a healthy link's delay in ns; `MEAN_EXTRA_DELAY_NS` is the mean of the random
+#: part.
 BASE_DELAY_NS = 40_000
 MEAN_EXTRA_DELAY_NS = 80_000
 #: Time between two attempts to connect to a host that does not respond.
@@ -82,7 +83,7 @@ class SimListener:
         return self._port
 
     def established(self, endpoint: ConnectionEnd) -> SimTransport:
-        """Return the frames of an accepted connection."""
+        """Accept a connection; return the transport that carries its frames."""
         return SimTransport(
             self._network, endpoint, self._accept, self._max_frame_bytes, self.budget
         )
@@ -95,7 +96,7 @@ class SimListener:
 
 
 class _Attempt:
-    """An attempt to connect."""
+    """An attempt to open a connection to a host and port."""
 
     __slots__ = (
         "_handle", "_host", "_max_frame_bytes", "_network", "_open_handler", "_port", "_timer",
@@ -191,7 +192,9 @@ class NodeNetwork:
         max_frame_bytes: int,
         budget: ReceiveBudget | None = None,
     ) -> Awaitable[Listener]:
-        """Listen on the node's own host, whatever `host` is; raise EADDRINUSE for a taken port."""
+        """Listen on the node's own host, ignoring `host`; raise EADDRINUSE if the port is in
+        use.
+        """
         self.process.port_call("network.listen")
         future: asyncio.Future[Listener] = self.process.loop.create_future()
         if port == 0:
@@ -264,7 +267,7 @@ class SimNetwork:
         self.link(source, target).cut = True
 
     def heal(self, source: str, target: str) -> None:
-        """Heal the link from `source` to `target`; stalled items are retransmitted."""
+        """Heal the link from `source` to `target`; bytes that were held up are sent again."""
         link = self.link(source, target)
         if link.cut:
             link.cut = False
@@ -273,9 +276,9 @@ class SimNetwork:
                 pipe.healed()
 
     def heal_everything(self) -> None:
-        """Heal every cut, end every delay spike, unclog every link, let every host serve.
+        """End all faults of links and hosts: cuts, delays, clogs, splits of bytes, and hosts that
+        do not serve.
 
-        No link splits the bytes of a send any more.
         """
         for host in self.hosts.values():
             host.is_serving = True
@@ -287,11 +290,13 @@ class SimNetwork:
                 self.heal(source, target)
 
     def clog(self, source: str, target: str) -> None:
-        """Clog the link from `source` to `target`: senders fill the windows, nothing arrives."""
+        """Clog the link from `source` to `target`: no bytes arrive, and senders stop when their
+        windows are full.
+        """
         self.link(source, target).clogged = True
 
     def unclog(self, source: str, target: str) -> None:
-        """Unclog the link from `source` to `target`; waiting items arrive at once."""
+        """Unclog the link from `source` to `target`; the bytes that waited arrive at once."""
         link = self.link(source, target)
         if link.clogged:
             link.clogged = False
@@ -318,10 +323,10 @@ class SimNetwork:
         return list(self._endpoints.get(process, ()))
 
     def vanish(self, endpoint: ConnectionEnd, *, closes: bool) -> None:
-        """Remove a connection without a reset.
+        """Break a connection without a reset: no bytes arrive any more.
 
-        With `closes`, `endpoint` is closed, as after a restart of its host. Without `closes`, both
-        endpoints of the vanished connection stay open.
+        With `closes`, `endpoint` is closed, as after a restart of its host; the other endpoint
+        stays open. Without `closes`, both endpoints stay open.
         """
         endpoint.outgoing.vanish()
         endpoint.incoming.vanish()
@@ -355,7 +360,9 @@ class SimNetwork:
     # For connections
 
     def arrival_ns(self, link: Link) -> int:
-        """Return when an item sent now arrives, if no earlier item delays it."""
+        """Return the time at which bytes sent now on `link` arrive, unless earlier bytes delay
+        them.
+        """
         delay_ns = BASE_DELAY_NS + int(self.draw.expovariate(1.0) * MEAN_EXTRA_DELAY_NS)
         if link.extra_ns or link.spread_ns:
             delay_ns += link.extra_ns + self.draw.randrange(link.spread_ns + 1)
@@ -367,11 +374,11 @@ class SimNetwork:
         return host.next_port
 
     def remember(self, endpoint: ConnectionEnd) -> None:
-        """Add an open endpoint."""
+        """Record that a connection's endpoint is open."""
         self._endpoints.setdefault(endpoint.process, {})[endpoint] = None
 
     def forget(self, endpoint: ConnectionEnd) -> None:
-        """Remove a closed endpoint."""
+        """Record that a connection's endpoint is closed."""
         self._endpoints.get(endpoint.process, {}).pop(endpoint, None)
 
     def note_opened(self, endpoint: ConnectionEnd) -> None:

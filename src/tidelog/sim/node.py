@@ -1,9 +1,10 @@
 """A simulated node: its lasting state, and the incarnations of its process.
 
-Every open file, listener and connection belongs to one incarnation. Calls of a node's ports (files,
-network and store; `core.ports`) are counted, and a planned crash strikes at a counted call. After
-death each call raises NodeDead and has no effect. The coroutines of dead processes are held until
-the run ends, so that none of their `finally` blocks runs (DESIGN.md, rule 5).
+Every open file, listener and connection belongs to one incarnation. The node counts the calls of
+its ports (files, network and store; `core.ports`), and a planned crash happens at such a call.
+After the process has died, each call raises NodeDead and has no effect. The coroutines of dead
+processes are kept until the end of the run, so that none of their `finally` blocks runs (DESIGN.md,
+rule 5).
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class NodeServices(ABC):
         )
         #: Called with (incarnation, event name, fields) for each traced state change.
         self.on_traced: CallbackList[[Incarnation, str, dict[str, Any]]] = CallbackList()
-        #: Called with (node id, kind, detail) for each line of the trace; -1 is no node.
+        #: Called with (node id, kind, detail) for each line of the trace; node id -1 means no node.
         self.on_note: CallbackList[[int, str, str]] = CallbackList()
         #: Returns the loss that a crash may cause within the fault budget; None forbids the crash.
         self.judge_crash: Callable[[Incarnation, Loss], Loss | None] | None = None
@@ -80,7 +81,9 @@ class NodeServices(ABC):
 
     @abstractmethod
     def loss_of(self, node_id: int, wanted: Loss) -> Loss:
-        """Return the maximum loss of a node's disks when its process ends."""
+        """Return which loss of unsynced data a node's disks suffer when its process ends, at least
+        `wanted`.
+        """
 
     @abstractmethod
     def node_started(self, incarnation: Incarnation) -> None:
@@ -116,10 +119,9 @@ class Incarnation:
         self.clock = NodeClock(self)
         self.random = NodeRandom(self)
         self.tracer = NodeTracer(self)
-        #: Whether unsynced writes survived the death, because the process was killed without a
-        #: power loss.
+        #: Whether the process died without a power loss, so that unsynced writes survived.
         self.died_with_page_cache = False
-        #: Whether the death was a power loss, which strikes every disk.
+        #: Whether the process died by a power loss, which affects every disk.
         self.died_with_power = False
         #: The disks that lost data at the death, and whether each had pages that a failed fsync
         #: dropped.
@@ -179,7 +181,8 @@ class Incarnation:
         self.simulator.note(self.node_id, "death", f"{loss.name} {reason}")
         self._held.extend(self._waiting)
         self._waiting.clear()
-        # `_held` only protects tasks from garbage collection, so their order does not matter.
+        # The order of the tasks does not matter, because `_held` only protects them from garbage
+        # collection.
         self._held.extend(asyncio.all_tasks(self.loop))
         for callback in self.on_death:
             callback(loss)
@@ -211,13 +214,13 @@ class Incarnation:
             self._held.append(event)
 
     def bury(self) -> None:
-        """End the coroutines at the end of the run, without letting them act."""
+        """Close the incarnation's coroutines at the end of the run, so that they have no effect."""
         if self.alive:
             self.alive = False
             self.runs = False
             self.end_reason = "the run has ended"
-        # Hold also tasks that code of the process began between its death and its next call of a
-        # port (`core.ports`).
+        # Include tasks that code of the process started after the death, before its next call of a
+        # port (`core.ports`) raised NodeDead.
         self._held.extend(asyncio.all_tasks(self.loop))
         for held in self._held:
             if isinstance(held, asyncio.Task):
@@ -231,9 +234,8 @@ class Incarnation:
 def _end_coroutine(ended: object) -> None:
     """Close a coroutine that will not run any more.
 
-    A coroutine that never ran may have coroutines among its arguments. Coroutines among the
-    arguments of a closed coroutine are closed, too, because Python would warn that they were never
-    awaited.
+    If the coroutine never began, coroutines among its arguments are closed, too, because Python
+    would warn that they were never awaited.
     """
     if not inspect.iscoroutine(ended):
         return
@@ -241,7 +243,8 @@ def _end_coroutine(ended: object) -> None:
         for value in ended.cr_frame.f_locals.values():
             for given in value if isinstance(value, tuple) else (value,):
                 _end_coroutine(given)
-    with contextlib.suppress(BaseException):  # the ports raise NodeDead
+    # A `finally` block may call a port, which raises NodeDead.
+    with contextlib.suppress(BaseException):
         ended.close()
 
 
@@ -314,7 +317,9 @@ class NodeClock:
         self._scheduler = incarnation.simulator.scheduler
 
     def monotonic_ns(self) -> int:
-        """Return virtual time, changed by the drift of the node's clock."""
+        """Return the time of the node's monotonic clock, which follows virtual time with a
+        drift.
+        """
         self._incarnation.check_alive()
         return self._node.monotonic_ns(self._scheduler.now_ns)
 
@@ -338,7 +343,7 @@ class NodeClock:
         delay_ns = max(0, round(delay_ms * NS_PER_MS))
         drift_ppm = self._node.drift_ppm
         if drift_ppm:
-            # The delay is rounded up, so that it is over on the node's clock when the callback
+            # Round up, so that on the node's clock the whole delay has passed when the callback
             # runs.
             delay_ns = -(-delay_ns * _MILLION // (_MILLION + drift_ppm))
         due_ns = self._scheduler.now_ns + delay_ns

@@ -1,14 +1,15 @@
-"""Invariants of every run, checked independently of the cluster, most of them after every event.
+"""Invariants of every run, most of them checked after every event.
 
-No checker uses the code that it judges, except to ask a broker for its claims. `checker` has the
-base class of all checkers, and their view of the run.
+No checker uses the code that it judges, except to ask a broker for its claims: what the broker
+states about its replicas. `checker` has the base class of all checkers, and their view of the run.
 
-Replication: `replication_checker` compares logs, claims and published state (`sim/observed`).
-Further checkers of replication: `in_sync_checker`, `synced_checker`, `fetch_wait_checker`.
-`data_losses` states which replicas have lost data.
+Replication: `replication_checker` compares logs, claims, and the partition states in the metadata
+store (published state, `sim/observed`). Further checkers of replication: `in_sync_checker`,
+`synced_checker`, `fetch_wait_checker`. `data_losses` states which replicas have lost data.
 
-Clients: `client_checker` compares responses with committed records, `history_checker` judges the
-whole history. Further checkers of clients: `group_checker`, `answer_checker`, `connection_checker`.
+Clients: `client_checker` compares responses with committed records; at the end of a run,
+`history_checker` judges all operations of the clients. Further checkers of clients:
+`group_checker`, `answer_checker`, `connection_checker`.
 
 The controller and its commands: `command_checker`, `event_checker`, `reassignment_checker`.
 

@@ -1,15 +1,16 @@
-"""Checks of responses to clients, from the frames on connections that a broker accepted (V47, V83).
+"""Checks of brokers' responses to clients, by the frames on the brokers' connections (V47, V83).
 
 A broker that resumes after a pause beyond its session timeout must not respond to clients before
-the store has confirmed its session (V47). `AnswerChecker` matches each response with its request.
-The checker does not know how the broker learns that its session is alive. After a broker's pause,
-the store confirms the session by its response to a request that the broker sent since.
+the store has confirmed its session (V47). `AnswerChecker` matches each response with its request,
+and does not use the broker's own knowledge of its session. The session counts as confirmed when the
+store has responded to a request that the broker sent after its pause.
 
 A Metadata or FindCoordinator response that waits for the next leader never waits longer than
-`metadata.leader.wait.max.ms` (V83). The response names the leaders that its broker knows when the
-response is sent. A response may wait only if the broker that led a requested partition has ended
-its process, or if the store has another leader. `LeaderWaitChecker` judges a response if its
-connection had no other open request, and if its broker admitted requests when this request arrived.
+`metadata.leader.wait.max.ms` (V83). The response must name the leaders that the broker knows when
+it sends the response. A response may wait only if the process of a requested partition's leader has
+ended, or if the store has a newer leader epoch than the broker. `LeaderWaitChecker` judges only
+responses on connections that had no other open request, and only if the broker already knew the
+cluster when the request arrived.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from tidelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindC
 from tidelog.wire.messages.metadata import MetadataRequest, MetadataResponse
 from tidelog.wire.registry import API, FIND_COORDINATOR, METADATA
 
-#: APIs to which only a leader, a coordinator or a broker of the cluster may respond.
+#: APIs to which a broker without a live session must not respond.
 _GUARDED: Final = (
     apis.PRODUCE, apis.FETCH, apis.LIST_OFFSETS, apis.OFFSET_FOR_LEADER_EPOCH, apis.DELETE_RECORDS,
     apis.METADATA, apis.DESCRIBE_CLUSTER, apis.DESCRIBE_TOPIC_PARTITIONS, apis.FIND_COORDINATOR,
@@ -45,9 +46,8 @@ _CORRELATION: Final = slice(4, 8)
 _SIZE_BYTES: Final = 4
 #: First version of FindCoordinator requests with several coordinator keys.
 _KEYS_VERSION: Final = 4
-#: Time in ns within which other processes may notice that a broker's process has ended. Another
-#: process may notice a broker's end only by a refused connection, after 10 s; the controller
-#: notices it after a session timeout.
+#: Maximum time in ns until others notice that a broker's process has ended: clients by a refused
+#: connection, within 10 s, and the controller after a session timeout.
 _NOTICED_NS: Final = 12_000 * NS_PER_MS
 
 
@@ -55,23 +55,24 @@ class AnswerChecker(Checker):
     """Checker of brokers' pauses and responses; a `sim_connections.FrameWatch`."""
 
     def __init__(self, run: CheckedRun, session_timeout_ms: int) -> None:
-        """Begin without pauses."""
+        """Begin to check; `session_timeout_ms` is the session timeout of all brokers."""
         super().__init__(run)
         self._timeout_ns = session_timeout_ms * NS_PER_MS
         self._paused_ns: dict[int, int] = {}
-        #: Time on each broker's own clock when it resumed after a pause beyond its session timeout.
+        #: Brokers whose session is not confirmed yet since a pause longer than their session
+        #: timeout: the time, on the broker's own clock, when it resumed.
         self._resumed_ms: dict[int, int] = {}
 
     def _heard_ms(self, node_id: int) -> int | None:
         """Return when a broker sent the last request to which the store responded.
 
-        The time is on the broker's own clock, and None for a node that is no broker.
+        The time is on the broker's own clock. Returns None for a node that is no running broker.
         """
         broker = self._brokers.get(node_id)
         return None if broker is None or broker.store is None else broker.store.heard_ms
 
     def noted(self, node_id: int, kind: str, _: str) -> None:
-        """Follow a line of the trace."""
+        """Follow a line of the run's trace, to learn of pauses and deaths of brokers."""
         if kind == "pause":
             self._paused_ns[node_id] = self._now_ns()
         elif kind == "resume":
@@ -106,7 +107,7 @@ class AnswerChecker(Checker):
 
 
 class _Asked(NamedTuple):
-    """A request without a response yet."""
+    """A Metadata or FindCoordinator request that has no response yet."""
 
     key: int
     version: int
@@ -123,7 +124,7 @@ class LeaderWaitChecker(Checker):
     """Checker of responses that wait for the next leader; a `sim_connections.FrameWatch`."""
 
     def __init__(self, run: CheckedRun, config: BrokerConfig) -> None:
-        """Begin without requests."""
+        """Begin to check brokers with the configuration `config`."""
         super().__init__(run)
         self._max_ms = config.metadata_leader_wait_max_ms
         #: Time at which each broker's process ended last.
@@ -132,7 +133,7 @@ class LeaderWaitChecker(Checker):
         self._under_way: dict[ConnectionEnd, dict[bytes, _Asked | None]] = {}
 
     def died(self, node_id: int) -> None:
-        """Note the end of a broker's process."""
+        """Note that a broker's process has ended."""
         self._ended_ns[node_id] = self._now_ns()
 
     def received(self, endpoint: ConnectionEnd, frames: Sequence[memoryview]) -> None:

@@ -1,6 +1,7 @@
-"""Base of all checkers: brokers, published state, the clock, and reports of violations.
+"""Base class of all checkers: brokers, published state, the clock, and reports of violations.
 
-A checker uses only the parts of the cluster that its base class has or its constructor names.
+A checker sees only the parts of the cluster that this base class or its own constructor gives
+it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class CheckedRun:
     #: Returns the virtual time.
     now_ns: Callable[[], int] = lambda: 0
     brokers: Mapping[int, SimBroker] = field(default_factory=dict)
-    #: Called when the promise of an acknowledgement is broken; `violate` by default.
+    #: Called when an acknowledged operation is found lost; `violate` by default.
     promise: Callable[[str], None] | None = None
 
 

@@ -1,9 +1,8 @@
-"""Comparison of responses to clients with committed records, at the arrival of each response.
+"""Comparison of each response to a client, when it arrives, with the committed records.
 
-An acknowledged batch (acks=all) is committed at its offset when the response arrives. Each record
-that a consumer reads is the committed record at its offset. Missing, duplicate and reordered
-records need no knowledge of brokers: `history_checker` finds them at the end, from the clients'
-history alone.
+A batch that is acknowledged with acks=all must be committed at its offset. Each record that a
+consumer reads must be the committed record at its offset. `history_checker` finds missing,
+duplicate and reordered records at the end of the run, from the clients' operations alone.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class ClientChecker(Checker):
         super().__init__(run)
         self._history = history
         self._replication = replication
-        #: Offset of each partition below which consumers together have read all records.
+        #: For each partition, the offset below which consumers have read all records, between them.
         self.read_end: dict[LogKey, int] = {}
         history.on_acknowledged.append(self._acknowledged)
         history.on_read.append(self._read)
@@ -38,7 +37,9 @@ class ClientChecker(Checker):
         history.broken_promise.append(self._promise)
 
     def _keys(self, name: str, partition: int) -> list[LogKey]:
-        """Return every incarnation of a partition, in all topics that ever had this name."""
+        """Return the keys of every incarnation of a partition, in all topics that ever had this
+        name.
+        """
         published = self._published
         return [
             LogKey(topic.topic_id, partition, life)
@@ -61,13 +62,13 @@ class ClientChecker(Checker):
         self._promise(f"acknowledged and not committed: {operation}")
 
     def _sequence_refused(self, operation: Produce, broker_id: int) -> None:
-        """Check the rejected sequence of a producer's oldest open batch.
+        """Check a rejection of a producer's oldest open batch with OUT_OF_ORDER_SEQUENCE_NUMBER.
 
-        A leader has every acknowledged record, so it accepts the oldest open batch. A leader that
-        does not know of its deposition yet may lack records that its successors acknowledged (V65).
-        Retention may have removed a batch whose response was lost, before the present leader could
-        copy the batch as a follower. As in Kafka, a leader that lacks a removed batch knows only
-        later batches of the producer, and rejects the batch's sequence.
+        A leader has every acknowledged record, so it must accept the oldest batch that has no
+        response. A deposed leader that does not know of its successor may lack records that the
+        successor acknowledged, so it may reject the batch (V65). Another rejection is allowed, as
+        in Kafka: the response was lost, and retention removed the stored batch before the present
+        leader could copy it as a follower. This leader knows only later batches of the producer.
         """
         key = self._published.find(TopicPartition(operation.topic, operation.partition))
         if key is None:
@@ -86,7 +87,9 @@ class ClientChecker(Checker):
             )
 
     def _sent_on(self, topic_id: TopicId, partition: int, position: int, log_start: int) -> None:
-        """Count deleted records below a new log start as read: no consumer needs to read them."""
+        """Count records below a new log start as read, because no consumer can read them any
+        more.
+        """
         key = self._published.key(topic_id, partition)
         read_end = self.read_end.get(key, 0)
         if position <= read_end:
@@ -95,11 +98,11 @@ class ClientChecker(Checker):
     def _read_of(
         self, topic_id: TopicId, partition: int, offset: int, numbers: Sequence[int]
     ) -> LogKey:
-        """Return the incarnation of the partition whose records were read.
+        """Return the incarnation of the partition from which a consumer got the records `numbers`:
+        the newest incarnation that committed them, or the latest incarnation if none did.
 
-        Return the newest incarnation that committed the records, or the latest incarnation if none
-        did. A leader that has not learned of a removal may still return records of the removed
-        incarnation.
+        A leader that has not learned that the partition was removed may still return records of the
+        removed incarnation.
         """
         latest = self._published.key(topic_id, partition)
         for life in reversed(self._published.lives(latest)):

@@ -1,18 +1,18 @@
-"""Checks of the controller's commands and their order, against published state and replicas.
+"""Checks of the controller's commands and their order, by published state and replicas.
 
 A broker gets UpdateMetadata with a leader before it takes a role under that leader (V17). Before
 the controller deletes the node of a topic, every broker that stayed registered has deleted its
 replicas (V22). Before the controller removes a replica from the assignment, the replica's broker
-has deleted the replica, if that broker stayed registered (V52). In the end, brokers hold only
-assigned replicas. A broker that was down during a deletion finds its stray replica when it is back
-(V45).
+has deleted the replica, if that broker stayed registered (V52). At the end of a run, brokers hold
+only assigned replicas; a broker that was down during a deletion finds its stray replica after its
+restart (V45). The controller's response to a controlled shutdown lists the partitions that still
+need the stopping broker (V43).
 
-When a broker shuts down, the controller's response lists the remaining partitions (V43). After the
-controller's response, the stopping broker leads only the remaining partitions, and partitions
-without another live member in the ISR. The stopping broker is in no ISR of a partition that another
-broker leads. If no partition remains, the stopping broker is elected leader of no partition and
-joins no ISR until its registration ends. A new controller does not know of a controlled shutdown,
-so it may elect the stopping broker as an eligible replica (E2).
+After this response, the stopping broker may lead only the listed partitions, and partitions without
+another live member in the ISR. It must not be in the ISR of a partition that another broker leads.
+If the list is empty, the stopping broker must not be elected leader, and must join no ISR, until
+its registration ends. A new controller does not know of a controlled shutdown, so it may elect the
+stopping broker as an eligible replica (E2).
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class CommandChecker(Checker):
 
     def __init__(self, run: CheckedRun) -> None:
         super().__init__(run)
-        #: Brokers that a broker has seen in UpdateMetadata requests so far, by (broker id,
+        #: Live brokers that each broker has learnt from UpdateMetadata requests, by (broker id,
         #: incarnation).
         self._known: dict[tuple[int, int], set[int]] = {}
-        #: Broker epoch in which each broker first got UpdateMetadata, and the store's zxid at that
-        #: time.
+        #: Broker epoch under which each broker first got UpdateMetadata, and the store's zxid at
+        #: that time.
         self._known_since: dict[int, tuple[int, int]] = {}
         #: Names of topics whose node the controller could not read.
         self._unread: set[str] = set()
@@ -59,8 +59,8 @@ class CommandChecker(Checker):
     def unread_deleted(self, name: str) -> None:
         """Record that a controller deletes a topic whose node it could not read.
 
-        The controller does not wait for brokers with replicas of a topic whose node it could not
-        read. Brokers set replicas of a topic aside when a full LeaderAndIsr omits the replicas.
+        The controller cannot know the topic's replicas, so it does not wait until brokers have
+        deleted them. Brokers set these replicas aside when a full LeaderAndIsr omits them.
         """
         self._unread.add(name)
 
@@ -81,12 +81,11 @@ class CommandChecker(Checker):
         return ""
 
     def _left(self, key: LogKey, node_id: int, since_zxid: int) -> None:
-        """Check that a broker has deleted a replica that its assignment no longer contains.
+        """Check that a broker has deleted a replica that the assignment no longer contains.
 
-        Only a broker that stayed registered since the replica was listed for removal is checked.
-        The broker got the command to delete the replica, and responded that the replica is gone
-        (V52). A broker that registered after the replica was listed for removal finds a stray
-        replica.
+        Only a broker that stayed registered since the replica was listed for removal is checked: it
+        must have obeyed the command to delete the replica (V52). A broker that registered later may
+        still have the replica as a stray.
         """
         if not self._was_there(node_id, since_zxid):
             return
@@ -100,9 +99,9 @@ class CommandChecker(Checker):
     def _topic_gone(self, topic: PublishedTopic, since_zxid: int) -> None:
         """Check that brokers have deleted the replicas of a topic whose nodes are gone.
 
-        `since_zxid` is the transaction of the deletion request. The controller does not wait for a
-        broker that it first knew after the deletion request. A new broker finds its replicas of the
-        topic as strays, by its first full LeaderAndIsr.
+        `since_zxid` is the transaction id of the deletion request. The controller does not wait for
+        a broker that registered after this request; such a broker sets its replicas of the topic
+        aside as strays at its first full LeaderAndIsr.
         """
         if topic.name in self._unread:
             self._unread.remove(topic.name)
@@ -121,7 +120,9 @@ class CommandChecker(Checker):
                     )
 
     def _was_there(self, node_id: int, since_zxid: int) -> bool:
-        """Return whether a broker is up, and has not registered again since a transaction."""
+        """Return whether a broker is up, and has not re-registered since the transaction
+        `since_zxid`.
+        """
         broker = self._brokers[node_id]
         registered = self._published.brokers.get(node_id)
         return (
@@ -137,8 +138,8 @@ class ControlledShutdownChecker(Checker):
 
     def __init__(self, run: CheckedRun) -> None:
         super().__init__(run)
-        #: Broker epoch of each broker whose controlled shutdown left no partition, and the epoch of
-        #: the controller at that time.
+        #: Each broker that no partition needs after its controlled shutdown: its broker epoch, and
+        #: the controller epoch at that time.
         self._gone: dict[int, tuple[int, int]] = {}
         self.shutdowns = 0
         run.published.on_state.append(self._changed)
@@ -169,7 +170,7 @@ class ControlledShutdownChecker(Checker):
                 )
 
     def may_stop(self, broker_id: int) -> None:
-        """Record a broker that is about to stop, because it learned that no partition remains."""
+        """Record that a broker may stop: the controller responded that no partition remains."""
         published = self._published
         if broker_id in published.brokers:
             self._gone[broker_id] = published.brokers[broker_id], published.controller_epoch

@@ -1,18 +1,18 @@
 """Invariants of connections (L1) and of responses that clients do not read (L2).
 
-Clients neither keep a broker out nor exceed `max.connections`. The checker follows the connections
-that each broker accepted. The checker knows which connections come from brokers' hosts, and which
-carried a request that only brokers send. The checker counts connections independently of the
-broker. A connection that finds the limit reached is on trial until its first request other than
-ApiVersions. At the limit, a broker closes no connection of another broker while a client is
-connected. The client connection that is closed to make room has been idle for longest. While a
-client is connected, the connections never exceed the limit, apart from connections on trial before
-their first request.
+Clients must neither prevent a broker from connecting nor exceed `max.connections`. The checker
+follows the connections that each broker accepted, and counts them independently of the broker. It
+regards a connection as a broker's if it comes from a broker's host, or has carried a request that
+only brokers send. A connection that is accepted at the limit is on trial until its first request
+other than ApiVersions shows whether it is a broker's. At the limit, a broker must not close a
+connection of another broker while a client is connected. To make room, it closes the client
+connection that has been idle for longest. While a client is connected, the connections that are not
+on trial must not exceed the limit.
 
-Unread responses to clients are bounded on every broker. `UnreadChecker` adds up the bytes that the
-simulated kernels have not taken, over all connections that a broker accepted. `UnreadChecker` does
-not use the broker's own count of unread bytes. For a moment, unread bytes may exceed twice the
-broker's budget for responses, by one response for each connection.
+On every broker, the bytes of responses that clients do not read are bounded. `UnreadChecker` adds
+up the bytes that the simulated kernels have not taken, over all connections that a broker accepted.
+`UnreadChecker` does not use the broker's own count of unread bytes. Unread bytes may briefly exceed
+twice the broker's budget, by one response for each connection.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from tidelog.sim.network import SimNetwork
     from tidelog.sim.process import Process
 
-#: APIs of followers and clients whose requests name the replica that sends them.
+#: APIs that followers and clients use, and whose requests have a field for the sending replica.
 _OF_REPLICAS: Final = (FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH)
 #: Reason with which a broker closes a connection at the limit, or to make room for a broker.
 _AT_LIMIT: Final = "max.connections"
 _FOR_BROKER: Final = "is a broker"
-#: Time until the broker's own count of connections reflects the end of a connection.
+#: Maximum time until a broker notices that a connection has ended.
 _SLACK_NS: Final = 50 * NS_PER_MS
 #: Allowance for responses that a broker builds between two checks of its unread bytes.
 _SLACK_BYTES: Final = MIB
@@ -62,10 +62,10 @@ class ConnectionChecker(Checker):
     def __init__(
         self, run: CheckedRun, hosts: Collection[str], limit: int, precision_ms: int
     ) -> None:
-        """Begin without connections.
+        """Begin to check.
 
-        `hosts` are the hosts of brokers. `precision_ms` is the precision of the brokers' times of
-        the last traffic.
+        `hosts` are the hosts of brokers. `precision_ms` is the precision with which brokers measure
+        how long a connection has been idle.
         """
         super().__init__(run)
         self._hosts = hosts
@@ -167,7 +167,7 @@ class UnreadChecker:
     """The sums of unread bytes, by broker."""
 
     def __init__(self, network: SimNetwork, max_bytes: int, violate: Callable[[str], None]) -> None:
-        """Begin to observe; `max_bytes` is each broker's budget for unread responses."""
+        """Begin to check; `max_bytes` is each broker's budget for unread responses."""
         self._network = network
         self._max_bytes = max_bytes
         self._violate = violate

@@ -1,8 +1,9 @@
-"""Data losses of brokers: replicas that are intact since a broker epoch, and replicas that are not.
+"""Which replicas have lost data, and since which broker epoch each broker has lost none.
 
-A process that ends without a loss keeps its replicas intact. A power loss strikes all replicas of a
-broker, the loss of one disk only the replicas in that log directory. A broker that registers again
-counts as intact: the controller judges its replicas by the new broker epoch (V10).
+A broker whose process ends without a loss stays intact. A power loss affects all replicas of a
+broker; the loss of one disk affects only the replicas in its log directory. A broker that
+re-registers counts as intact under its new broker epoch, because the controller notices the loss by
+the change of the broker epoch (V10).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ class DataLosses:
         #: Broker epoch since which each broker is intact; removed when the broker loses all its
         #: data.
         self._intact: dict[int, int] = {}
-        #: Newest broker epoch under which each broker, or one replica of it, has lost data.
+        #: Newest broker epoch under which each broker, or one of its replicas, has lost data.
         self._lost: dict[int, int] = {}
         self._lost_replicas: dict[tuple[int, LogKey], int] = {}
         #: Replicas that lost data at the last death of each broker; None means all replicas.
@@ -35,10 +36,9 @@ class DataLosses:
     def registered(self, broker_id: int, broker_epoch: int, *, is_dead: bool) -> None:
         """Record a registration.
 
-        `is_dead` means that the process died while its registration request was in flight.
+        `is_dead` means that the process died while its registration request was in flight; this
+        request may still claim that the broker is intact, as it was before the death.
 
-        The registration request of a dead process may claim intact replicas, which was true before
-        its death.
         """
         self._intact[broker_id] = broker_epoch
         if is_dead:
@@ -59,7 +59,9 @@ class DataLosses:
             self._lost_replicas[broker_id, key] = epoch
 
     def is_intact(self, key: LogKey, broker_id: int, broker_epoch: int) -> bool:
-        """Return whether a broker epoch is the latest, and the replica has lost no data in it."""
+        """Return whether `broker_epoch` is the broker's latest, and the replica has lost no data
+        under it.
+        """
         return (
             self._intact.get(broker_id) == broker_epoch
             and self._lost_replicas.get((broker_id, key), -1) < broker_epoch

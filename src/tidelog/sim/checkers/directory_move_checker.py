@@ -2,14 +2,14 @@
 
 A future replica that replaces the current replica has the same records under the same offsets and
 leader epochs. The future replica's records, file names and directory name survive a power loss
-right after the replacement. A move of a replica never makes synced records unsynced (V69, E7).
-Compaction may have removed different records from the future replica and the replaced replica.
-After the faults, no disk has a future replica or a second copy of a replica.
+right after the replacement. Records that were synced before the move are synced after it (V69, E7).
+The two replicas may differ in records that compaction removed. At the end of a run, no disk has a
+future replica or a second copy of a replica.
 
-A broker plans some moves itself, for drains and for balancing (D12, D15). No planned move begins
-into a cordoned or drained directory, and balancing moves nothing out of a drained directory.
-Planned moves stop when the sizes of logs no longer change; a balancing that overshoots would never
-stop.
+A broker plans some moves itself, for drains and for balancing (D12, D15). A planned move never goes
+to a cordoned or drained directory, and balancing moves nothing out of a drained directory. Planned
+moves must stop after the sizes of logs stop changing; balancing that moved too much each time would
+never stop.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tidelog.sim.observed.replica_logs import ReplicaLog
 _FUTURE: Final = "-future"
 #: Suffixes of directories with replicas that no broker serves.
 _ASIDE: Final = ("-delete", "-stray", _FUTURE)
-#: Time in ns without a planned move after which moves count as over; brokers examine balance each
+#: Planned moves count as over after this time in ns without one; brokers check the balance each
 #: second.
 _REST_NS: Final = 4 * NS_PER_S
 #: Maximum number of moves of one replica by balancing, after the sizes of logs have stopped
@@ -43,7 +43,9 @@ class DirectoryMoveChecker(Checker):
     checked = 0
 
     def swapped(self, node_id: int, partition: str, source: str, target: str) -> None:
-        """Check a future replica that has just replaced the current replica and is not used yet."""
+        """Check a future replica just after it replaced the current replica, before the broker uses
+        it.
+        """
         logs = self._brokers[node_id].logs
         disks = {disk.root: disk for disk in logs.disks}
         former = logs.copy_on(disks[source], partition)
@@ -61,10 +63,10 @@ class DirectoryMoveChecker(Checker):
             self._violate(f"{name} ends at {log.end}, and is on the disk up to {end} (D11)")
 
     def left_over(self) -> str:
-        """Return a replica's copy that should be on no disk any more; empty if there is none.
+        """Describe a copy of a replica that should have been removed from its disk; empty if none.
 
-        If a full disk prevents the creation of a replica, its empty directory may stay until the
-        next start.
+        An empty directory is allowed: it stays until the next start if a full disk prevented the
+        creation of a replica.
         """
         for node_id, broker in self._brokers.items():
             found: dict[str, str] = {}
@@ -108,8 +110,8 @@ class PlannedMoveChecker(Checker):
         self.latest = ""
         #: Number of planned moves that began, by kind of move, such as `balance`.
         self.counts: dict[str, int] = {}
-        #: Number of moves of each replica by balancing since the sizes of logs stopped changing;
-        #: None before that.
+        #: How often balancing has moved each replica since the sizes of logs stopped changing; None
+        #: before that.
         self._since_last: dict[tuple[int, str], int] | None = None
 
     def begun(
@@ -145,6 +147,8 @@ class PlannedMoveChecker(Checker):
         self._since_last = {}
 
     def restless(self) -> str:
-        """Return the latest planned move if it began in the last `_REST_NS`; empty otherwise."""
+        """Describe the latest planned move if it began within the last `_REST_NS`; else return an
+        empty text.
+        """
         is_late = self._latest_ns is not None and self._now_ns() - self._latest_ns < _REST_NS
         return self.latest if is_late else ""

@@ -1,9 +1,10 @@
 """Comparison of the topic `__cluster_events` with the published state (V80).
 
 The checker follows the store's commits as they happen. At the end of a run, the checker reads the
-topic from the leader's disks with an independent reader. Each event is in the topic at most once.
-No event names a state, registration or term that never existed. If the last controller dropped no
-event, every change of a leader or an ISR in its term has an event.
+topic from the disks of its leader with its own reader. Each event must be in the topic at most
+once. An event must not name a partition state, a registration or a controller's term that never
+existed. If the last controller dropped no event, the topic must have an event for every change of a
+leader or an ISR during its term.
 """
 
 from __future__ import annotations
@@ -22,14 +23,16 @@ from tidelog.sim.observed.moves import PublishedMove
 from tidelog.sim.observed.published_state import PublishedPartition, PublishedTopic
 
 TOPIC: Final = "__cluster_events"
-#: Age of a published state at which its event must be in the topic.
+#: Time after which the event of a published partition state must be in the topic.
 _SETTLED_NS: Final = 5 * NS_PER_S
 #: Topic id, partition, and a leader epoch or partition epoch.
 _Name = tuple[str, int, int]
 
 
 class _State(NamedTuple):
-    """A published state, its time and controller epoch, and the ISR and leader epoch before it."""
+    """A published partition state with its time and controller epoch, and the ISR and leader epoch
+    of the state before it.
+    """
 
     leader: int
     leader_epoch: int
@@ -55,8 +58,8 @@ class EventChecker(Checker):
         self._states: dict[_Name, _State] = {}
         self._leaders: dict[_Name, int] = {}
         self._registrations: dict[tuple[int, int], None] = {}
-        #: For each topic, partition and transaction that wrote the topic's node: the reassignment
-        #: in the node, and the replicas after a reassignment that ended.
+        #: By topic, partition and the transaction that wrote the topic's node: the partition's
+        #: reassignment in the node, or, if the reassignment ended, the replicas after it.
         self._moves: dict[_Name, PublishedMove] = {}
         self._arrivals: dict[_Name, tuple[int, ...]] = {}
         #: Number of events read, by kind.
@@ -93,8 +96,8 @@ class EventChecker(Checker):
     def check(self, disks: Iterable[SimDisk], *, is_complete: bool) -> None:
         """Read the topic from the disks of its leader and check every event.
 
-        `is_complete` means that no broker dropped an event or has an event waiting. With
-        `is_complete`, the topic must have all events of the current controller.
+        `is_complete` means that no broker dropped an event or still has one to write; the topic
+        must then have all events of the current controller.
         """
         events: dict[_Name, None] = {}
         keys: dict[bytes, None] = {}

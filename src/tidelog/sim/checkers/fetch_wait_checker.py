@@ -1,11 +1,12 @@
-"""Invariant of waiting fetches: no fetch waits whose response cannot grow (V61).
+"""Invariant of waiting fetches: a fetch must not wait if its response cannot grow (V61).
 
-A fetch waits for `min_bytes`. The checker examines every partition of each waiting fetch: the
-segments, leader epoch and log start of the broker's log. A fetch must get a response at once if it
-requests records of an older segment, has another leader epoch than the log, or requests removed
-records. The checker allows some time for the response to a fetch, because the response may follow
-some steps later. The check skips fetches that read from the disk, wait for the budget of unread
-responses, or are throttled. The check skips compacted segments, because their records may be gone.
+A fetch waits until its response has `min_bytes`. The checker examines every partition of each
+waiting fetch: the segments, leader epoch and log start of the broker's log. The broker must respond
+at once if the fetch requests records of an older segment, has another leader epoch than the log, or
+requests removed records. The checker allows `_SLACK_NS`, because the response may follow some steps
+later. The checker skips fetches for which the broker reads from disk, which wait for the budget of
+unread responses, or which are throttled. It also skips compacted segments, because their records
+may be gone.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ class FetchWaitChecker(Checker):
     def __init__(self, run: CheckedRun) -> None:
         super().__init__(run)
         self._looked_ns = 0
-        #: Time since which each waiting fetch has no reason to wait.
+        #: For each fetch that waits without a reason: the time when this was first seen.
         self._since_ns: dict[DelayedFetch, int] = {}
-        #: Number of checks of waiting fetches that already had some records.
+        #: Number of checks of waiting fetches for which some records were available.
         self.looks = 0
 
     def after_event(self) -> None:
@@ -70,7 +71,8 @@ class FetchWaitChecker(Checker):
                 if fetch is None or fetch._reads.under_way or fetch._turn is not None:
                     continue
                 if partition.directory.path in fetch._held:
-                    continue  # the broker's disk finishes no reads (L2)
+                    # Skip: the fetch waits for a directory whose disk finishes no reads (L2).
+                    continue
                 if item in item.session.throttled:
                     continue
                 why = self._why(item, partition)

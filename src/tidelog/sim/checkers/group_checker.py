@@ -1,14 +1,14 @@
 """Checks of the responses to group members: commits, generations, ownership.
 
-An acknowledged commit is valid until a later commit replaces it: a new owner of the partition in
-the newest generation never gets a replaced offset. Once members got a newer generation, a
-coordinator acknowledges no commit of an older generation. A coordinator acknowledges no commit of a
-static member after another process took its instance id (KIP-345). A generation has one leader and
-one assignment, in which each partition has one owner.
+An acknowledged offset commit holds until a later commit replaces it: a new owner of the partition
+in the newest generation must never get an older offset. After a member got its assignment in a
+newer generation, no coordinator may acknowledge a commit of an older generation. No coordinator may
+acknowledge a commit of a static member after another process has taken its instance id (KIP-345). A
+generation has one leader and one assignment, in which each partition has one owner.
 
 The checker orders operations by the times at which clients sent requests and got responses. If the
-outcome of an operation is unknown, the checker allows that it had an effect, or none. The checker
-knows neither brokers nor logs.
+outcome of an operation is unknown, the checker accepts both possibilities. The checker knows
+neither brokers nor logs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tidelog.sim.checkers.checker import CheckedRun, Checker
 from tidelog.sim.client_history import Outcome
 from tidelog.sim.listeners import CallbackList
 
-#: The offset of a partition for which no offset was committed.
+#: The offset in a response if the group has committed no offset for the partition.
 NO_OFFSET: Final = -1
 _NEVER: Final = 1 << 62
 
@@ -36,14 +36,14 @@ class Commit:
     #: Generation of the committer; -1 if it is no member of the group.
     generation: int
     offset: int
-    #: Times at which the client sent the commit and got the response.
+    #: Time at which the client sent the commit; `end_ns` is the time at which it got the response.
     begin_ns: int = -1
     end_ns: int = -1
     outcome: Outcome = Outcome.OPEN
     topic: str = ""
-    #: Process that sent the commit, as histories name it.
+    #: Name, in the clients' history, of the process that sent the commit.
     process: str = ""
-    #: Member id of the committer; if the committer is a static member, also its instance id.
+    #: Member id of the committer; `instance` is its instance id if it is a static member.
     member: str = ""
     instance: str | None = None
 
@@ -65,10 +65,10 @@ class _Generation:
 
 
 class _Place(NamedTuple):
-    """A process that held the instance id of a static member."""
+    """A process that holds or has held the instance id of a static member."""
 
     member: str
-    #: Time of the JoinGroup request, and time at which the member got its assignment.
+    #: Time of the JoinGroup request; `taken_ns` is the time at which the member got its assignment.
     asked_ns: int
     taken_ns: int
 
@@ -76,7 +76,7 @@ class _Place(NamedTuple):
 @dataclass(slots=True)
 class _Group:
     generations: dict[int, _Generation] = field(default_factory=dict)
-    #: Leader of the group by generation and term of the coordinator.
+    #: Leader of the group, by generation and by the coordinator's term.
     leaders: dict[tuple[int, int], str] = field(default_factory=dict)
     #: Static members by instance id, in the order in which they took over the instance id.
     places: dict[str, list[_Place]] = field(default_factory=dict)
@@ -89,14 +89,14 @@ class _Group:
 class GroupChecker(Checker):
     """Checker of the responses of group coordinators, as group members report them.
 
-    A term begins when a broker loads a partition of `__consumer_offsets`, and ends when the broker
-    gives the partition up or dies. Responses about a generation must agree within one term of the
-    coordinator. An earlier coordinator may have responded about generations that it never wrote to
-    the log.
+    A coordinator's term begins when a broker loads a partition of `__consumer_offsets`, and ends
+    when the broker unloads the partition or dies. Within one term, all responses about a generation
+    must agree. Different terms may disagree, because a coordinator may respond about a generation
+    before it writes the generation to the log.
     """
 
     def __init__(self, run: CheckedRun, partitions: int) -> None:
-        """Begin without groups; `partitions` is the partition count of `__consumer_offsets`."""
+        """Begin to check; `partitions` is the partition count of `__consumer_offsets`."""
         super().__init__(run)
         self.acknowledged_commits = 0
         #: Number of times that a new coordinator loaded a partition of `__consumer_offsets`.
@@ -121,14 +121,16 @@ class GroupChecker(Checker):
     # Coordinators
 
     def partition_of(self, group: str) -> int:
-        """Return the partition of a group, by Java's hash of its name (G2), which is ASCII here."""
+        """Return the partition of `__consumer_offsets` for a group, by Java's hash of its name
+        (G2); the name must be ASCII.
+        """
         value = 0
         for byte in group.encode("ascii"):
             value = (31 * value + byte) & 0xFFFF_FFFF
         return (value & 0x7FFF_FFFF) % self._partition_count
 
     def term(self, group: str, node_id: int) -> int:
-        """Return the term in which a broker coordinates a group now; -1 for none."""
+        """Return the term in which a broker now coordinates a group; -1 if it does not."""
         return self._terms.get((node_id, self.partition_of(group)), -1)
 
     def loaded(self, node_id: int, partition: int) -> None:
@@ -183,11 +185,10 @@ class GroupChecker(Checker):
             )
 
     def place_taken(self, group: str, instance: str, member: str, asked_ns: int) -> None:
-        """Record that a static member, which just got its assignment, holds its instance id.
+        """Record that a static member has just got its assignment and so holds its instance id.
 
-        The member sent its JoinGroup request at `asked_ns`. The coordinator's log contains the
-        member's assignment, which proves that the member replaced the former holder of the instance
-        id.
+        The member sent its JoinGroup request at `asked_ns`. Its assignment is in the coordinator's
+        log, so it has replaced the former holder of the instance id for good.
         """
         places = self._groups[group].places.setdefault(instance, [])
         if all(place.member != member for place in places):
@@ -219,9 +220,9 @@ class GroupChecker(Checker):
     def _check_place(self, commit: Commit) -> None:
         """Check that no later member held the committer's instance id when the commit was sent.
 
-        A later member is a process that sent its JoinGroup request after the committer had got an
-        assignment. Once a later member with the same instance id has its assignment, the
-        coordinator must reject the committer's commits.
+        A later member has the same instance id, and sent its JoinGroup request after the committer
+        had got an assignment. Once the later member has its own assignment, the coordinator must
+        reject the committer's commits.
         """
         places = self._groups[commit.group].places.get(commit.instance or "", [])
         own = next((place for place in places if place.member == commit.member), None)
@@ -241,8 +242,8 @@ class GroupChecker(Checker):
         """Check the offset that the owner of a partition fetched.
 
         Only fetches of the group's newest generation are checked. A coordinator that does not know
-        yet that another broker replaced it may still respond to members of an older generation.
-        Commits of an older generation are rejected.
+        of its successor may still respond with old offsets to members of an older generation; this
+        is harmless, because their commits are rejected.
         """
         if self._groups[group].newest == generation:
             self._check(group, partition, offset, asked_ns, "the owner of the partition received")
@@ -280,7 +281,8 @@ class GroupChecker(Checker):
     def _latest_ns(self, commit: Commit) -> int:
         """Return the latest time at which a commit can have taken effect.
 
-        A commit without a response may reach the log until a newer generation fences it.
+        A commit without a response may still reach the log until a newer generation fences its
+        member.
         """
         if commit.outcome is Outcome.DONE:
             return commit.end_ns

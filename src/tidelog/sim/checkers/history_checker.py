@@ -1,14 +1,14 @@
-"""The history of a run's clients, judged when the run ends.
+"""Check of a run's client operations at the end of the run, by `tidelog.history`, which uses only
+requests and responses of clients.
 
-`tidelog.history` judges from outside: it uses only requests and responses of clients. A producer
-names no topic id, so a batch for a recreated topic may belong to any incarnation. A batch certainly
-belongs to the incarnation that clients knew when the batch began, if its response came before any
-deletion request. If an acknowledged batch may belong to several incarnations of a recreated topic,
-its outcome counts as unknown.
+A Produce request names no topic id, so a batch for a recreated topic may belong to any incarnation
+of the topic. If the response to a batch came before any deletion request, the batch certainly
+belongs to the incarnation that clients knew when they sent it. If an acknowledged batch may belong
+to several incarnations, its outcome counts as unknown.
 
-Removed partitions are not judged, because a partition number does not identify the incarnation.
-During the run, `client_checker` compares the reads and acknowledgements of each partition
-incarnation with its committed records.
+Removed partitions are not checked, because their number does not identify an incarnation. During
+the run, `client_checker` compares the reads and acknowledgements of each partition incarnation with
+its committed records.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ _OUTCOMES: Final = {
     Outcome.REFUSED: FAIL,
     Outcome.DONE: OK,
 }
-#: Anomalies that no loss explains: a rejected record was read; a poll skips offsets or goes back.
+#: Anomalies that even a permitted loss of data does not explain: a rejected record was read; a poll
+#: skips offsets or goes back.
 _WITHOUT_PROMISES: Final = ("G1a", "int-poll-skip", "int-nonmonotonic-poll")
 _ADMINISTRATOR: Final = "administrator"
 
@@ -59,8 +60,8 @@ def operations(
     for topic_id, life in history.topics.items():
         name = f"{life.name}@{topic_id.hex()}"
         if life.deletion_begun_ns >= 0 or topic_id not in topics:
-            # A topic that disappeared without a recorded deletion request was deleted by a late
-            # request, sent for an earlier topic of the same name.
+            # A topic may disappear without a deletion request of its own: an earlier request for a
+            # topic of the same name took effect late.
             begin_ns = max(life.deletion_begun_ns, 0)
             found.append(Operation(_ADMINISTRATOR, "delete", begin_ns, None, INFO, topics=[name]))
         if is_compacted or life.name in compacted:
@@ -120,7 +121,7 @@ def _life_of(history: ClientHistory, produce: Produce) -> TopicLife | None:
     lives = [life for life in history.topics.values() if life.name == produce.topic]
     for life in reversed(lives):
         if life.created_ns <= produce.begin_ns:
-            # A batch without a response has no end, so a deletion may still affect it.
+            # A batch without a response is still open, so any later deletion may precede it.
             is_over = life.deletion_begun_ns >= 0 and (
                 produce.end_ns < 0 or life.deletion_begun_ns <= produce.end_ns
             )
@@ -143,10 +144,10 @@ def _commit(commit: Commit) -> Operation:
 def check_history(
     history: Sequence[Operation], violate: Callable[[str], None], *, is_promised: bool = True
 ) -> Report:
-    """Judge a run in which consumers have read every committed record.
+    """Check a run in which consumers have read every committed record.
 
-    Report each forbidden anomaly with its operations. Without `is_promised`, report only anomalies
-    that no loss explains.
+    Each forbidden anomaly is reported with its operations. Without `is_promised`, the run may lose
+    data, and only anomalies that a loss does not explain are reported.
     """
     checker = HistoryChecker()
     for line, operation in enumerate(history, 1):

@@ -1,15 +1,14 @@
-"""Invariants of followers' ISR membership while leaders read slowly (V62, F5, F7).
+"""Invariants of the ISR: dead followers must leave, healthy followers must stay (V62, F5, F7).
 
-A dead follower that lacks records of its leader leaves the ISR within 1.5 times
-`replica.lag.time.max.ms`. Leaders examine their followers twice per `replica.lag.time.max.ms`. Slow
-reads of the leader must not keep a dead follower in the ISR. The time to a follower's removal
-begins when the dead follower's connections to the leader end, at the latest
-`replica.socket.timeout.ms` after the death. A power loss, a pause or a cut link ends no connection
-at the leader.
+A dead follower that lacks records of its leader must leave the ISR within 1.5 times
+`replica.lag.time.max.ms`, because leaders examine their followers twice in that time. Slow reads of
+the leader must not keep a dead follower in the ISR. The limit counts from the end of the dead
+follower's connections to the leader, at the latest from `replica.socket.timeout.ms` after the
+death. A power loss, a pause or a cut link ends no connection at the leader.
 
-In profiles with healthy followers, no leader removes a follower from the ISR after the follower has
-fetched the partition from this leader. In profiles with broker deaths and slow reads, no leader
-removes a follower that had all of the leader's records from the ISR, as long as both brokers live.
+In profiles whose followers stay healthy, a leader must not remove a follower from the ISR once the
+follower has fetched the partition from this leader. In profiles with broker deaths and slow reads,
+a leader must not remove a follower that has had all of its records, as long as both brokers live.
 The death of another broker does not remove a live follower from the ISR (F7). The checker reads the
 decisions of leaders, and the state of processes and links, which only the simulator knows.
 """
@@ -34,13 +33,12 @@ if TYPE_CHECKING:
 _SLACK_MS: Final = 300
 #: Interval in ns between two checks of the leaders.
 _LOOK_NS: Final = 20 * NS_PER_MS
-#: If more than this time in ns passes between two checks, the times measured for dead followers
-#: start again.
+#: If more than this time in ns passes between two checks, all brokers were stopped, and the times
+#: of dead followers are measured from the start again.
 _GAP_NS: Final = 200 * NS_PER_MS
-#: Placeholder for the end time of a connection that is still open because the leader has not
-#: noticed the follower's death.
+#: Stands for the end time of a dead follower's connection that is still open at the leader.
 NEVER_HEARD: Final = -1
-#: Maximum virtual time until a leader knows a published state.
+#: Maximum virtual time until a leader must know a published state of its partition.
 LIMIT_NS: Final = 5_000_000_000
 
 
@@ -54,7 +52,9 @@ class _Dead(NamedTuple):
 
 
 class _KeptUp(NamedTuple):
-    """A leader and a follower that had all its records; each is (broker id, incarnation)."""
+    """A leader and a follower that has had all the leader's records; each is (broker id,
+    incarnation).
+    """
 
     leader: tuple[int, int]
     topic_partition: TopicPartition
@@ -96,7 +96,7 @@ class InSyncChecker(Checker):
         if now_ns - self._looked_ns < _LOOK_NS:
             return
         if now_ns - self._looked_ns > _GAP_NS:
-            self._seen = {}  # all brokers were stopped, so the leaders' timers stood still
+            self._seen = {}  # all brokers were stopped, so the leaders' timers did not run
         self._looked_ns = now_ns
         if self._healthy_stay:
             self._note_kept_up()
@@ -126,8 +126,8 @@ class InSyncChecker(Checker):
     def _dead_members(self) -> Iterator[_Dead]:
         """Yield the dead followers that lack records and could be removed from the ISR."""
         for leader, topic_partition, core in self._leaderships():
-            # A leader has one ISR change in flight, and proposes no other change before its outcome
-            # (A8).
+            # While an ISR change of the leader is in flight, the leader cannot propose to remove
+            # another follower (A8).
             if not self._is_silent(leader[0]) and not core.isr.in_flight:
                 for follower in self._kept(core):
                     yield _Dead(leader, topic_partition, core.leader_epoch, follower)
@@ -158,7 +158,8 @@ class InSyncChecker(Checker):
             return
         stays = self._has_kept_up if self._healthy_stay else self._has_fetched
         if self._healthy_stay and now.leader_epoch > before.leader_epoch:
-            # The controller itself removes dead and restarted members from the ISR.
+            # Members that died or restarted do not count: the controller itself removes them from
+            # the ISR.
             self.led_on += any(stays(now, member) for member in now.isr if member != now.leader)
             self._forget_left(now)
             return
@@ -171,7 +172,7 @@ class InSyncChecker(Checker):
         self._forget_left(now)
 
     def _forget_left(self, now: PublishedPartition) -> None:
-        """Forget followers that left the ISR, until they catch up again."""
+        """Forget the followers that left the ISR; they count again after they have caught up."""
         name = self._published.name(now.key)
         self._kept_up = {
             each
@@ -201,7 +202,9 @@ class InSyncChecker(Checker):
         }
 
     def _has_kept_up(self, now: PublishedPartition, member: int) -> bool:
-        """Return whether a live member had all records of the leader in the current leadership."""
+        """Return whether a member is alive and has had all records of the leader in this
+        leadership.
+        """
         leader, follower = self._brokers[now.leader], self._brokers[member]
         kept_up = _KeptUp(
             (now.leader, leader.incarnation),
@@ -224,17 +227,17 @@ class InSyncChecker(Checker):
 
 
 class IsrViewChecker(Checker):
-    """The leaders' ISRs compared with the published ISRs (A3, A9).
+    """Comparison of leaders' ISRs with the published ISRs (A3, A9).
 
-    A leader learns each published state of its leader epoch within a bounded time, whichever broker
-    requested the change. The checker is for profiles without cut links and pauses, because nothing
-    else delays a command beyond `LIMIT_NS`.
+    A leader must learn of each published state of its leader epoch within `LIMIT_NS`, even if it
+    did not request the change. The checker runs in profiles without cut links and pauses: only
+    these delay commands for longer.
     """
 
     def __init__(
         self, run: CheckedRun, after_ns: Callable[[int, Callable[[], None]], object]
     ) -> None:
-        """`after_ns` calls back after a virtual time."""
+        """`after_ns` calls a function after a virtual time."""
         super().__init__(run)
         self._after_ns = after_ns
         run.published.on_state.append(self._changed)

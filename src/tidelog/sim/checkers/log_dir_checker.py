@@ -1,17 +1,16 @@
 """Invariants of failed log directories (D1, D3, D4) and of damaged logs (V68).
 
-A broker does not serve the replicas of a failed log directory. The broker traces the directory
-whose device failed. Until its restart, the broker neither leads nor commits with the replicas of a
-failed directory. A failed simulated disk refuses appends, so appends need no check. A replacement
-replica in another directory is a new log for `replica_logs`. The replication checker finds
-committed records that a replacement replica in another directory lacks. A broker halts only when
-its last log directory fails.
+A broker must not use the replicas of a failed log directory: until its restart, it must neither
+lead with them nor commit records in them. Appends need no check, because a failed simulated disk
+refuses them. The broker's trace names the directory whose device failed. If the broker creates such
+a replica again in another directory, the replication checker notices committed records that the new
+replica lacks. A broker halts only when its last log directory fails.
 
 A running broker repairs the damage that it has read. A leader that reads damage leaves the ISR,
 truncates its log before the damage and fetches the records again. Once the cluster is in sync, no
-file in which a broker found damage is still damaged. A restarted broker has forgotten the damage,
-so the checker expects no repair. The replication checker judges the truncation itself: no member of
-the ISR may lack a committed record.
+file in which a broker found damage is still damaged. The checker expects no repair after a restart,
+because the broker no longer knows of the damage. The replication checker judges the truncation
+itself: no member of the ISR may lack a committed record.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from tidelog.sim.loop import NS_PER_MS
 from tidelog.sim.node import Incarnation
 from tidelog.sim.observed.claims import ReplicaClaim
 
-#: Time in ns within which a broker stops leading after it learns that a directory failed.
+#: Maximum time in ns until a broker stops leading after it learns that a directory failed.
 GRACE_NS: Final = 20 * NS_PER_MS
 
 
@@ -33,10 +32,10 @@ class LogDirChecker(Checker):
 
     def __init__(self, run: CheckedRun) -> None:
         super().__init__(run)
-        #: Failed directories of current incarnations, each with the time from which no replica in
-        #: it may lead.
+        #: Failed directories, by broker in its current incarnation; each with the time from which
+        #: no replica in it may lead.
         self._failed: dict[int, dict[str, int]] = {}
-        #: Number of the incarnation whose directories failed, by broker.
+        #: The incarnation of each broker to which `_failed` applies.
         self._lives: dict[int, int] = {}
         #: For each broker, the number of its incarnation, and the log directories that failed or
         #: were unusable when this incarnation started.
@@ -93,7 +92,7 @@ class LogDirChecker(Checker):
                 return
 
     def committed(self, node_id: int, claim: ReplicaClaim, _: int) -> None:
-        """Check a leader's commit."""
+        """Check that a leader which commits records is not in a failed directory."""
         if node_id not in self._failed:
             return
         log = self._brokers[node_id].logs.logs.get(claim.key)
@@ -119,7 +118,7 @@ class DamageChecker(Checker):
 
     def __init__(self, run: CheckedRun) -> None:
         super().__init__(run)
-        #: Files in which a process found damage, by broker and number of its incarnation.
+        #: Files in which a broker found damage: (broker id, number of the incarnation, path).
         self._found: dict[tuple[int, int, str], None] = {}
         #: Number of files in which damage was found.
         self.found_count = 0
@@ -132,7 +131,9 @@ class DamageChecker(Checker):
             self.found_count += 1
 
     def unrepaired(self) -> str:
-        """Return the first file with damage that its broker knows; empty if there is none."""
+        """Return the first file whose damage its broker has found and not repaired; empty if
+        none.
+        """
         for node_id, number, path in self._found:
             broker = self._brokers[node_id]
             if broker.life is None or broker.life.number != number:

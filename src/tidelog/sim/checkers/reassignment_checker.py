@@ -1,18 +1,17 @@
 """Invariants of reassignments: changed targets (R10) and the replication throttle (R15).
 
-A replica of an earlier target is dropped at once if neither the current target nor the original
-replicas contain it. The first state for the new target omits a dropped replica, unless it leads or
-the ISR would shrink below the effective min.insync.replicas. A dropped replica never joins the ISR
-during its move, except as a leader elected from the eligible replicas. If the controller changed or
-members restarted, the checker requires only that no dropped replica joins the ISR.
+If a reassignment gets a new target, a replica of the earlier target is dropped, unless the new
+target or the original replicas contain it. The first partition state after the new target must have
+no dropped replica in its ISR, unless the replica leads or the ISR would shrink below the effective
+min.insync.replicas. A dropped replica must not join the ISR again during the reassignment, except
+as a leader elected from the eligible replicas. If the controller changed or members restarted, the
+checker requires only that no dropped replica joins the ISR.
 
-The replication throttle bounds bytes, and only replicas that lag wait. A leader sends followers
-outside the ISR at most the throttled bytes that its rate and windows allow, plus one read per
-follower. The checker counts the bytes of responses, and parses the lists of throttled replicas
-independently. Neither a member of the ISR nor a partition outside the lists of throttled replicas
-waits for a throttle. A follower learns from published state whether it is in the ISR, so the
-checker allows some delay. The final phase checks that all replicas catch up after the throttle is
-removed.
+A leader must send followers outside the ISR at most the throttled bytes that its rate and windows
+allow, plus one read per follower. The throttle must not delay members of the ISR, or partitions
+outside the lists of throttled replicas; the checker allows `_NEWS_NS` until a broker knows the
+state. The checker counts the bytes of responses, and parses the lists of throttled replicas itself.
+The final phase checks that all replicas catch up after the throttle is removed.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 
 _MS_PER_S: Final = 1_000
 _UNLIMITED: Final = 2**63 - 1
-#: Maximum time in ns until a broker again examines a replica that waits for a throttle.
+#: Maximum time in ns until a broker knows that a throttled replica need no longer wait.
 _NEWS_NS: Final = 700 * NS_PER_MS
 #: Replica that waits for the throttle of a broker: (broker id, partition, follower id).
 _Waiting = tuple[int, "Partition", int]
@@ -47,22 +46,22 @@ _Waiting = tuple[int, "Partition", int]
 class _Redirected(NamedTuple):
     """A reassignment that got a new target by a write of the topic node."""
 
-    #: Replicas of earlier targets that the new target does not contain.
+    #: Replicas of earlier targets that neither the new target nor the original replicas contain.
     dropped: frozenset[int]
     #: Number of replicas when the move began.
     originals: int
-    #: Epochs of the partition's state when the topic node got the new target.
+    #: Leader epoch, and next the controller epoch, when the topic node got the new target.
     leader_epoch: int
     controller_epoch: int
 
 
 class RedirectedMoveChecker(Checker):
-    """Checker of the moves of one run."""
+    """Checker of the reassignments of one run that get a new target."""
 
     def __init__(self, run: CheckedRun) -> None:
         super().__init__(run)
         self._redirected: dict[LogKey, _Redirected] = {}
-        #: Number of replicas that were in sync when a new target dropped them.
+        #: Number of dropped replicas that were in the ISR when the new target dropped them.
         self.dropped = 0
         run.published.on_moves.append(self._moved)
         run.published.on_state.append(self._changed)
@@ -131,7 +130,7 @@ class RedirectedMoveChecker(Checker):
 
 @dataclass(slots=True)
 class _Sent:
-    """Bytes that one broker sent to throttled followers outside the ISR, above its rate."""
+    """Count of the throttled bytes that one broker sent to followers outside the ISR."""
 
     rate: int = _UNLIMITED
     at_ms: int = 0
@@ -147,13 +146,16 @@ class ThrottleChecker(Checker):
     def __init__(self, run: CheckedRun) -> None:
         super().__init__(run)
         self._sent: dict[Broker, _Sent] = {}
-        #: Time since which each replica waits although no throttle applies.
+        #: Replicas that wait although no throttle applies to them, with the time when this was
+        #: first seen.
         self._waiting_since_ns: dict[_Waiting, int] = {}
 
     # bytes
 
     def watching(self, broker: Broker) -> Callable[[Served], Served]:
-        """Return a wrapper of a broker's handlers that counts the bytes sent to followers."""
+        """Return a function that wraps a request handler of the broker and counts the bytes of
+        responses to followers.
+        """
 
         def wrap(served: Served) -> Served:
             if served.card.api_key != FETCH:
@@ -215,7 +217,9 @@ class ThrottleChecker(Checker):
             )
 
     def _under_present_rate(self, broker: Broker) -> _Sent:
-        """Return the bytes sent since the broker's rate last changed, as the broker counts them."""
+        """Return the broker's count of sent bytes; start a new count if the broker's rate has
+        changed.
+        """
         sent = self._sent.setdefault(broker, _Sent())
         moves = broker.replicas.throttles.moves.rates.values()
         rate = min(broker.config.leader_replication_throttled_rate, *moves, _UNLIMITED)
@@ -232,22 +236,23 @@ class ThrottleChecker(Checker):
         broker = node.broker
         if broker is None or not node.is_up:
             return
-        # `_under_present_rate` notes the broker's current throttle rate, even if the broker sends
-        # no bytes under it.
+        # Note a change of the broker's rate now, even if the broker sends no bytes before the next
+        # change.
         self._under_present_rate(broker)
         present: dict[_Waiting, int] = {}
         for session in broker.fetch_sessions.all():
             for item in session.throttled:
                 partition = item.watched
                 if partition is None or partition.leadership is None or item in session.dirty:
-                    continue  # the leader examines the waiting replica at the follower's next fetch
+                    # Skip: the leader checks this partition again at the follower's next fetch.
+                    continue
                 if not _is_outside(partition, session.replica_id, confirmed=True):
                     self._violate(
                         f"leader {node_id} of {partition.topic_partition} throttles follower"
                         f" {session.replica_id}, a member of the ISR (R15)"
                     )
-                # A waiting fetch of the follower examines its partitions again; without a waiting
-                # fetch, the follower requests nothing.
+                # The leader checks throttled partitions again only while a fetch of the follower
+                # waits.
                 if session.waiting is not None and not _is_listed(broker, partition, "leader"):
                     what = f"leader {node_id} throttles a partition that is not listed"
                     self._waits(present, (node_id, partition, session.replica_id), what)
@@ -263,7 +268,7 @@ class ThrottleChecker(Checker):
         self._waiting_since_ns = {**others, **present}
 
     def _waits(self, present: dict[_Waiting, int], key: _Waiting, what: str) -> None:
-        """Report a replica that still waits although its broker had time to examine it again."""
+        """Note a replica that waits without reason; report it after `_NEWS_NS`."""
         now_ns = self._now_ns()
         present[key] = self._waiting_since_ns.get(key, now_ns)
         if now_ns - present[key] > _NEWS_NS:

@@ -1,16 +1,16 @@
 """Invariants of replication, checked after every event.
 
-A record is committed once some leader's high watermark passed it. The value of a committed record
-never changes. A committed record is in every log whose high watermark passed it, and in the log of
-every later leader. A member of the maximal ISR has all committed records if it has not restarted
-since the broker epoch in the state node. A leader of a lower epoch may take its role late, and
-commits nothing (V65). A leader's high watermark never goes back within its term. Records before a
-log's start were committed, and a DeleteRecords request or retention may have removed them.
+A record is committed as soon as the high watermark of a leader is above its offset. A committed
+record never changes. It is in every log whose high watermark is above its offset, and in the log of
+every later leader. A member of the maximal ISR has all committed records if it still has the broker
+epoch in the state node. A broker may take the role of leader although a later leader epoch exists;
+it then commits nothing (V65). A leader's high watermark never goes back within its term. Records
+below a log's start were committed, and DeleteRecords or retention may have removed them.
 
-If an invariant holds only for losses within the fault budget, its violation is reported as a broken
-promise. Some invariants hold even after a loss of data: two logs that agree in epoch and offset
-agree in the record. No leader epoch or partition epoch decreases within one incarnation of a
-partition. A leader epoch has one leader. No follower's high watermark is above what leaders
+If an invariant holds only while losses of data stay within the fault budget, its violation is
+reported as a broken promise. Other invariants hold always: two records with the same leader epoch
+and offset are the same record. No leader epoch or partition epoch decreases within one incarnation
+of a partition. A leader epoch has one leader. No follower's high watermark is above what leaders
 committed.
 """
 
@@ -34,14 +34,14 @@ from tidelog.sim.sim_broker import SimBroker
 
 @dataclass(slots=True, eq=False)
 class _Seen:
-    """The last seen state of a replica."""
+    """The state of a replica when the checker last saw it."""
 
     claim: ReplicaClaim
     incarnation: int = -1
     log_version: int = -1
-    #: Whether the node lost data since the replica was last known in sync. Truncated records may
-    #: reappear below a high watermark that was written later. The checks skip a replica after a
-    #: loss until it leads, is in sync, or has only committed records.
+    #: Whether the node lost data since the replica was last in sync. After a loss, truncated
+    #: records may be back in the log, below a high watermark that was written later. The checks
+    #: skip such a replica until it leads, is in sync, or has only committed records.
     is_doubtful: bool = False
     #: Whether the replica was removed. A recreated replica may have no role at first.
     is_removed: bool = False
@@ -54,13 +54,14 @@ class Truth:
     name: TopicPartition
     #: Record number (unique in the run) of each committed record, by offset.
     committed: list[int] = field(default_factory=list)
-    #: End of the committed records after the last commit of each leader epoch.
+    #: By leader epoch, the end of the committed records after the last commit in this epoch.
     ends: dict[int, int] = field(default_factory=dict)
     #: The last committed offset of each key.
     last_of_key: dict[int, int] = field(default_factory=dict)
     #: Record number of each record that was ever in a log, by (leader epoch, offset).
     values: dict[tuple[int, int], int] = field(default_factory=dict)
-    #: Nodes that ever had each record, by (leader epoch, offset): a bit for each node id.
+    #: For each record, by (leader epoch, offset): the nodes that ever had it, one bit for each node
+    #: id.
     stored_by: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def commit(self, numbers: list[int], leader_epoch: int) -> None:
@@ -87,26 +88,28 @@ class Truth:
 
 
 class ReplicationChecker(Checker):
-    """Comparison of replicas' logs, brokers' claims about their replicas, and published state."""
+    """Comparison of replicas' logs, of brokers' claims about their replicas, and of published
+    state.
+    """
 
     def __init__(
         self, run: CheckedRun, deleted_before: Callable[[LogKey], int] = lambda key: 0
     ) -> None:
-        """Begin to follow published state.
+        """Begin to check.
 
-        `deleted_before` returns the offset below which records of a partition may be gone.
+        `deleted_before` returns the offset below which a DeleteRecords request may have removed a
+        partition's records.
         """
         super().__init__(run)
         self.truths: dict[LogKey, Truth] = {}
         #: Time at which each record was first seen in any log.
         self.first_stored_ns: dict[int, int] = {}
         self.truncations = 0
-        #: Replicas whose directory is unharmed but unmounted. Replicas without their directory have
-        #: no records, and must not lead.
+        #: Replicas whose log directory is intact but not mounted. Such replicas must not lead.
         self.missing: dict[tuple[int, LogKey], None] = {}
         #: Called when a leader's high watermark advances: (node id, its claim, first offset).
         self.on_committed: CallbackList[[int, ReplicaClaim, int]] = CallbackList()
-        #: Called when the pending ISR changes of a leader differ from before: (node id, claim).
+        #: Called when the pending ISR changes of a leader have changed: (node id, claim).
         self.on_proposed: CallbackList[[int, ReplicaClaim]] = CallbackList()
         self._deleted_before = deleted_before
         self._losses = DataLosses()
@@ -156,9 +159,9 @@ class ReplicationChecker(Checker):
     ) -> None:
         """Record the death of a node, and read the files that its disks kept.
 
-        `struck` are the disks that lost data, by default all. With `keeps_committed` the loss may
-        take no committed record (V69): the node still counts as intact, and its files are checked
-        at once.
+        If the crash is `lossy`, `struck` are the disks that lost data, by default all. With
+        `keeps_committed`, the loss must not remove committed records (V69): the node still counts
+        as intact, and its files are checked at once.
         """
         logs = node.logs
         keys: Collection[LogKey] | None = None
@@ -188,14 +191,14 @@ class ReplicationChecker(Checker):
         self._registered_in.clear()
 
     def high_watermark(self, node_id: int, key: LogKey) -> int:
-        """Return the high watermark that a node last claimed; -1 if the node never claimed any."""
+        """Return the high watermark in a node's last claim; -1 if the node never made a claim."""
         seen = self._seen.get((node_id, key))
         return -1 if seen is None else seen.claim.high_watermark
 
     # Logs
 
     def truth(self, key: LogKey, name: TopicPartition | None = None) -> Truth:
-        """Return everything known of a partition."""
+        """Return what the checker knows of a partition; begin with nothing at the first call."""
         found = self.truths.get(key)
         if found is None:
             topic = self._published.all_topics.get(key.topic_id)
@@ -218,15 +221,15 @@ class ReplicationChecker(Checker):
     def _grown(self, log: ReplicaLog, first: int) -> None:
         """Check new records of a log.
 
-        Two logs that agree in epoch and offset agree in the record. A leader appends under its own
-        epoch, which begins where the leader took its role (V31).
+        Two records with the same leader epoch and offset must be the same record. A leader appends
+        with its own leader epoch, which begins at the log end when it became leader (V31).
         """
         truth = self.truth(log.key)
         seen = self._seen.get((log.node_id, log.key))
         led = -1
         observed = self._brokers[log.node_id]
-        # A dead leader appends nothing. A power loss that undoes a truncation brings back the
-        # truncated records.
+        # Only records that a live leader appended are checked. After a power loss that undid a
+        # truncation, the truncated records are back in the log.
         if seen is not None and observed.is_up and seen.incarnation == observed.incarnation:
             led = seen.claim.leader_epoch if seen.claim.is_leader else -1
         values, stored_by = truth.values, truth.stored_by
@@ -253,9 +256,9 @@ class ReplicationChecker(Checker):
             self.first_stored_ns.setdefault(number, now_ns)
 
     def _gone(self, log: ReplicaLog) -> None:
-        """Forget the leadership of a replica that its node hosts no more.
+        """Forget the role of a replica that its node no longer hosts.
 
-        A restored replica comes back with its former records.
+        Its records stay known, because the replica may be restored.
         """
         seen = self._seen.get((log.node_id, log.key))
         if seen is not None:
@@ -324,9 +327,11 @@ class ReplicationChecker(Checker):
         seen.log_version = -1 if log is None else log.version
 
     def _check_start(self, log: ReplicaLog, truth: Truth) -> None:
-        """Check that the records before the log's start were committed and may be gone.
+        """Check that the records below a log's start were committed, and were allowed to be
+        removed.
 
-        No other check finds a wrong log start, because each comparison begins at the log's start.
+        No other check finds a wrong log start, because each comparison begins at the log's
+        start.
         """
         allowed = min(self._deleted_before(log.key), len(truth.committed))
         if log.start > allowed:
@@ -337,9 +342,10 @@ class ReplicationChecker(Checker):
             )
 
     def _check_life(self, node: SimBroker, claim: ReplicaClaim) -> None:
-        """Check that no role for a re-added partition applies to a log of the removed partition.
+        """Check that a broker does not take a role in a re-added partition with the log of the
+        removed partition.
 
-        The removed partition is an earlier incarnation of the same partition number.
+        The removed partition is an earlier incarnation with the same partition number.
         """
         former = [key for key in node.logs.logs if key[:2] == claim.key[:2]]
         for key in former:
@@ -353,9 +359,9 @@ class ReplicationChecker(Checker):
     def _check_topic(self, node: SimBroker, claim: ReplicaClaim, truth: Truth) -> None:
         """Check that no broker that registered after a topic's deletion takes a role in that topic.
 
-        A role that a controller sends is valid only for one registration of the broker. A broker
-        that registers after the deletion of a topic can get only roles of the recreated topic. A
-        replica of the deleted topic must not take the roles of the recreated topic (V23).
+        A command of the controller is valid for one registration of the broker only. A broker that
+        registers after the deletion of a topic gets only commands for the recreated topic, and must
+        not apply them to its replica of the deleted topic (V23).
         """
         topic = self._published.all_topics.get(claim.key.topic_id)
         broker_epoch, incarnation = self._registered_in.get(node.node_id, (-1, -1))
@@ -375,9 +381,9 @@ class ReplicationChecker(Checker):
         """Return whether the checks apply again to a replica that has lost data.
 
         The checks apply to a replica that leads, is in sync, or has only committed records. A
-        replica that lost data and has a wrong record stays unchecked, even if that record is above
-        the replica's high watermark. A truncation lowers the high watermark first. A node that dies
-        before its records are truncated restarts with the old high watermark.
+        replica that lost data and has a wrong record stays unchecked, even if this record is above
+        its high watermark. A truncation lowers the high watermark before the records are removed; a
+        node that dies in between may restart with the old high watermark.
         """
         if claim.is_leader or self._is_in_sync(claim.key, node):
             return True
@@ -444,9 +450,9 @@ class ReplicationChecker(Checker):
         self._check_isr(claim)
 
     def _check_copies(self, claim: ReplicaClaim, log: ReplicaLog, truth: Truth) -> None:
-        """Check that a newly committed record was on at least min.insync.replicas replicas.
+        """Check that at least min.insync.replicas replicas have had a newly committed record.
 
-        Some of the replicas that ever had the record may have lost it later (V60, V64).
+        A replica that has lost the record since still counts (V60, V64).
         """
         if self._published.is_over(claim.key):
             return
@@ -464,7 +470,9 @@ class ReplicationChecker(Checker):
     # The ISR
 
     def _check_isr(self, claim: ReplicaClaim) -> None:
-        """Check that every replica that must have the newly committed records has them."""
+        """Check that every replica that counts for the high watermark has the newly committed
+        records.
+        """
         state = self._published.partitions.get(claim.key)
         if state is None:
             return
@@ -475,8 +483,8 @@ class ReplicationChecker(Checker):
     def _check_joining(self, claim: ReplicaClaim) -> None:
         """Check replicas that are about to join the ISR.
 
-        A replica must have all committed records as soon as its leader proposes it as a member of
-        the ISR (A7).
+        A replica must have all committed records as soon as the leader proposes to add it to the
+        ISR (A7).
         """
         state = self._published.partitions.get(claim.key)
         if state is None or state.leader_epoch != claim.leader_epoch:
@@ -493,7 +501,9 @@ class ReplicationChecker(Checker):
             self._check_maximal(state, seen.claim)
 
     def _check_maximal(self, state: PublishedPartition, leader: ReplicaClaim) -> None:
-        """Check that the published leader waits for every member of the published ISR (A7, A8)."""
+        """Check that the leader's maximal ISR contains every member of the published ISR (A7,
+        A8).
+        """
         if not leader.is_leader or leader.leader_epoch != state.leader_epoch:
             return
         left_out = [member for member in state.isr if member not in leader.maximal_isr]
@@ -505,18 +515,20 @@ class ReplicationChecker(Checker):
             )
 
     def is_intact(self, state: PublishedPartition, member: int) -> bool:
-        """Return whether a member has lost no data since the broker epoch recorded for it.
+        """Return whether a member has lost no data since the broker epoch that the state node
+        records for it.
 
-        The member still has the broker epoch that the state node records, or its process died under
-        this epoch without losing data.
+        The member still has this broker epoch, or its process died under this epoch without a loss
+        of data.
         """
         recorded = state.epoch_of(member)
         return recorded is not None and self._losses.is_intact(state.key, member, recorded)
 
     def is_unchanged(self, state: PublishedPartition, member: int) -> bool:
-        """Return whether a member has the broker epoch in the state node, and its process runs.
+        """Return whether a member's process runs and still has the broker epoch in the state node.
 
-        A process whose session has expired re-registers. V10 treats a re-registration as a restart.
+        A broker that re-registers after an expired session has a new broker epoch, so it counts as
+        restarted (V10).
         """
         node = self._brokers.get(member)
         recorded = state.epoch_of(member)
@@ -539,11 +551,13 @@ class ReplicationChecker(Checker):
         )
 
     def has_lost(self, state: PublishedPartition, member: int) -> bool:
-        """Return whether a member has lost data since the broker epoch recorded for it."""
+        """Return whether a member has lost data under the broker epoch that the state node records
+        for it, or later.
+        """
         return self._losses.has_lost(state.key, member, state.epoch_of(member) or 0)
 
     def has_all_committed(self, key: LogKey, node_id: int) -> bool:
-        """Return whether a node's files hold every committed record of a partition."""
+        """Return whether a node's log has every committed record of a partition."""
         node = self._brokers.get(node_id)
         truth = self.truths.get(key)
         if node is None or truth is None:
@@ -560,7 +574,9 @@ class ReplicationChecker(Checker):
         if node is None or truth is None or self._published.is_over(state.key):
             return
         if (member, state.key) in self.missing:
-            return  # another check requires that the broker does not lead (D3)
+            # The log directory is not mounted; another check requires that the broker does not lead
+            # (D3).
+            return
         problem = _lacks(node.logs.logs.get(state.key), truth)
         if problem:
             self._promise(
@@ -570,11 +586,11 @@ class ReplicationChecker(Checker):
 
 
 def _in_the_life_of_its_log(node: SimBroker, claim: ReplicaClaim) -> ReplicaClaim:
-    """Return a claim with the partition incarnation of the broker's log.
+    """Return a claim whose key has the partition incarnation of the broker's log.
 
-    A broker without a role for a replica knows no leader epoch, and so no incarnation of the
-    partition. Without the incarnation of the log, a replica of a removed partition would count as a
-    replica of the re-added partition.
+    A broker that has no role for a replica claims no leader epoch, from which the incarnation could
+    be derived. A replica of a removed partition would otherwise count as a replica of the re-added
+    partition.
     """
     logs = node.logs.logs
     former = [key for key in logs if key[:2] == claim.key[:2]]

@@ -1,4 +1,5 @@
-"""The storage checks: an independent reader checks a broker's disk.
+"""Checks of the files on a broker's disk, by a reader of their formats that is independent of the
+broker.
 
 The `meta.properties` of each log directory names its broker. In each replica, batches are whole,
 have correct checksums and stand in order. Batches have no gaps unless the topic is compacted, and
@@ -7,8 +8,8 @@ timestamps. The leader epoch checkpoint agrees with the batches below the recove
 snapshots are readable. No checkpoint has an offset above the log's end.
 
 The module shares no code with `tidelog.log`, and implements the formats from Kafka's description.
-Damage that a fault injected is no violation before a broker has found or repaired it. The checker
-ignores flipped bits, and skips files that the simulator cut short.
+Damage that a fault injected is no violation: the checker ignores flipped bits, and skips files that
+a fault cut short.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ _LOG_STARTS: Final = "log-start-offset-checkpoint"
 _LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 _METADATA: Final = "partition.metadata"
 _WHOLE_METADATA_BYTES: Final = len("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA\n")
-#: The only entries in the directory of a replica whose creation failed or was interrupted.
+#: Names of the only files that a replica's directory may have if its creation failed or was
+#: interrupted.
 _BEGUN: Final = frozenset((_METADATA, f"{_METADATA}.tmp"))
 _OWNER: Final = "meta.properties"
 
@@ -157,7 +159,7 @@ class _Disk:
         for base_offset, file in logs.items():
             path = f"{name}/{base_offset:020d}.log"
             if file in self._disk.cut_files:
-                return  # no reader has read the file since its end was cut
+                return  # skip: a fault cut the file short, and the broker has not noticed yet
             try:
                 found = list(_batches(bytes(file.undamaged())))
                 for batch in found:
@@ -168,8 +170,8 @@ class _Disk:
                 return
             batches[base_offset] = found
         if not logs:
-            # A full disk prevented the creation of this replica. The next start of the broker
-            # removes the files of a replica whose creation failed.
+            # A replica with no other files was not created, because its disk was full; the broker's
+            # next start removes the files.
             if not directory.entries.keys() <= _BEGUN:
                 self._problems.append(f"{self._disk.root}/{name}: there is no log file")
             return
@@ -191,11 +193,11 @@ class _Disk:
     def _check_metadata(self, directory: Directory) -> None:
         data = self._content(directory.entries.get(_METADATA))
         if data is None:
-            return  # a power loss took the file; the next flush writes it again
+            return  # a power loss removed the file; the next flush writes it again
         fields = dict(line.split(": ", 1) for line in _text(data).splitlines() if ": " in line)
         topic_id = fields.get("topic_id")
         if topic_id is None and len(data) < _WHOLE_METADATA_BYTES:
-            return  # a power loss tore the file; the next flush writes it again
+            return  # a power loss left only a part of the file; the next flush writes it again
         try:
             topic_id_from_text(topic_id or "")
         except ValueError as error:
@@ -211,9 +213,9 @@ class _Disk:
     ) -> None:
         """Check the index files of a segment.
 
-        A starting broker takes timestamps below the recovery point from batch headers alone, as
-        Kafka does. If a timestamp in the segment has a `flipped` bit, the time index may contain
-        the wrong timestamp until a reader finds the damaged batch (V68).
+        As in Kafka, a starting broker takes timestamps below the recovery point from batch headers,
+        without a check of the CRC. With `flipped`, the segment has flipped bits, and the time index
+        may contain a wrong timestamp until a read finds the damaged batch (V68).
         """
         for suffix, check in (("index", _check_index), ("timeindex", _check_time_index)):
             if flipped and check is _check_time_index:
@@ -232,7 +234,7 @@ class _Disk:
     ) -> None:
         """Check producer snapshots; compare snapshots up to the recovery point with the batches.
 
-        A snapshot above the recovery point may describe records that were truncated since (V39).
+        A snapshot above the recovery point may include batches that were truncated later (V39).
         """
         point, end = self._points.get(name, 0), self._ends[name]
 
@@ -285,7 +287,9 @@ def _text(data: bytes) -> str:
 
 
 def _checkpoint_lines(data: bytes) -> list[str]:
-    """Return the entries of a text checkpoint: a version, their number, then one entry a line."""
+    """Return the entries of a checkpoint file: a line with the version, a line with the number of
+    entries, then one line for each entry.
+    """
     lines = _text(data).splitlines()
     if len(lines) < 2 or lines[0] != "0" or lines[1] != str(len(lines) - 2):
         raise _DiskError(f"version and number {lines[:2]} do not fit {len(lines)} lines")
@@ -293,7 +297,7 @@ def _checkpoint_lines(data: bytes) -> list[str]:
 
 
 def _batches(data: bytes) -> Iterator[StoredBatch]:
-    """Yield the batches of a whole file."""
+    """Yield the batches of a log file."""
     position = 0
     try:
         for batch in read_batches(data):

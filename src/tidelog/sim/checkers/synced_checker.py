@@ -1,9 +1,9 @@
-"""Invariant of `flush.before.ack`: commits are on the disks of the maximal ISR (V69).
+"""Invariant of `flush.before.ack`: committed records are on the disks of the maximal ISR (V69).
 
-The checker reads the simulated disks at the instant of the commit. The batches, the name of each
-log file, and the name of the replica's directory must survive a power loss. The checker does not
-use the brokers' recovery points. A commit is checked if its leader has `flush.before.ack` at the
-instant of the commit, so the setting may change while the cluster runs.
+At the instant at which a leader commits records, the checker reads the simulated disks. The
+batches, the name of each log file, and the name of the replica's directory must survive a power
+loss. The checker does not use the brokers' recovery points. A commit is checked if the leader has
+`flush.before.ack` at this instant; the setting may change while the cluster runs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tidelog.sim.observed.replica_logs import ReplicaLog
 
 
 class SyncedChecker(Checker):
-    """Checker of the commits of one run."""
+    """Checker of the commits of all leaders in one run."""
 
     #: Number of checked commits.
     checked = 0

@@ -1,13 +1,14 @@
-"""Faults drawn from the seed: the kinds of a run, their frequency, targets and duration.
+"""Faults: the seed of a run determines their kinds, frequency, targets and duration.
 
 `scheduler` decides when each fault happens. `kinds` is the registry of faults; a fault acts through
-its `context`. The fault budget decides what a power loss may lose; `sim/profiles` has the weights.
+its `context`. The fault budget limits what a power loss may lose; `sim/profiles` has the frequency
+of each kind of fault.
 
 Modules of the kinds of faults: `network`, `store`, `clocks`, `processes`, `disks`, `log_dirs`,
 `rogues`.
 
-Scenarios are sequences of faults that independent draws would seldom bring about: `scenarios`,
-`leaderships`, `elections`, `restarts`, `stale_members`.
+Scenarios are sequences of faults that would seldom happen if each fault were drawn independently:
+`scenarios`, `leaderships`, `elections`, `restarts`, `stale_members`.
 """
 
 from tidelog.sim.faults.kinds import KINDS, SCENARIOS, FaultKind

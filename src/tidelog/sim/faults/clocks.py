@@ -1,8 +1,8 @@
 """Faults of brokers' clocks: monotonic clocks drift, wall clocks jump.
 
 Brokers measure durations by the monotonic clock, and take timestamps of records and nodes from the
-wall clock. Jumps are too short for records, producer ids or offsets to expire, because their loss
-would be no defect of brokers.
+wall clock. Jumps are so short that no records, producer ids or offsets expire: brokers may remove
+expired ones, so checkers could not regard their loss as a defect.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from tidelog.sim.faults.context import FaultContext
 from tidelog.sim.faults.kinds import kind_at_broker
 from tidelog.sim.sim_broker import SimBroker
 
-#: Drift in millionths. The drift is far above that of quartz clocks, and within the tolerance of a
-#: session that is renewed six times per timeout.
+#: Drift in millionths. These drifts are far above the drift of quartz clocks, but a session that is
+#: renewed six times per timeout tolerates them.
 _DRIFTS_PPM: Final = (200, 5_000, 50_000)
-#: Jumps of a wall clock in ms. The sum of all jumps stays below the default retention time and
-#: expiry of producer ids (a day at least), beyond which records may be removed.
+#: Jumps of a wall clock in ms. The sum of all jumps stays below the default retention time and the
+#: expiry of producer ids (at least a day), so that nothing expires.
 _JUMPS_MS: Final = (150, 5_000, 600_000, 3_600_000)
 _FURTHEST_MS: Final = 4 * 3_600_000
 

@@ -1,6 +1,6 @@
-"""The context of one fault: the cluster, the fault's own draws, time, steps, possible targets.
+"""The context of one fault: the cluster, the fault's random stream, time, steps, possible targets.
 
-Each fault gets its own context. A fault undoes its effect in closures that it passes to `later` and
+Each fault gets its own context. To undo its effect, a fault passes callbacks to `later` and
 `at_end`. This module does not distinguish kinds of faults.
 """
 
@@ -19,11 +19,11 @@ from tidelog.sim.sim_cluster import SimCluster
 
 #: A scenario yields the time in ms to wait before its next step.
 Scenario = Generator[float, None, None]
-#: A wait for a condition yields the ms until its next check, and gives up after a number of checks.
-#: A wait returns whether the condition held in time.
+#: A generator that waits for a condition. It yields the ms until its next check, gives up after a
+#: number of checks, and returns whether the condition held in time.
 Wait = Generator[float, None, bool]
 
-#: Losses that a crash requests from the fault budget; each entry is equally likely.
+#: The losses that a crash may ask the fault budget to allow; each entry is equally likely.
 LOSSES: Final = (Loss.NONE, Loss.NONE, Loss.UNSYNCED, Loss.UNSYNCED, Loss.ALL_UNSYNCED)
 
 
@@ -37,7 +37,7 @@ def in_time(condition: Callable[[], bool], look_ms: float = 5.0, looks: int = 30
 
 
 def later_in_time(condition: Callable[[], bool], look_ms: float, looks: int) -> Wait:
-    """Wait for a condition as `in_time` does, but begin with an interval before the first check."""
+    """Wait for a condition as `in_time` does, but wait for `look_ms` before the first check."""
     yield look_ms
     return (yield from in_time(condition, look_ms, looks - 1))
 
@@ -58,11 +58,11 @@ class RunFaults:
         self._undo: list[Callable[[], None]] = []
 
     def at_end(self, undo: Callable[[], None]) -> None:
-        """Register a callback for the end of the run's faults."""
+        """Register a callback that runs when the run's faults end."""
         self._undo.append(undo)
 
     def count(self, kind: str) -> None:
-        """Count an injected fault by its kind, or a scenario that reached its essential step."""
+        """Count a fault that was injected, or a scenario that reached its essential step."""
         self.counts[kind] = self.counts.get(kind, 0) + 1
 
 
@@ -76,7 +76,7 @@ class FaultContext:
     ) -> None:
         self._faults = faults
         self.cluster = cluster
-        #: Hosts with links on which faults may act: brokers, and some clients.
+        #: Hosts whose links faults may disturb: all brokers, and some clients.
         self.hosts = hosts
         self.draw = draw
 
@@ -88,7 +88,7 @@ class FaultContext:
         return self._faults.is_active
 
     def later(self, delay_ms: float, callback: Callable[[], None]) -> None:
-        """Call back after a virtual time, even if faults have ended by then."""
+        """Call `callback` after a virtual time, even if the run's faults have ended by then."""
         self.cluster.simulator.scheduler.after(int(delay_ms * NS_PER_MS), None, callback)
 
     def at_end(self, undo: Callable[[], None]) -> None:
@@ -110,11 +110,11 @@ class FaultContext:
         self.later(delay_ms, healed)
 
     def about(self, *times_ms: float) -> float:
-        """Return one of the given times, shortened or extended by up to a half."""
+        """Return one of the given times at random, shortened or extended by up to a half."""
         return self.draw.choice(times_ms) * self.draw.uniform(0.5, 1.5)
 
     def play(self, scenario: Scenario) -> None:
-        """Run a scenario step by step while faults happen."""
+        """Run a scenario step by step, until it ends or the run's faults end."""
         if not self.is_active:
             return
         try:
@@ -130,7 +130,7 @@ class FaultContext:
         self.cluster.simulator.note(-1, "fault", text)
 
     def count(self, kind: str) -> None:
-        """Count a played fault."""
+        """Count a fault or scenario by its kind; see RunFaults."""
         self._faults.count(kind)
 
     # Steps of scenarios
@@ -175,7 +175,9 @@ class FaultContext:
     def until_back(
         self, broker: SimBroker, life: int, look_ms: float, looks: int, *, waits: bool
     ) -> Wait:
-        """Wait for a later incarnation than `life`; with `waits`, also for a healthy cluster."""
+        """Wait until the broker runs again, in a later incarnation than `life`; with `waits`, wait
+        also for a healthy cluster.
+        """
 
         def is_back() -> bool:
             runs = broker.life is not None and broker.incarnation > life
@@ -186,7 +188,7 @@ class FaultContext:
     # Targets
 
     def any_broker(self) -> SimBroker | None:
-        """Return a random running broker; mostly None if only one broker runs."""
+        """Return a random running broker; if only one broker runs, return None in most calls."""
         up = [broker for broker in self.cluster.brokers.values() if broker.life is not None]
         if not up or (len(up) <= 1 and self.draw.random() < 0.8):
             return None
@@ -207,7 +209,7 @@ class FaultContext:
         return [each for each in self.cluster.brokers.values() if each not in brokers]
 
     def healthy_partition(self) -> PublishedPartition | None:
-        """Return some partition whose replicas are all in sync; None if there is none."""
+        """Return a random partition whose replicas are all in sync; None if there is none."""
         states = [
             state
             for state in self.cluster.published.partitions.values()
@@ -216,13 +218,15 @@ class FaultContext:
         return self.draw.choice(states) if states else None
 
     def any_disk(self, broker: SimBroker) -> SimDisk:
-        """Return a random disk of a broker; draw nothing if the broker has only one disk."""
+        """Return a random disk of a broker; use no random number if the broker has only one
+        disk.
+        """
         disks = broker.logs.disks
         return disks[0] if len(disks) == 1 else self.draw.choice(disks)
 
     @staticmethod
     def named(broker: SimBroker, disk: SimDisk) -> str:
-        """Return the broker id, with the log directory if the broker has several."""
+        """Return the broker id as text, with the disk's log directory if the broker has several."""
         return f"{broker.node_id}" + (f" ({disk.root})" if len(broker.logs.disks) > 1 else "")
 
     def controller(self) -> SimBroker | None:

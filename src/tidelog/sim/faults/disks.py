@@ -1,7 +1,7 @@
 """Faults of brokers' disks: slow, full, failing, damaged and replaced disks, and power losses.
 
-The disk itself counts the effects of faults (`SimDisk.effects`), because a planned error has no
-effect before a call meets it.
+The disk itself counts the effects of faults (`SimDisk.effects`), because a planned error may never
+have an effect.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SYNCS: Final = ("fsync", "fsync_directory", "sync_volume")
 _POWER_LOSSES: Final = (Loss.PREFIX, Loss.TORN, Loss.REORDERED, Loss.ALL_UNSYNCED)
 
 
-#: Positions of the base offset and of the leader epoch in the header of a batch.
+#: Positions of the base offset and (the second range) of the leader epoch in the header of a batch.
 _BASE_OFFSET: Final = range(8)
 _LEADER_EPOCH: Final = range(12, 16)
 _LOGS: Final = (".log",)
@@ -54,7 +54,7 @@ def take_away(context: FaultContext, broker: SimBroker, name: str) -> bool:
 def put_back(context: FaultContext, broker: SimBroker, name: str) -> None:
     """Put back a directory that was taken away, while the broker is down.
 
-    If the broker has recreated the replica, the operator does not put the old directory back.
+    Do nothing if the broker has created the replica again, as an operator would do.
     """
     holder = broker.logs.holder(name)
     if holder is not None:
@@ -92,7 +92,9 @@ def slow_disk(context: FaultContext, broker: SimBroker, disk: SimDisk) -> None:
 
 @kind
 def slow_reads(context: FaultContext) -> bool:
-    """Slow down reads of a leader for a while: each read waits for a slow disk."""
+    """Slow down the disk reads of a leader for a while: no read finds its data in the page
+    cache.
+    """
     found = _quick_leader(context)
     if found is None:
         return False
@@ -103,7 +105,9 @@ def slow_reads(context: FaultContext) -> bool:
 
 
 def _quick_leader(context: FaultContext) -> tuple[SimDisk, str] | None:
-    """Return a disk of a leader and its name; None if reads of the disk are slow already."""
+    """Return a disk of a random leader, and its name for the trace; None if its reads are slow
+    already.
+    """
     broker = context.leader()
     if broker is None:
         return None
@@ -118,7 +122,9 @@ def _delay_reads(
     what: str,
     while_ms: tuple[float, float],
 ) -> None:
-    """Let reads of a disk take a time within a range, for a while or until faults end."""
+    """Let each read of a disk take a random time within `read_ms`, for a time within `while_ms` or
+    until the faults end.
+    """
     disk, name = found
     disk.read_ns = int(read_ms[0] * NS_PER_MS), int(read_ms[1] * NS_PER_MS)
     context.note(f"reads of {name} {what}")
@@ -154,8 +160,8 @@ def lose_power(context: FaultContext) -> bool:
 @kind_at_broker
 def lose_power_at_sync(context: FaultContext, broker: SimBroker) -> None:
     """Cut a broker's power right before one of its syncs; a part of its unsynced data survives."""
-    # A sync usually follows the roll of a segment, so the new segment and the previous segment both
-    # have unsynced data.
+    # Most syncs come just after a segment has rolled, so both the new and the previous segment have
+    # unsynced data.
     assert broker.life is not None
     loss = context.draw.choice(_POWER_LOSSES)
     planned = Strike(context.draw.randrange(1, 4), loss, "files.fsync")
@@ -167,7 +173,7 @@ def lose_power_at_sync(context: FaultContext, broker: SimBroker) -> None:
 def power_fails_everywhere(context: FaultContext) -> Scenario:
     """Cut the power of all brokers at once; a part of their unsynced data survives (V69).
 
-    Without `flush.before.ack`, acknowledged records survive only if some broker loses nothing.
+    Without `flush.before.ack`, acknowledged records are safe only if one broker loses no data.
     """
     cluster = context.cluster
     assert cluster.budget.commits_synced, "a profile for flush.before.ack"
@@ -309,7 +315,7 @@ def damage_leader(context: FaultContext, key: LogKey) -> bool:
     """Flip a bit of a partition's log under its running leader; return False without a target."""
     cluster = context.cluster
     if any(cluster.simulator.is_damaged(node_id) for node_id in cluster.brokers):
-        return False  # damage one replica at a time
+        return False  # another replica is damaged already
     state, topic = cluster.published.partitions[key], cluster.published.all_topics[key.topic_id]
     broker = cluster.brokers.get(state.leader)
     if broker is None or broker.life is None or len(state.isr) < 2:
@@ -346,7 +352,7 @@ def _damage(context: FaultContext, suffixes: tuple[str, ...]) -> bool:
     if broker is None or not cluster.budget.may_fail(broker.node_id, loses_data=True):
         return False
     if any(cluster.simulator.is_damaged(node_id) for node_id in cluster.brokers):
-        return False  # damage one replica at a time
+        return False  # another replica is damaged already
     if broker.life is not None and not broker.crash(
         context.draw.choice((Loss.UNSYNCED, Loss.ALL_UNSYNCED)), "dies, and its disk is damaged"
     ):
@@ -378,7 +384,8 @@ def _damage_file(context: FaultContext, disk: SimDisk, path: str, *, is_text: bo
         disk.cut_short(path, cut)
         return
     position = draw.randrange(size_bytes)
-    # Kafka's text files have no checksum, so a flipped digit would be another valid number.
+    # Flip the highest bit of a character in a text file: Kafka's text files have no checksum, and a
+    # flipped low bit could turn a digit into another valid digit.
     mask = 0x80 if is_text else 1 << draw.randrange(8)
     _flip(context, disk, path, position, mask)
 
@@ -398,11 +405,12 @@ def _is_compacted(context: FaultContext, path: str) -> bool:
 
 
 def _behind(field: range, data: bytes, position: int) -> int:
-    """Return the position, moved behind `field` if it is within that field of a batch.
+    """Return the position, or the position after `field` if it is within that field of a batch
+    header.
 
-    No checksum covers a base offset. Neighboring batches reveal a wrong base offset, except in
-    compacted logs, which have gaps. No checksum covers a leader epoch, because each leader sets it.
-    A read of the batch does not check its leader epoch, so a follower may get a wrong epoch.
+    Faults avoid some fields that no checksum covers. Neighboring batches reveal a wrong base
+    offset, except in compacted logs, which have gaps. A read does not check the leader epoch of a
+    batch, so a follower could copy a wrong epoch.
     """
     start = _batch_start(data, position)
     return start + field.stop if start is not None and position - start in field else position
@@ -424,7 +432,8 @@ def _batch_start(data: bytes, position: int) -> int | None:
 def _operate(context: FaultContext, broker: SimBroker) -> None:
     """Empty the damaged disks of a broker that refuses to start, as the operators' guide says.
 
-    Check the broker periodically, and wait until other replicas have all of its data.
+    The simulated operator checks the broker periodically, and first waits until the fault budget
+    allows the loss of the broker's data.
     """
 
     def look() -> None:
@@ -456,7 +465,9 @@ def _fail_calls(
     loses_data: bool = False,
     once: bool = False,
 ) -> bool:
-    """Let calls of a random broker's disk fail with an errno, from a random call on."""
+    """Plan that calls of a random broker's disk fail with an errno, beginning with a random
+    call.
+    """
     broker = context.any_broker()
     if broker is None:
         return False
@@ -485,8 +496,8 @@ def fail_calls(
 ) -> None:
     """Fail the `left`-th call in `calls` with an errno, and all later calls unless `is_once`.
 
-    After a while, the calls of the disk succeed again. A call fails only if `may_fail` returns
-    true. The trace line of a failed call ends with `note`.
+    A call fails only if `may_fail` returns true at that time. After a random time the calls of the
+    disk succeed again. `note` ends the trace line of a failed call.
     """
 
     def fault(call: str, _: str) -> int:

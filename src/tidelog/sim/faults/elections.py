@@ -1,9 +1,9 @@
 """Scenarios of controllers that are deposed while active, or elected without learning of it.
 
-A broker wrongly believes that it is the controller, or is the controller without knowing. The
-deposed or unaware controller keeps its session, and is about to write to the store (V3, V42, S2).
-In some scenarios, a controller never gets a response of the store, and so cannot act. No scenario
-of this module loses data.
+A deposed broker still believes that it is the controller, or an elected broker does not know that
+it is. This broker keeps its session, and is about to write to the store (V3, V42, S2). In some
+scenarios, the store never responds to a request of the controller, which therefore cannot go on. No
+scenario of this module loses data.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _expire_another(context: FaultContext, controller: SimBroker) -> None:
 def _depose(context: FaultContext) -> Scenario:
     """Delete the controller's node, as an administrator does, so that another broker is elected.
 
-    The session of the deposed controller lives, and the store rejects its next write (V3).
+    The deposed controller keeps its session; the store must reject its next write (V3).
     """
     store = context.cluster.store
     controller = context.controller()
@@ -41,8 +41,8 @@ def _depose(context: FaultContext) -> Scenario:
 def _elect_unnoticed(context: FaultContext) -> Scenario:
     """Elect a controller that does not learn of its election (V42, S2).
 
-    The store's response to the election is lost. The new controller cannot query the store, which
-    is unreachable for a moment.
+    The store's response to the election is lost. For a moment after its election, no broker reaches
+    the store, so the new controller cannot find out.
     """
     cluster = context.cluster
     epoch = cluster.published.controller_epoch
@@ -64,8 +64,8 @@ def _raise_epoch(context: FaultContext) -> Scenario:
     """Raise the controller epoch without a change of the controller.
 
     In old versions of Kafka, a broker that dies during its election may raise the epoch without
-    becoming the controller. The store rejects the controller's writes, although the controller
-    still owns the controller node.
+    becoming the controller. The store must then reject the controller's writes, although the
+    controller still owns the controller node.
     """
     store = context.cluster.store
     controller = context.controller()
@@ -83,14 +83,15 @@ def _raise_epoch(context: FaultContext) -> Scenario:
 def unlucky_elections(context: FaultContext) -> Scenario:
     """Depose controllers with writes in flight, or elect controllers without their knowledge.
 
-    A controller is deposed by a successor, or only by a raised controller epoch.
+    A controller is deposed because another broker is elected, or only because the controller epoch
+    rises.
     """
     context.count("scenario")
     yield from context.draw.choice((_depose, _elect_unnoticed, _raise_epoch))(context)
 
 
-#: Store nodes for which a response is withheld; each entry is equally likely. The withheld response
-#: is about the store node of the controller epoch, of the list of brokers, or of the controller.
+#: Store nodes; the store withholds its response to a request about one of them. Each entry is
+#: equally likely.
 _FORGOTTEN: Final = (
     layout.CONTROLLER_EPOCH,
     layout.CONTROLLER_EPOCH,
@@ -101,7 +102,9 @@ _FORGOTTEN: Final = (
 
 
 def _leave_unanswered(context: FaultContext) -> Scenario:
-    """Withhold the response to a request of the active controller, whose session lives."""
+    """Withhold the store's response to a request of the active controller, which keeps its
+    session.
+    """
     controller = context.controller()
     if controller is None or controller.store is None:
         return
@@ -113,7 +116,7 @@ def _leave_unanswered(context: FaultContext) -> Scenario:
 
 
 def _elect_unanswered(context: FaultContext) -> Scenario:
-    """Elect a controller that never learns of its election, though its session lives (KAFKA-13407).
+    """Elect a controller that never learns of its election but keeps its session (KAFKA-13407).
 
     The store's response to the election request of the next controller is withheld.
     """
@@ -131,7 +134,7 @@ def _elect_unanswered(context: FaultContext) -> Scenario:
 def unanswered_controllers(context: FaultContext) -> Scenario:
     """Withhold the store's response to the active controller, or to a newly elected controller.
 
-    A controller without the store's response keeps its session.
+    The controller keeps its session.
     """
     cluster = context.cluster
 

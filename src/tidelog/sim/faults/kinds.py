@@ -20,9 +20,9 @@ from tidelog.sim.sim_broker import SimBroker
 
 #: A function that injects one fault; it returns False if the fault had no effect.
 Inject = Callable[[FaultContext], bool]
-#: A function that plays one scenario repeatedly.
+#: A function that returns a scenario, which goes on until it ends or the run's faults end.
 Play = Callable[[FaultContext], Scenario]
-#: The family of the kinds of faults that need brokers with several log directories.
+#: Name of the family of faults that need brokers with several log directories.
 LOG_DIRS: Final = "log_dirs"
 
 
@@ -30,7 +30,7 @@ LOG_DIRS: Final = "log_dirs"
 class FaultKind:
     """A kind of fault. Acknowledged records must survive every kind of fault.
 
-    A kind of fault asks the cluster's fault budget before it loses data.
+    A fault that would lose data first asks the cluster's fault budget.
     """
 
     name: str
@@ -111,7 +111,9 @@ def scenario_of_rounds(from_ms: float, to_ms: float) -> Callable[[Play], Play]:
 def scenario_of_partition(
     from_ms: float, to_ms: float
 ) -> Callable[[Callable[[FaultContext, PublishedPartition], Scenario]], Play]:
-    """Register a scenario of rounds that each strike a partition with all replicas in sync."""
+    """Register a scenario that is played repeatedly, each time on a partition whose replicas are
+    all in sync.
+    """
 
     def register(play: Callable[[FaultContext, PublishedPartition], Scenario]) -> Play:
         @wraps(play)

@@ -1,8 +1,8 @@
-"""Scenarios of leadership that moves away and back while commands or records arrive late.
+"""Scenarios in which leadership moves away and back while commands or records arrive late.
 
-In one scenario, a leader starts without its log. Each scenario makes an interleaving common that
-independent draws produce once in thousands of seeds. All scenarios keep within the fault budget:
-links are slow, sessions end, and power is lost only if the budget allows it.
+In one scenario, a leader starts without its log. Each scenario often brings about an order of
+events that independent faults produce in one of thousands of seeds. All scenarios keep within the
+fault budget: links are slow, sessions end, and power is lost only if the budget allows it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ from tidelog.sim.sim_cluster import STORE_HOST
 
 
 class _Case(NamedTuple):
-    """A partition with its whole assignment in sync; replicas are in order of the assignment."""
+    """A partition whose replicas are all in sync; `preferred`, `second` and `third` are its
+    replicas in the order of the assignment.
+    """
 
     key: LogKey
     name: str
@@ -41,7 +43,7 @@ class _Case(NamedTuple):
 
     @property
     def replicas(self) -> tuple[int, int, int]:
-        """All replicas."""
+        """All replicas, in the order of the assignment."""
         return self.preferred, self.second, self.third
 
 
@@ -104,7 +106,7 @@ def _cut_off_from_store(context: FaultContext, broker_id: int) -> list[tuple[str
 
 
 def _punctual(context: FaultContext, case: _Case) -> None:
-    """End the delays of all links between the replicas."""
+    """End the delays of all links between the partition's replicas."""
     for source in case.replicas:
         for target in case.replicas:
             _late(context, source, target, 0)
@@ -114,8 +116,8 @@ def _punctual(context: FaultContext, case: _Case) -> None:
 def leader_returns(context: FaultContext) -> Scenario:
     """Let a leader lose and regain its leadership before a follower reports its truncation.
 
-    The leader knows that the truncating follower is ahead of the other follower. The follower that
-    is ahead truncates its log while the follower with fewer records leads.
+    One follower is ahead of the other, and the leader knows how far. Between the leader's two
+    leaderships, the other follower leads, and the follower that is ahead truncates its log.
     """
     case = _one_of(context, lambda it: it.leader == it.preferred)
     if case is None:
@@ -163,8 +165,8 @@ def early_follower(context: FaultContext) -> Scenario:
 def unheard_of_return(context: FaultContext) -> Scenario:
     """Let a leader lose and regain its leadership before a follower learns of either change.
 
-    The follower continues to fetch from the returned leader, and later learns of the first leader
-    change. The interim leader is cut off from the store, and still believes that it leads.
+    The follower continues to fetch from the leader, and only later learns of the first leader
+    change. The leader in between is cut off from the store, and still believes that it leads.
     """
     case = yield from _one_led_by_controller(context, lambda it: it.leader == it.second)
     if case is None:
@@ -203,15 +205,16 @@ def two_terms_lost(context: FaultContext) -> Scenario:
     context.expire(brokers[leaving])
     yield from in_time(lambda: leaving not in states[case.key].isr)
     yield context.draw.uniform(50, 300)
-    # A leader that registers again before the next election keeps its leadership (E7).
+    # Cut the leader off from the store: if it could re-register before the election, it would keep
+    # its leadership (E7).
     links = _cut_off_from_store(context, leader)
     context.expire(brokers[leader])
     yield from _until_leader(context, case, behind)
     context.heal(links)
     _punctual(context, case)
     if context.draw.random() < 0.6:
-        # While the scenario waits, the broker writes its high watermark checkpoint to disk, but not
-        # yet all records.
+        # Wait until the broker has probably written its high watermark checkpoint, but not synced
+        # all records.
         yield context.draw.uniform(40, 500)
         brokers[leader].crash(Loss.ALL_UNSYNCED, "the power fails after a truncation")
     yield context.draw.uniform(500, 2_000)
@@ -225,7 +228,7 @@ def missing_directory(context: FaultContext) -> Scenario:
     missing, as if its disk was not mounted, and is back at the next start.
     """
     cluster = context.cluster
-    #: The broker and partition of the missing directory, if there is one.
+    #: The broker and the partition whose directory is missing; empty if no directory is missing.
     away: list[tuple[SimBroker, _Case]] = []
 
     def bring_back() -> None:

@@ -1,10 +1,10 @@
 """Faults of brokers that have several log directories.
 
-One kind of fault fails a disk, at any call or at a call of a drawn operation; `sim/log_dir_failure`
-defines the failure and its repair. One kind of fault fails a single operation with an error that
-does not come from the device. One kind of fault kills the broker in the middle of a move between
-two directories. `OPERATIONS` lists every operation of `core.ports.Files`; `errors_of` returns the
-possible errors of an operation.
+Some faults make a disk fail, at any call or at a call of a certain operation
+(`sim/log_dir_failure`). Another fault makes a single operation fail with an error that does not
+mean a failed device. Another kills the broker in the middle of a move between two directories.
+`OPERATIONS` lists every operation of `core.ports.Files`; `errors_of` returns the possible errors of
+an operation.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from tidelog.sim.sim_broker import SimBroker
 
 #: Interval of an operator's attempts to repair a disk.
 _ATTEMPTS_MS: Final = 500
-#: Calls by operation. `close` returns no errors, because the kernel has the data before the close.
+#: Names of calls, by operation. `close` is not listed: it does not fail, because the kernel already
+#: has the data.
 OPERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "open": ("open",), "read": ("pread", "pread_cached", "read_file"), "write": ("pwritev",),
     "sync": ("fsync", "sync_volume"), "sync of a directory": ("fsync_directory",),
@@ -35,15 +36,16 @@ OPERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
 }  # fmt: skip
 _FREQUENT: Final = ("open", "read", "write", "stat")
 _SYNCS: Final = ("sync", "sync of a directory")
-#: Errors of a full disk (D14), and the operations that need space.
+#: Errors of a full disk (D14); `_NEED_SPACE` has the operations that need space.
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _NEED_SPACE: Final = ("write", *_SYNCS, "truncate", "rename", "mkdir")
-#: Errors for lack of file descriptors (D1), and the operations that need a descriptor.
+#: Errors for lack of file descriptors (D1); `_NEED_HANDLE` has the operations that need a
+#: descriptor.
 _NO_HANDLES: Final = (errno.EMFILE, errno.ENFILE)
 _NEED_HANDLE: Final = ("open", "sync of a directory", "listdir")
 #: Errors that every operation may return, and that never mean a failed disk (D1).
 _NEVER_THE_DISK: Final = (errno.ENOMEM, errno.EINTR)
-#: Steps of a move between directories, by the event after which they begin.
+#: Events in the trace of a move between directories; a step of the move begins after each of them.
 _STEPS: Final = ("directory_move_begun", "directory_move_swapped")
 
 
@@ -60,7 +62,7 @@ def errors_of(operation: str) -> tuple[int, ...]:
 
 @kind_at_disk
 def fail_directory(context: FaultContext, broker: SimBroker, disk: SimDisk) -> bool:
-    """Fail all calls of one log directory with an error of D1, until the disk is repaired."""
+    """Fail all calls of one log directory with a device error (D1), until the disk is repaired."""
     if disk.fault is not None:
         return False
     draw = context.draw
@@ -89,13 +91,13 @@ def hang_directory(context: FaultContext, broker: SimBroker, disk: SimDisk) -> b
             context.note(f"{name} answers again")
             disk.come_back()
 
-    # Some of the drawn times suffice for the broker to notice the hang, others are too short.
+    # Some of these times are long enough for the broker to notice the hang, others are too short.
     context.until(context.about(400, 3_000, 9_000), come_back)
     return True
 
 
 def _watch_hang(context: FaultContext, broker: SimBroker, disk: SimDisk) -> None:
-    """Check that a broker gives up a directory in which a write hangs (D13)."""
+    """Check periodically that the broker gives up a directory in which a write hangs (D13)."""
     cluster = context.cluster
     limit_ns = 2 * cluster.settings.session_timeout_ms * NS_PER_MS
 
@@ -104,8 +106,8 @@ def _watch_hang(context: FaultContext, broker: SimBroker, disk: SimDisk) -> None
         if life is not None and life.runs and broker.broker is not None:
             for directory in broker.broker.replicas.directories:
                 ages = directory.lane.times.open_ages()
-                # A broker gives up a directory when a write hangs for `limit_ns`, or another
-                # operation for twice as long.
+                # The broker must give up the directory if a write has hung for `limit_ns`, or
+                # another operation for twice as long.
                 waits_ns = max(ages.write_ns, ages.other_ns // 2)
                 is_served = directory.path == disk.root and directory.failure is None
                 if is_served and waits_ns > limit_ns:
@@ -125,8 +127,8 @@ def _repair_later(context: FaultContext, failure: LogDirFailure) -> None:
     is_emptied = context.draw.random() < 0.4
 
     def operate() -> None:
-        # If the budget does not let the operator empty the disk, the operator tries again or keeps
-        # the disk.
+        # If the fault budget refuses the empty disk, the operator tries again later; after the end
+        # of the faults, the operator repairs the disk instead.
         if not failure.repair(is_emptied=is_emptied and context.is_active):
             context.later(_ATTEMPTS_MS, operate)
 
@@ -136,7 +138,7 @@ def _repair_later(context: FaultContext, failure: LogDirFailure) -> None:
 
 @kind_at_disk
 def fail_operation(context: FaultContext, broker: SimBroker, disk: SimDisk) -> None:
-    """Fail a drawn operation of one log directory with any errno, perhaps in a move."""
+    """Fail a random operation of one log directory with a random errno, perhaps in a move."""
     draw = context.draw
     operation = draw.choice(list(OPERATIONS))
     number = draw.choice(errors_of(operation))
@@ -169,7 +171,7 @@ def strike_operation(
         failure = LogDirFailure(context.cluster, broker, disk, number, left, calls)
         _repair_later(context, failure)
     else:
-        # A failure during startup ends the broker.
+        # Ask the fault budget, because a failure while the broker starts ends the broker.
         may_fail = partial(
             context.cluster.budget.may_fail,
             broker.node_id,
@@ -182,7 +184,9 @@ def strike_operation(
 def _at_event(
     context: FaultContext, broker: SimBroker, event: str, then: Callable[[], None]
 ) -> None:
-    """Call back once, when a broker's current incarnation traces an event while faults happen."""
+    """Call `then` once, when the broker's current incarnation traces `event` while faults
+    happen.
+    """
     on_traced = context.cluster.simulator.on_traced
 
     def traced(incarnation: Incarnation, name: str, _: dict[str, Any]) -> None:

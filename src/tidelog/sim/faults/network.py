@@ -1,8 +1,8 @@
 """Faults of links and connections: between brokers, and between brokers and some clients.
 
-A link is one direction between two hosts. A cut, slow or clogged link heals after a random time, as
-does a host that serves no connections. All links heal at the latest when the faults end. No
-connection ever reorders bytes.
+A link is one direction between two hosts. A cut, slow or clogged link becomes normal after a random
+time, and so does a host whose processes do not accept connections. All links heal at the latest
+when the faults end. No connection ever reorders bytes.
 """
 
 from __future__ import annotations
@@ -115,7 +115,9 @@ def reset_connections(context: FaultContext, broker: SimBroker) -> None:
 
 @kind_at_broker
 def jitter(context: FaultContext, broker: SimBroker) -> None:
-    """Delay each message of a broker by its own random time: one connection overtakes another."""
+    """Delay each message of a broker by a random time, so that messages of one connection overtake
+    those of another.
+    """
     host = broker.node.host
     links = both_ways(*((host, other) for other in _others(context, host)))
     spread_ms = context.draw.choice((5, 40, 250))
@@ -126,7 +128,9 @@ def jitter(context: FaultContext, broker: SimBroker) -> None:
 
 @kind
 def clog(context: FaultContext) -> None:
-    """Clog one direction between two hosts until its window is full, then deliver everything."""
+    """Stop the delivery in one direction between two hosts, until senders' windows fill; then
+    deliver everything.
+    """
     network = context.cluster.simulator.network
     source, target = _either_way(context)
     network.clog(source, target)
@@ -137,7 +141,9 @@ def clog(context: FaultContext) -> None:
 
 @kind_at_broker
 def split_reads(context: FaultContext, broker: SimBroker) -> None:
-    """Split and merge what a broker sends and receives for a while: reads end within frames."""
+    """Split and merge the bytes that a broker sends and receives for a while: reads end within
+    frames.
+    """
     network = context.cluster.simulator.network
     host = broker.node.host
     links = [
@@ -157,7 +163,7 @@ def split_reads(context: FaultContext, broker: SimBroker) -> None:
 
 @kind_at_broker
 def half_open(context: FaultContext, broker: SimBroker) -> bool:
-    """Drop connections of a broker without a reset: one side, or both, continue."""
+    """Break connections of a broker without a reset: one side, or both, do not notice."""
     assert broker.life is not None
     network = context.cluster.simulator.network
     connections = network.connections_of(broker.life)

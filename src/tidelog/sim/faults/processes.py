@@ -14,19 +14,21 @@ from tidelog.sim.faults.kinds import kind, kind_at_broker
 from tidelog.sim.node import Strike
 from tidelog.sim.sim_broker import SimBroker
 
-#: Prefixes of calls (`port.method`) at which a broker may crash; the empty prefix means all.
+#: A broker may crash at calls whose name (`port.method`) begins with a prefix; an empty prefix
+#: means all calls.
 _STRIKE_PREFIXES: Final = (
     "", "", "files.", "files.pwritev", "files.fsync", "files.rename", "files.truncate",
     "network.send", "store", "lane.",
 )  # fmt: skip
-#: Number and interval of a rolling restart's checks of one broker, until the restart goes on.
+#: A rolling restart checks so often, at intervals of `_ROLLING_LOOK_MS`, whether a restarted broker
+#: is back, and then goes on in any case.
 _ROLLING_LOOKS: Final = 100
 _ROLLING_LOOK_MS: Final = 50
 
 
 @kind
 def strike(context: FaultContext) -> bool:
-    """Crash a broker at one of its next calls of files, network, store or other services."""
+    """Crash a broker at one of its next calls to files, network, store or other services."""
     broker = context.draw.choice((context.any_broker(), context.leader()))
     if broker is None or broker.life is None:
         return False
@@ -67,7 +69,7 @@ def stop(context: FaultContext, broker: SimBroker) -> None:
 
 @kind_at_broker
 def pause(context: FaultContext, broker: SimBroker) -> bool:
-    """Pause a broker's process for a while; its watchdog may end the process on resume."""
+    """Pause a broker's process for a while; its watchdog may end the process when it resumes."""
     life = broker.life
     if life is None or life.paused:
         return False

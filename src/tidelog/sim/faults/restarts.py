@@ -1,17 +1,16 @@
 """Scenarios of sessions that end early, shutdowns, changes of protocol levels, unnoticed restarts.
 
-Sessions end right after they begin, during a start or during a later registration (V4). A
-registration takes milliseconds, so an expiry at a random time seldom hits a registration.
+Sessions end right after they begin, while the broker starts or re-registers (V4). A registration
+takes milliseconds, so an expiry at a random time seldom comes during a registration.
 
-Brokers shut down in a controlled way (V43): one, some, or all at once. The faults `stop` and
-`rolling_restart` begin a shutdown that no crash interrupts. In scenarios of shutdowns, a crash of
-the stopping broker or of the controller may interrupt a shutdown.
+Brokers shut down in a controlled way (V43): one, some, or all at once. In these scenarios, unlike
+in the faults `stop` and `rolling_restart`, the stopping broker or the controller may crash during
+the shutdown.
 
-Leaders of older protocol levels write state nodes themselves (A12). In a rolling bump, every broker
-restarts in turn with another protocol level. During a rolling bump, some leaders write state nodes
-themselves while others send AlterPartition, and leadership moves between both groups. In an
-unnoticed restart, a leader writes the state node before the controller learns that a member has
-restarted.
+Leaders of older protocol levels write state nodes themselves (A12). In a rolling bump, the brokers
+restart in turn with another protocol level. Meanwhile, some leaders write state nodes themselves
+while others send AlterPartition, and leadership moves between both kinds. In an unnoticed restart,
+a leader writes the state node before the controller learns that a member has restarted.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from tidelog.sim.faults.kinds import scenario, scenario_of_rounds
 from tidelog.sim.faults.store import hold_watches_back
 from tidelog.sim.sim_broker import SimBroker
 
-#: Interval in ms of the checks for the next session, and number of these checks.
+#: Interval in ms of the checks for the broker's next session; `_SESSION_LOOKS` is their number.
 _SESSION_LOOK_MS: Final = 2.0
 _SESSION_LOOKS: Final = 1_500
 #: Time in ms from a session's start to its end: the session ends during a registration or during
@@ -33,11 +32,13 @@ _SESSION_LOOKS: Final = 1_500
 _LIVES_MS: Final = ((0.0, 6.0), (0.0, 6.0), (0.0, 80.0))
 #: Number of brokers that stop together; each entry is equally likely.
 _COUNTS: Final = (1, 1, 1, 2, 3)
-#: Ranges of the time in ms after which the stopping broker or the controller crashes.
+#: Two ranges of time in ms: the stopping broker or the controller crashes after a random time
+#: within one of them.
 _CRASH_MS: Final = ((1, 20), (5, 400))
 #: Protocol levels without and with AlterPartition.
 _LEVELS: Final = ("2.6", "3.9")
-#: Number and interval of the checks of a restarted broker before the next broker's turn.
+#: Number of checks whether a restarted broker is back, at intervals of `_BUMP_LOOK_MS`; then the
+#: next broker restarts in any case.
 _BUMP_LOOKS: Final = 60
 _BUMP_LOOK_MS: Final = 50
 
@@ -74,9 +75,9 @@ def _has_other(broker: SimBroker, last: int | None) -> bool:
 
 @scenario_of_rounds(200, 2_500)
 def stop_together(context: FaultContext) -> Scenario:
-    """Shut one, two or all brokers down together; some crash during their shutdown.
+    """Shut one, two or all brokers down together.
 
-    The controller may crash during the shutdowns, too.
+    A stopping broker or the controller may crash during the shutdown.
     """
     brokers = [
         broker
@@ -109,9 +110,10 @@ def _crash_soon(context: FaultContext, stopping: SimBroker) -> None:
 
 @scenario
 def rolling_bumps(context: FaultContext) -> Scenario:
-    """Restart all brokers in turn at another protocol level, up and down, by shutdown or kill.
+    """Restart all brokers in turn with another protocol level, alternately higher and lower.
 
-    Sometimes the next restart waits until the cluster is healthy, as an operator does.
+    A broker is shut down or killed. Sometimes the scenario waits for a healthy cluster before the
+    next restart, as an operator does.
     """
     is_up = context.draw.random() < 0.5
     while True:
@@ -134,9 +136,9 @@ def rolling_bumps(context: FaultContext) -> Scenario:
 def unheard_restarts(context: FaultContext) -> Scenario:
     """Let a leader write a state node before the controller learns that a member has restarted.
 
-    The leader gets no fetches of the controller's broker, and removes that broker from the ISR. The
-    broker that is neither leader nor controller crashes and restarts before the controller learns
-    of the smaller ISR. All watches are late.
+    The leader gets no fetches of the controller's broker, and so removes this broker from the ISR
+    by a write of the state node. Meanwhile the third broker crashes and restarts. All watches are
+    late, so the controller learns late of both.
     """
     cluster = context.cluster
     controller = context.controller()

@@ -1,7 +1,7 @@
-"""Requests of peers that only pretend to be a broker: well formed, and in a leader's name (A3).
+"""Well-formed requests of a peer that only pretends to be the leader of a partition (A3).
 
-A rogue's request changes published state as the leader's own request would. The controller's
-response goes to the pretending peer instead of the leader.
+Such a request changes published state as the leader's own request would, but the controller's
+response goes to the pretender instead of the leader.
 """
 
 from __future__ import annotations

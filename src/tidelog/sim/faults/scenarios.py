@@ -1,7 +1,7 @@
-"""Scenarios: sequences of faults that independent draws seldom bring about, with random details.
+"""Scenarios: sequences of faults that independent faults seldom bring about, with random details.
 
-A profile plays one scenario repeatedly, in addition to the fault kinds that it draws. A scenario
-yields the time in ms to wait before each step, and stops at any step when the faults end.
+A profile plays one scenario repeatedly, in addition to its independent faults. A scenario yields
+the time in ms to wait before its next step; it is stopped when the run's faults end.
 """
 
 from __future__ import annotations
@@ -19,15 +19,18 @@ from tidelog.sim.faults.store import expire_controller, replace_controller, stri
 from tidelog.sim.observed.published_state import PublishedPartition
 from tidelog.sim.sim_broker import SimBroker
 
-#: Maximum count of a controller's writes before it crashes; controllers seldom write more often.
+#: The controller crashes at most at this write of its term; most controllers write less often.
 MAX_CONTROLLER_WRITE: Final = 12
-#: Interval in ms of the checks whether a broker has stopped, and later whether it is back.
+#: Interval in ms of the checks whether a broker has stopped, and of the later checks whether it is
+#: back.
 _LOOK_MS: Final = 25.0
 
 
 @scenario_of_partition(200, 1_000)
 def last_replica_standing(context: FaultContext, state: PublishedPartition) -> Scenario:
-    """Push both followers out of the ISR; the last member loses unsynced data and leads again."""
+    """Push both followers out of the ISR; the leader, the last member, loses unsynced data and
+    leads again.
+    """
     cluster = context.cluster
     lag_ms = cluster.settings.lag_time_max_ms
     followers = [member for member in state.isr if member != state.leader]
@@ -43,10 +46,10 @@ def last_replica_standing(context: FaultContext, state: PublishedPartition) -> S
 
 @scenario_of_partition(300, 1_500)
 def every_member_ends(context: FaultContext, state: PublishedPartition) -> Scenario:
-    """Stop all members of a partition together; the power fails at one of them (E6).
+    """Stop all members of a partition together; one of them loses its power (E6).
 
-    Members whose power does not fail are killed, or only their sessions expire. Sometimes a
-    follower leaves the ISR before the members stop.
+    The other members are killed, or only their sessions expire. Sometimes a follower leaves the ISR
+    before the members stop.
     """
     cluster = context.cluster
     members = context.draw.sample(state.isr, len(state.isr))
@@ -68,8 +71,8 @@ def every_member_ends(context: FaultContext, state: PublishedPartition) -> Scena
             context.expire(broker)
     loser.crash(Loss.ALL_UNSYNCED, "the power fails while all others end")
     for _ in range(context.draw.choice((0, 1, 2))):
-        # If the broker's session expires once more, the broker's proof of an intact log (E7) names
-        # a broker epoch in which the broker was never in sync.
+        # Expire the session of the broker that lost its power once more: its earlier broker epochs
+        # (E7) then include one under which it was never in sync.
         yield context.draw.uniform(100, 1_000)
         context.expire(loser)
     yield context.draw.uniform(500, 3_000)
@@ -81,9 +84,8 @@ def every_member_ends(context: FaultContext, state: PublishedPartition) -> Scena
 def older_disk_returns(context: FaultContext, state: PublishedPartition) -> Scenario:
     """Restore an older copy of a broker's disk, taken after a clean shutdown (E3).
 
-    After the disk was copied, the broker runs and is in sync with its newer disk until the
-    restoration. Before the broker starts with the older copy, all other brokers are killed without
-    data loss.
+    After the copy was taken, the broker runs with the original disk and is in sync. Later all other
+    brokers are killed without data loss, and the broker starts with the older copy.
     """
     cluster = context.cluster
     broker = cluster.brokers[context.draw.choice(state.isr)]
@@ -109,10 +111,9 @@ def older_disk_returns(context: FaultContext, state: PublishedPartition) -> Scen
 
 @scenario_of_rounds(300, 1_500)
 def brokers_catch_up(context: FaultContext) -> Scenario:
-    """Restart a broker that cannot fetch from one leader for a while.
+    """Restart a broker, not the controller's, that then cannot fetch from one leader for a while.
 
-    The restarted broker is not the controller. The broker leads its preferred partitions again only
-    after it has caught up (V46).
+    The broker must lead its preferred partitions again only after it has caught up (V46).
     """
     controller = context.controller()
     if controller is None:
@@ -137,10 +138,10 @@ def brokers_catch_up(context: FaultContext) -> Scenario:
 def left_behind(context: FaultContext, state: PublishedPartition) -> Scenario:
     """Push followers out of the ISR one after the other, and kill every remaining member.
 
-    The follower that leaves the ISR first lacks records that were committed without it. The
-    follower that leaves an ISR of two stays a member as an eligible replica (E1). The scenario
-    kills both the eligible replica and the leader. If unclean election is allowed, the follower
-    that left the ISR first becomes the leader (V13).
+    The first follower to leave the ISR lacks records that were committed without it. The second
+    follower, which leaves an ISR of two, becomes an eligible replica (E1). The scenario kills this
+    replica and the leader. If unclean election is allowed, the first follower then becomes the
+    leader (V13).
     """
     cluster = context.cluster
     followers = [member for member in state.isr if member != state.leader]
@@ -169,13 +170,14 @@ _NONSENSE: Final = b"{"
 def _scribbling(
     context: FaultContext, what: str
 ) -> tuple[Callable[[str], None], Callable[[], None]]:
-    """Return two functions: one writes nonsense into a store node, the other restores it.
+    """Return two functions: one writes unreadable content into a store node, the other restores the
+    node.
 
-    At most one store node contains nonsense at a time. When the faults end, the store node is
-    restored in any case.
+    At most one store node is unreadable at a time. The node is restored at the latest when the
+    faults end.
     """
     store = context.cluster.store
-    #: The store node that contains nonsense, and its former content; empty if there is none.
+    #: The unreadable store node and its former content; empty if no node is unreadable.
     scribbled: list[tuple[str, bytes]] = []
 
     def scribble(path: str) -> None:
@@ -183,11 +185,13 @@ def _scribbling(
         context.note(f"{path} holds nonsense")
 
     def restore() -> None:
-        """Restore the store node; sometimes have a new controller elected, which reads the node."""
+        """Restore the store node; sometimes, let a new controller be elected, which reads the
+        node.
+        """
         if scribbled:
             path, data = scribbled.pop()
             node = store.tree.get(path)
-            # a store node that was recreated with other content stays as it is
+            # leave a store node that was created again or written meanwhile
             if node is not None and node.data == _NONSENSE:
                 store.write_from_outside(path, data)
             context.note(f"the {what} is as it was")
@@ -200,7 +204,7 @@ def _scribbling(
 
 @scenario
 def unreadable_topic(context: FaultContext) -> Scenario:
-    """Write nonsense into a topic's node, and let a new controller read it."""
+    """Make a topic's node unreadable, and let a new controller read it."""
     cluster = context.cluster
     scribble, restore = _scribbling(context, "topic's node")
     while True:
@@ -219,9 +223,9 @@ def unreadable_topic(context: FaultContext) -> Scenario:
 
 @scenario
 def unreadable_partition(context: FaultContext) -> Scenario:
-    """Write nonsense into a partition's state node, and let a controller read it.
+    """Make a partition's state node unreadable, and let a controller read it.
 
-    A new controller reads the unreadable node, or the current controller does. Brokers restart
+    Either a new controller reads the node, or the current controller does. Brokers restart
     meanwhile.
     """
     cluster = context.cluster
@@ -252,7 +256,8 @@ def unreadable_partition(context: FaultContext) -> Scenario:
 def controller_lost_at_each_write(context: FaultContext) -> Scenario:
     """Crash the controller before and after its first write, its second write, and so on.
 
-    The crashes strike one write after the other, from a random write on, until the faults end.
+    The scenario begins with a random write, and goes on with the next write until the faults
+    end.
     """
     cluster = context.cluster
     turn = context.draw.randrange(2 * MAX_CONTROLLER_WRITE)

@@ -1,9 +1,9 @@
-"""The scheduler of one run's faults: it draws times and kinds, and heals everything in the end.
+"""The scheduler of one run's faults: it draws times and kinds, and ends all faults at last.
 
-Every seed draws its own subset of its profile's kinds of faults and its own rates. A run can be
-repeated without some kinds of faults, or with its first faults only, to find the faults that a
-violation needs. In profiles with a random stream for each fault, the omission of a fault does not
-change the remaining faults.
+Each seed draws which of its profile's kinds of faults happen, and how often. To find the faults
+that a violation needs, a run can be repeated without some kinds of faults, or with its first faults
+only. In profiles with a separate random stream for each fault, leaving out a fault does not change
+the remaining faults.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tidelog.sim.sim_cluster import SimCluster
 
 
 def _weights(profile: Profile, draw: random.Random, seed: int) -> dict[str, float]:
-    """Return the relative frequencies of the kinds of faults that a seed does not leave out."""
+    """Return the relative frequency of each kind of fault that a seed uses."""
     weights = {}
     if profile.has_all_kinds:
         for name, kind in KINDS.items():
@@ -87,7 +87,7 @@ class Faults(RunFaults):
         self._leave_out = frozenset(leave_out)
         self._draw = draw
         self._hosts = [broker.node.host for broker in cluster.brokers.values()] + client_hosts
-        #: The event of the next draw, cancelled when faults end.
+        #: The event that draws the next fault; cancelled when the faults end.
         self._pending: TimedCall | None = None
         self._mean_interval_ms = draw.randrange(*profile.pace.interval_ms)
         self._restart_ms = draw.choice(profile.pace.down_ms)
@@ -150,8 +150,8 @@ class Faults(RunFaults):
     def _begin_script(self, script: list[Played]) -> None:
         """Schedule faults at their original times, with their original draws.
 
-        Before each fault, the random stream is set to the state recorded with that fault, so that
-        other draws from the stream repeat, too.
+        Before each fault, the random stream is set to the state that was recorded with the fault,
+        so that the fault draws the same details again.
         """
         scheduler = self.cluster.simulator.scheduler
 

@@ -1,16 +1,16 @@
-"""Scenarios of replicas whose logs differ from what other brokers assume.
+"""Scenarios of replicas that have fewer or other records than the rest of the cluster assumes.
 
-A follower fetches without a registration (V63, E3). The follower's session ends, the follower
-catches up, and then it loses its unsynced data. The follower's next incarnation has fewer records
-than the leader last saw.
+In one scenario, a follower fetches without a registration (V63, E3): its session ends, the follower
+catches up, and then it loses its unsynced data. Its next incarnation has fewer records than the
+leader last saw.
 
-An older copy of the metadata store is restored while no broker runs (E8). The restored copy lists a
-replica as in sync although it stopped before the last records were acknowledged. The restored copy
-of the store has the same topics and replicas as the store that it replaces. Brokers stop cleanly or
-are killed, without a loss of data.
+In another, an older copy of the metadata store is restored while no broker runs (E8). The copy has
+the same topics and replicas, but lists a replica as in sync that stopped before the last records
+were acknowledged. Brokers stop cleanly or are killed, without a loss of data. In a third, a leader
+with a damaged log loses its leadership before it can leave the ISR, and becomes a follower that
+knows of its damage (V68).
 
-A leader with a damaged log loses its leadership before it can leave the ISR, and becomes a follower
-that knows of its damage (V68). All scenarios keep within the fault budget.
+All scenarios keep within the fault budget.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _LOOK_MS: Final = 10.0
 #: Delay of a follower's fetches, so that the leader learns of the follower's return from the
 #: controller first.
 _LATE_NS: Final = 500 * NS_PER_MS
-#: Interval in ms of the checks whether a session is over: a broker needs only a few requests to
-#: start the next session.
+#: Interval in ms of the checks whether a session is over. It is short, because a broker starts the
+#: next session with only a few requests.
 _STEP_MS: Final = 0.2
 
 
@@ -46,8 +46,8 @@ _STEP_MS: Final = 0.2
 def unregistered_fetches(context: FaultContext, state: PublishedPartition) -> Scenario:
     """Let a follower catch up without a registration, then lose its power, return, and lead (V63).
 
-    Both followers leave the ISR first, so the later steps change neither the high watermark nor the
-    leader epoch. The leader learns of the follower's return before the follower's next fetch
+    Both followers leave the ISR first, so their later steps change neither the high watermark nor
+    the leader epoch. The leader learns of the follower's return before the follower's next fetch
     arrives. The leader is killed once the follower is in the ISR.
     """
     cluster, network = context.cluster, context.cluster.simulator.network
@@ -58,7 +58,7 @@ def unregistered_fetches(context: FaultContext, state: PublishedPartition) -> Sc
     context.count("scenario")
     context.push_out(state.leader, followers)
     yield from in_time(partial(_are_out, context, key, *followers), _LOOK_MS)
-    # The follower hears that its session is over, and cannot register again.
+    # Let the follower learn that its session is over, then keep it from registering again.
     context.expire(follower)
     yield from in_time(
         lambda: (store := follower.store) is not None and store.session_id is None, _STEP_MS
@@ -76,7 +76,8 @@ def unregistered_fetches(context: FaultContext, state: PublishedPartition) -> Sc
     yield context.draw.uniform(1_000, 3_000)
 
 
-#: Interval in ms of the checks that brokers have stopped, and later that the cluster is back.
+#: Interval in ms of the checks whether brokers have stopped, and of the later checks whether the
+#: cluster is back.
 _STOP_LOOK_MS: Final = 25.0
 
 
@@ -143,11 +144,12 @@ def _layout_of(tree: Tree) -> dict[str, bytes]:
 
 @scenario_of_rounds(200, 900)
 def damaged_member(context: FaultContext) -> Scenario:
-    """Let a leader that has read damage become a follower that is still in the ISR (V68).
+    """Let a leader that has read damage in its log become a follower that is still in the ISR
+    (V68).
 
-    The leader's request to the controller is late; before it arrives, the preferred replica is
-    elected. If preferred replicas lead all partitions, a session expires first, so that another
-    replica leads some partitions.
+    The leader's request to the controller is delayed; before it arrives, the preferred replica is
+    elected. If preferred replicas lead all partitions, the scenario first ends a session, so that
+    other replicas lead.
     """
     cluster = context.cluster
     network, topics = cluster.simulator.network, cluster.published.all_topics

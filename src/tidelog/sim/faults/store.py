@@ -1,7 +1,8 @@
-"""Faults of the metadata store: of its links, sessions, requests, responses and store nodes.
+"""Faults of the metadata store: of its links, sessions, requests, responses and nodes.
 
-The faults keep the store's contract (rules S1 to S5): they lose or delay only what a real store may
-lose or delay. The faults end no session on which the fault budget relies.
+The faults keep the store's contract (rules S1 to S5): they lose or delay only requests and
+responses that a real store may lose or delay. They do not end a session if the fault budget forbids
+it.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def expire_controller(context: FaultContext) -> bool:
 
 @kind_at_broker
 def remove_registration(context: FaultContext, broker: SimBroker) -> bool:
-    """Delete a broker's registration by hand while its session lives."""
+    """Delete a broker's registration, as an administrator could, while its session continues."""
     server = context.cluster.store
     if broker.store is None or not server.is_available:
         return False
@@ -116,7 +117,7 @@ def store_outage(context: FaultContext) -> bool:
 
 
 def hold_watches_back(context: FaultContext, delay: Callable[[], float], time_ms: float) -> None:
-    """Delay every watch by a time that `delay` returns, for a while (S1)."""
+    """For `time_ms`, delay every watch by the time in ms that `delay` returns (S1)."""
     store = context.cluster.store
 
     def prompt() -> None:
@@ -129,10 +130,12 @@ def hold_watches_back(context: FaultContext, delay: Callable[[], float], time_ms
 
 @kind
 def late_watches(context: FaultContext) -> None:
-    """Delay watches for a while, but never beyond later reads of their session (S1)."""
+    """Delay watches for a while; each still fires before its session's later reads get responses
+    (S1).
+    """
     draw = context.draw
     late_ms = draw.choice((20, 200, 1_500))
-    # A separate random stream keeps later faults independent of the number of watches.
+    # Use a separate random stream, so that later faults do not depend on the number of watches.
     delays = random.Random(draw.getrandbits(64))
     hold_watches_back(context, lambda: delays.uniform(0, late_ms), draw.uniform(300, 4_000))
     context.note(f"watches are up to {late_ms} ms late")

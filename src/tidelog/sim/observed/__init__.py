@@ -1,7 +1,6 @@
-"""The observed state of a run: published state, the replicas' files, the claims of brokers.
+"""The observed state of a run, which checkers compare: published state, replicas' files, claims.
 
-`published_state` follows the store's commits, and `replica_logs` reads the replicas' files, both
-without the code under test. `claims` asks a running broker for its roles. Checkers compare
-published state, the replicas' files, and the brokers' claims about replicas. `moves` checks
-reassignments and their queue as the store sees them.
+`published_state` follows the transactions of the metadata store, and `replica_logs` reads the
+replicas' files, both without the code under test. `claims` asks running brokers for the roles and
+the state of their replicas. `moves` checks reassignments and their queue as the store sees them.
 """

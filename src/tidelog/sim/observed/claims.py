@@ -1,6 +1,7 @@
 """The claims of a broker about its replicas: roles, high watermarks and pending ISR changes.
 
-A claim is what a running broker believes, right or wrong; checkers judge it.
+A claim is the state of a replica in the memory of its broker; checkers judge whether it is
+right.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ class ReplicaClaim(NamedTuple):
     high_watermark: int
     #: (member, broker epoch) of a leader's pending ISR changes; empty otherwise.
     in_flight: tuple[tuple[int, int], ...]
-    #: Maximal ISR of a leader, which waits for all its members before it commits; empty for a
-    #: follower.
+    #: Maximal ISR of a leader: the leader commits a record only when all these members have it.
+    #: Empty for a follower.
     maximal_isr: tuple[int, ...]
 
 

@@ -1,14 +1,14 @@
 """Checks of reassignments in the store: targets, original replicas and results (R3, R10, V52).
 
 A reassignment ends with the replicas of its target, in that order; a cancelled reassignment ends
-with exactly its original replicas. The original replicas stay recorded when the target changes. The
-state that ends a reassignment keeps at least the required minimum of copies of committed records.
+with exactly its original replicas. The node keeps the original replicas when the target changes.
+When a reassignment ends, at least the required minimum of replicas has the committed records.
 
-An entry leaves the queue of reassignments (R8) only when its reassignment is active or done. The
-death of a controller would lose a reassignment whose entry left the queue before the reassignment
-is active or done. An entry also leaves the queue of reassignments if a newer request names its
-partition, all reassignments are cancelled, or the partition is gone. Once a client got the response
-that reassignments are frozen, a partition gets no target except its original replicas (R11).
+An entry leaves the queue of reassignments (R8) only when its reassignment is active or done;
+otherwise the death of the controller could lose the reassignment. An entry also leaves the queue if
+a newer request names its partition, if all reassignments are cancelled, or if the partition is
+gone. After a client got the response that reassignments are frozen, no partition gets a new target,
+except its original replicas (R11).
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ def wrong_changes(
     assigned: Mapping[int, tuple[int, ...]],
     assigned_now: Mapping[int, tuple[int, ...]],
 ) -> Iterator[tuple[int, str]]:
-    """Yield (partition, error) for each reassignment that a topic node's write changes wrongly."""
+    """Yield (partition, error) for each reassignment that a write of the topic's node changes
+    wrongly.
+    """
     for number, move in before.items():
         if number not in assigned_now:
             continue
@@ -70,7 +72,7 @@ def wrong_changes(
             continue
         target = tuple(replica for replica in assigned[number] if replica not in move.removing)
         if set(assigned_now[number]) == set(assigned[number]):
-            continue  # the new target has the replicas of the former target, so nothing was removed
+            continue  # the replicas are the same, so there is nothing to check
         if assigned_now[number] != target:
             yield number, f"its reassignment to {target} ended with {assigned_now[number]} (V52)"
         elif not move.adding and set(target) == set(move.original) and target != move.original:
@@ -78,7 +80,9 @@ def wrong_changes(
 
 
 class MoveQueue:
-    """The queue and the freeze of reassignments, and the requests of clients about them."""
+    """The queue of reassignments, whether reassignments are frozen, and clients' requests for
+    both.
+    """
 
     def __init__(
         self,
@@ -86,7 +90,9 @@ class MoveQueue:
         now_ns: Callable[[], int],
         target: Callable[[TopicPartition], Replicas | None],
     ) -> None:
-        """`target` returns a partition's target or current replicas; None without a partition."""
+        """`target` returns a partition's target replicas, or its current replicas if it is not
+        being reassigned; None if the partition does not exist.
+        """
         self._violate = violate
         self._now_ns = now_ns
         self._target = target
@@ -108,7 +114,9 @@ class MoveQueue:
     # requests of clients and administrators
 
     def asking(self, partitions: Iterable[TopicPartition]) -> None:
-        """Note reassignment requests that came through the store or got no response."""
+        """Note a reassignment request that came through the store, or got no response: it may take
+        effect later.
+        """
         self._asked_ns.update(dict.fromkeys(partitions, self._now_ns()))
 
     def node_asks(self, path: str, partitions: Iterable[TopicPartition]) -> None:
@@ -126,11 +134,11 @@ class MoveQueue:
     # what the store holds
 
     def committed(self, ops: Sequence[Op], results: Sequence[OpResult]) -> None:
-        """Follow a transaction's changes of nodes other than topic nodes."""
+        """Follow the changes that a transaction makes to nodes other than topic nodes."""
         for op, result in zip(ops, results, strict=True):
             asked = self._nodes.pop(result.path, None) if isinstance(op, Delete) else None
             if asked is not None:
-                # The controller may write the node of the reassignment queue later, in a separate
+                # The controller deleted a request; it may write the queue later, in a separate
                 # transaction.
                 self.asking(asked)
             if result.path == _CANCEL:
@@ -174,7 +182,7 @@ class MoveQueue:
         before: tuple[Replicas, PublishedMove | None],
         after: tuple[Replicas, PublishedMove | None],
     ) -> None:
-        """Check a change of replicas or of a reassignment while reassignments are frozen."""
+        """If reassignments are frozen, check a change of a partition's replicas or reassignment."""
         if not self.is_frozen:
             return
         goes, went = target_of(*after), target_of(*before)

@@ -1,10 +1,11 @@
-"""The published state, followed commit by commit: brokers, topics, leaders and ISRs.
+"""The published state: brokers, topics, leaders and ISRs as the metadata store has them. The module
+follows every transaction of the store.
 
 This module parses the store's nodes with its own code, and checks their invariants. Leader epochs
 never go back, and partition epochs rise. A leader epoch has one leader. A leader is in its ISR, and
 the ISR is within the assignment. The controller epoch never goes back, and each state that a
-controller writes carries the current controller epoch. A broker writes a state itself only for a
-partition that it leads, and changes neither the leadership nor the controller epoch (A12).
+controller writes carries the current controller epoch. A leader that writes its partition's state
+itself changes neither the leader, the leader epoch nor the controller epoch (A12).
 """
 
 from __future__ import annotations
