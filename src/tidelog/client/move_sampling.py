@@ -30,7 +30,7 @@ class MoveSamples:
 
     samples: Mapping[TopicPartition, MoveSample]
     silent: Mapping[int, str]
-    #: Whether there are queued moves, and no freeze keeps them from beginning (R8).
+    #: Whether there are queued moves that may begin, because reassignments are not frozen (R8).
     has_queued: bool = False
 
 

@@ -180,7 +180,7 @@ class MoveAdmin:
     def _alter(
         self, what: str, request: AlterPartitionReassignmentsRequest
     ) -> Operation[dict[TopicPartition, MoveAsked]]:
-        """Send a request within the timeout of each try; return the result of each partition."""
+        """Send a request with the timeout of one try; return the result of each partition."""
 
         def attempt(patience: Patience) -> Operation[dict[TopicPartition, MoveAsked]]:
             controller = yield from self._router.controller(patience)

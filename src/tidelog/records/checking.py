@@ -43,7 +43,7 @@ NO_DEMANDS = Demands()
 
 
 class Effort:
-    """A counter of the cost of checks, which ignores the cost; subclasses add it up."""
+    """The base of counters of the cost of checks; this class itself counts nothing."""
 
     __slots__ = ()
 

@@ -45,8 +45,8 @@ class HistoryRing:
     def __init__(self, names: Sequence[str]) -> None:
         self.names = tuple(names)
         self._grains = [_empty(step_s, slots, len(names)) for step_s, slots in GRAINS]
-        #: Number and values of the fine slots in the current coarse slot, for the coarse slot's
-        #: means.
+        #: Number and values of each fine slot in the current coarse slot, whose means are computed
+        #: from these values.
         self._minute: list[tuple[int, list[float]]] = []
 
     def put(self, time_s: int, values: Sequence[float]) -> None:

@@ -235,7 +235,7 @@ class _Life:
     # requests
 
     def watch_data(self, path: str, callback: WatchCallback) -> None:
-        """Set a data watch, by a request that precedes the next request on the wire."""
+        """Send a request that sets a data watch, ahead of the caller's next request."""
 
         def settle(exists: object) -> None:
             if isinstance(exists, bool):  # after an error, the following read reports the error
