@@ -51,8 +51,8 @@ class ClusterRouter:
     ) -> None:
         """Create a router without metadata.
 
-        With `saves_time`, a Metadata request takes at most half of the time that is left if further
-        addresses remain: with a short timeout, a broker that hangs must leave time for the others.
+        With `saves_time`, a Metadata request takes at most half of the remaining time if further
+        addresses remain, so that a broker that hangs leaves time for the other addresses.
         """
         self._bootstrap = tuple(bootstrap)
         self.timeout_ms = timeout_ms

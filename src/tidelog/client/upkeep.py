@@ -97,18 +97,16 @@ class LogDirDescription:
     replicas: tuple[ReplicaSize, ...]
     usable_bytes: int
     total_bytes: int
-    #: Whether the disk is full, so that the directory serves reads only (only tidelog's brokers
-    #: report it).
+    #: Whether the disk is full, so that the directory serves only reads; False from brokers of
+    #: Kafka.
     is_read_only: bool = False
-    #: Whether the directory takes no new replicas (only tidelog's brokers report it).
+    #: Whether the directory takes no new replicas; False from brokers of Kafka.
     is_cordoned: bool = False
-    #: Whether too many operations in the directory are slow (only tidelog's brokers report it).
+    #: Whether too many operations in the directory are slow; False from brokers of Kafka.
     is_slow: bool = False
-    #: Whether the directory's replicas move to other directories (only tidelog's brokers report
-    #: it).
+    #: Whether the directory's replicas move to other directories; False from brokers of Kafka.
     is_draining: bool = False
-    #: The replicas that a failed directory held at its failure (only tidelog's brokers report
-    #: them).
+    #: The replicas that a failed directory held at its failure; empty from brokers of Kafka.
     last_known: tuple[ReplicaSize, ...] = ()
 
     @property

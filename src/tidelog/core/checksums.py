@@ -1,8 +1,8 @@
 """CRC-32C, the checksum of every record batch, from the compiled module of the package `crc32c`.
 
 The whole package also imports a command line (argparse, email, zipfile and more), which takes 2.5
-MiB in each broker, so this module loads only the package's compiled module. If the compiled module
-is not found under its name, the whole package is imported, with equal results.
+MiB in each broker. This module therefore loads only the package's compiled module. If the compiled
+module is not found under its name, the whole package is imported, with equal results.
 """
 
 from __future__ import annotations

@@ -127,7 +127,8 @@ MAX_TAKEOVERS_WATCHED = 1_000
 MAX_PREFERRED_LOG_DIRS = 100_000
 #: Maximum number of buffers of one writev or pwritev (IOV_MAX of Linux).
 MAX_IOVECS = 1024
-#: Producers remembered per partition, about 300 bytes each (KIP-854 bounds them by time only).
+#: Producers remembered per partition, about 300 bytes each (KIP-854 limits only the time for which
+#: they are remembered).
 MAX_PRODUCERS_PER_PARTITION = 100_000
 #: Producers of one partition that are expected to resend refused batches, about 250 bytes each.
 MAX_REFUSED_PRODUCERS_PER_PARTITION = 10_000

@@ -113,8 +113,7 @@ class Files(Protocol):
     def exists(self, path: str) -> bool: ...
     def read_file(self, path: str) -> bytes: ...
     def replace_file(self, path: str, data: bytes, *, sync: bool) -> None:
-        """Replace a file atomically, by renaming `path + ".tmp"`, which is synced first if
-        `sync`."""
+        """Replace a file atomically by renaming `path + ".tmp"`, which is synced if `sync`."""
 
     def volume_size(self, path: str) -> VolumeSize:
         """Return the size of the volume that holds a path, and its free bytes."""

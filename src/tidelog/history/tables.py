@@ -120,8 +120,8 @@ class Sends:
 
     def __init__(self) -> None:
         self.begins = array("q")
-        #: For each send, the time after which a new send must get a greater offset: the end of the
-        #: send, or its begin if the producer keeps the order of batches in flight.
+        #: For each send, the time after which a new send must get a greater offset. The time is the
+        #: end of the send, or its begin if the producer keeps the order of batches in flight.
         self.ends = array("q")
         self.firsts = array("q")
         self.lasts = array("q")

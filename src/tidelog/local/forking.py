@@ -30,7 +30,7 @@ from tidelog.local.processes import from_lasting_thread
 
 #: The Python program of a server. The arguments of this program are the descriptor of the server's
 #: socket, the process id of the server's parent, the modules to import, and a filler, which makes
-#: room for other command lines.
+#: room for the command lines of forked processes.
 _PROGRAM: Final = "import sys; from tidelog.local.fork_server import main; main(sys.argv[1:])"
 #: Bytes of the server's command line, which forked processes replace by their own.
 _TITLE_BYTES: Final = 1024

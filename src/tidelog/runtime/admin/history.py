@@ -1,8 +1,8 @@
 """The history of a broker's main metrics: read every ten seconds, kept in memory and in a file.
 
-`/history` on the admin port returns the history as JSON. The file, `admin.history.path`, is
-replaced once a minute and at the end of the broker, by a thread of its own: a disk that hangs stops
-the writing and nothing else.
+`/history` on the admin port returns the history as JSON. A separate thread replaces the file,
+`admin.history.path`, once a minute and when the broker stops. A disk that hangs thus blocks only
+this thread.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """`/healthz` and `/readyz`: whether a broker runs, and whether clients may rely on the broker.
 
 A broker is healthy if its event loop turns, which the response itself proves. A broker is ready if
-it is registered and not leaving, has recovered its logs, and was once, since its start, in the ISR
-of all partitions that it follows. A later shrink of an ISR does not end the readiness, because the
-broker still serves clients, and a restart would put more replicas out of sync. Partitions without a
-leader and replicas in failed log directories do not count, because they may stay out of the ISR for
-a long time.
+it has recovered its logs, is registered, is not leaving, and has been in the ISR of all partitions
+that it follows at least once since its start. A later shrink of an ISR does not end the readiness,
+because the broker still serves clients, and a restart would put more replicas out of sync.
+Partitions without a leader and replicas in failed log directories do not count, because they may
+stay out of the ISR for a long time.
 """
 
 from __future__ import annotations
