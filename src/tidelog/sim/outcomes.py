@@ -1,9 +1,9 @@
 """Measured outcomes of a run: what the cluster's users and operators would have noticed.
 
-The measurement follows published state and acknowledgements, and changes nothing, so traces are the
-same with and without the measurement. The measurement begins with the first work of the clients,
-and ends when every replica is in sync again after the faults. The measurement ignores topics that
-are deleted and recreated during the run, because their times are not comparable.
+The measurement follows published state and acknowledgements without changing the run, so traces are
+the same with and without it. The measurement begins when the clients begin to work, and ends when
+every replica is in sync again after the faults. It ignores topics that are deleted and recreated
+during the run, because their times are not comparable.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from tidelog.sim.sim_cluster import SimCluster
 #: Topics of the workload that no client deletes.
 LASTING_TOPICS: Final = ("steady", "shared")
 _ACKS_ALL: Final = -1
-#: Minimum number of running brokers with a record, so that the loss of one disk cannot lose the
-#: record.
+#: A record is safe if at least this many running brokers have it: the loss of one disk then cannot
+#: lose it.
 _SAFE_COPIES: Final = 2
 
 #: Unit and meaning of each outcome; a lower value is always better.
@@ -50,8 +50,8 @@ class OutcomeWatch:
         self._begin_ns = self._faults_end_ns = self._end_ns = -1
         self._changes = self._elections = self._at_risk = 0
         self._leaderless_ns = self._under_ns = self._alone_ns = 0
-        #: State of each partition of the topics that no client deletes, and the time from which the
-        #: measurement of this state begins.
+        #: For each partition of a lasting topic: its state, and the time since which this state is
+        #: measured.
         self._states: dict[LogKey, tuple[PublishedPartition, int]] = {}
         cluster.published.on_state.append(self._changed)
         cluster.history.on_acknowledged.append(self._acknowledged)

@@ -1,8 +1,7 @@
-"""Policies: named settings of a cluster that replace settings of a profile, for comparisons.
+"""Policies: named settings of the brokers that replace settings of a profile, for comparisons.
 
-A policy changes only the brokers: a seed under two policies has the same fault plan and the same
-workload. Runs under two policies are the same until the settings first matter. A further policy is
-one more entry of `POLICIES`.
+Under two policies, a seed has the same planned faults and the same workload, so the runs are the
+same until the settings first matter. To add a policy, add an entry to `POLICIES`.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class Policy:
         return replace(profile, properties=properties, protocol_levels=levels)
 
 
-#: The policy of a job without a named policy: each profile's own settings.
+#: The name of the policy that changes nothing: each profile's own settings.
 UNCHANGED: Final = "unchanged"
 
 POLICIES: Final[Mapping[str, Policy]] = {

@@ -1,7 +1,7 @@
-"""The interface of a node's process, used by its open disks, lanes, listeners and connections.
+"""The interface of a node's process, as its disks, lanes, listeners and connections use it.
 
-Each handle (open file, listener, connection) belongs to a process and asks the process whether it
-is alive. `sim/node.py` implements the processes.
+Each open file, listener and connection belongs to a process, and asks the process whether it is
+alive. `sim/node.py` implements the processes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Process(EventOwner, Protocol):
 
     @property
     def died_with_page_cache(self) -> bool:
-        """Whether unsynced writes survived the death, because no power was lost."""
+        """Whether the process died without a power loss, so that unsynced writes survived."""
 
     def check_alive(self) -> None:
         """Raise NodeDead after death."""

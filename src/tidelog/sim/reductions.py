@@ -1,10 +1,11 @@
 """Reductions of a seed's run: fewer faults, a shorter duration or less workload.
 
-A short text names a reduction (`play=2-4,9;partitions=1;groups=no`), so that a seed and a text
-determine a run. The faults of a reduced run are faults of the unreduced run, at the same times and
-with the same draws. Before a reduced run, the unreduced run is made to record its faults. Omitted
-work changes the traffic, and so the delays of all later messages. `links=N` draws other delays,
-which gives a reduction several chances to show the same violation.
+A short text describes a reduction (`play=2-4,9;partitions=1;groups=no`), so that a seed and a text
+determine a run. A reduced run has some faults of the unreduced run, at the same times and with the
+same random details. To learn these faults, the unreduced run is made first. Omitted work changes
+the traffic, and so the delays of all later messages; the violation may then not happen. With
+`links=N`, the delays are drawn from another random stream, so a reduction has several chances to
+show the violation.
 
 A reduction keeps all brokers, because the rules assume three replicas and min.insync.replicas 2.
 """
@@ -21,11 +22,11 @@ from tidelog.sim.suggestions import nearest_first
 
 
 class ReductionError(TidelogError):
-    """The error of a text that names no reduction: the wrong word, and the expected words."""
+    """The error of a text that describes no reduction: the wrong word, and the expected words."""
 
 
 class Played(NamedTuple):
-    """A fault that was injected, and the state of the random stream from which it drew."""
+    """A fault that was injected, and the state of its random stream at that time."""
 
     time_ns: int
     kind: str
@@ -44,7 +45,7 @@ class Only:
     limit: int | None = None
     #: Faults to inject, numbered from 1 in the order of the unreduced run.
     play: tuple[int, ...] | None = None
-    #: Duration of the phase with faults, in ms.
+    #: How long faults happen, in ms; None means as long as in the unreduced run.
     until_ms: int | None = None
     #: Number of partitions of the topic `steady`; None means all.
     partitions: int | None = None
@@ -55,7 +56,8 @@ class Only:
     #: Whether the reduction keeps the second producer of each partition, consumers of old versions,
     #: and the shared producer.
     clients: bool = True
-    #: Number of the random stream of message delays; 0 is the stream of the unreduced run.
+    #: Number of the random stream that gives the delays of messages; 0 is the stream of the
+    #: unreduced run.
     links: int = 0
 
     @property
@@ -102,7 +104,7 @@ _EXAMPLE: Final = "faults=crash_leader,slow_link;limit=12;partitions=1;groups=no
 
 
 def parse(text: str, kinds: Collection[str]) -> Only:
-    """Return the reduction that a text names; raise ReductionError if the text names none."""
+    """Return the reduction that a text describes; raise ReductionError for an invalid text."""
     values: dict[str, Any] = {}
     names = {key: name for name, key in _KEYS.items()}
     for word in text.split(";") if text else ():
@@ -128,7 +130,7 @@ def _text_of(name: str, value: Any) -> str:
 
 
 def _ranges(numbers: Iterable[int]) -> str:
-    """Return 1,2,3,7 as 1-3,7; `none` for no numbers."""
+    """Return numbers as text, with ranges: 1-3,7 for 1, 2, 3 and 7; `none` for no numbers."""
     runs: list[list[int]] = []
     for number in sorted(numbers):
         if runs and number == runs[-1][1] + 1:

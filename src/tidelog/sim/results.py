@@ -1,7 +1,7 @@
-"""The result of one run, sums over many runs, and the minimum that a search must reach.
+"""The result of one run, sums over many runs, and the minimums that a search must reach.
 
-Results are plain values, so that workers can return them. `Totals` lists the counters that are too
-low to prove anything, and the interesting states that no run reached.
+Results are plain values, so that worker processes can return them. `Totals` finds the counters that
+are too low to prove anything, and the interesting states that no run reached.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class RunResult:
     events: int
     simulated_ns: int
     counters: dict[str, int]
-    #: Choices of the job besides seed and profile: the mutant, kinds of faults that replace the
-    #: profile's kinds, and the reduction of the run (`sim/reductions`).
+    #: Other parts of the job: the mutant, `chosen` kinds of faults that replace the profile's, and
+    #: the reduction (`sim/reductions`), which `only` describes.
     mutant: str = ""
     chosen: tuple[str, ...] = ()
     only: str = ""
@@ -35,7 +35,8 @@ class RunResult:
     partitions: int = 0
     #: Number of injected faults that found a target, by kind.
     faults: dict[str, int] = field(default_factory=dict)
-    #: Number of acknowledged changes while faults happened, by kind of churn.
+    #: Number of changes by clients that were acknowledged while faults happened, by kind of change
+    #: (churn).
     churn: dict[str, int] = field(default_factory=dict)
     #: Number of times each interesting state was reached (core/sometimes.py).
     marks: dict[str, int] = field(default_factory=dict)
@@ -52,9 +53,8 @@ class RunResult:
 
 
 MARKED_SEEDS: Final = 500
-#: Counters in the order in which they are printed, each with its minimum over `MARKED_SEEDS` seeds
-#: of the default profile. A search with counters below their minimums has hardly tested the
-#: important cases.
+#: Counters in the order in which they are printed. Each has the minimum that `MARKED_SEEDS` seeds
+#: of the default profile must reach: a search below it has hardly tested the important cases.
 COUNTERS: Final[Mapping[str, int]] = {
     "leader elections": 500,
     "truncations": 100,
@@ -75,7 +75,7 @@ COUNTERS: Final[Mapping[str, int]] = {
 
 @dataclass(slots=True)
 class Sums:
-    """Sums over runs."""
+    """Sums of the counts of several runs."""
 
     runs: int = 0
     events: int = 0

@@ -1,8 +1,9 @@
-"""One run from one seed: a cluster, clients, faults and checks; many runs and their sums.
+"""One run from one seed: a cluster, clients, faults and checks.
 
-The brokers start and topics are created. Clients work while faults happen. After the faults,
-everything must be in sync, acknowledged and read within a minute. In the end, the responses to
-clients are judged as a history. A run ends at its first violation.
+The brokers start and topics are created. Clients work while faults happen. Within a minute after
+the faults, all replicas must be in sync, all batches acknowledged, all records read. At the end,
+the requests and responses of the clients are checked as a history. A run ends at its first
+violation.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from tidelog.sim.workload.record_churn import COMPACTED_TOPICS
 
 BROKERS: Final = 3
 START_LIMIT_NS: Final = 30 * NS_PER_S
-#: Node ids of the clients with links on which faults may act: the administrator, a producer, a
+#: Node ids of the clients whose links faults may disturb: the administrator, a producer, a
 #: consumer, a group member.
 _CLIENTS_CUT_OFF: Final = (101, 102, 104, 105)
 
@@ -44,7 +45,7 @@ MIXED: Final = "mixed"
 
 
 def profile_of(seed: int) -> str:
-    """Return the profile of a seed in a mix of profiles."""
+    """Return the name of the profile that a seed has under MIXED."""
     if seed % 2 == 0:
         return "default"
     others = [name for name in PROFILES if name != "default"]
@@ -69,8 +70,8 @@ class SeedRun:
         """Prepare the run.
 
         `chosen` are kinds of faults that replace the profile's kinds. `only` is the reduction of
-        the run, and `played` are the faults of the unreduced run. `policy` names settings of the
-        cluster.
+        the run, and `played` are the faults of the unreduced run. `policy` is the name of a policy
+        (`sim/policies`).
         """
         self.seed = seed
         self._limit_events = limit_events
@@ -153,9 +154,9 @@ class SeedRun:
         return self._final_phase.operations()
 
     def _wait(self, unfinished: Callable[[], bool], limit_ns: int, what: str) -> bool:
-        """Run until `unfinished()` is false; return whether that happened without a violation.
+        """Run until `unfinished()` is false; return False after a violation.
 
-        If `unfinished()` is still true at `limit_ns`, that is a violation of liveness.
+        If `unfinished()` is still true at `limit_ns`, the run has violated liveness.
         """
         simulator = self.simulator
         while unfinished():
@@ -257,7 +258,9 @@ def _settings(draw: random.Random, seed: int, profile: Profile) -> BrokerSetting
 
 
 def _time_of_faults_ns(draw: random.Random, only: Only) -> int:
-    """Return for how many ns faults happen: drawn from the seed, limited by the reduction."""
+    """Return for how many ns faults happen: a random time, unless the reduction has a shorter
+    one.
+    """
     time_ns = draw.randrange(8, 16) * NS_PER_S
     return time_ns if only.until_ms is None else min(time_ns, only.until_ms * NS_PER_MS)
 
@@ -274,7 +277,7 @@ def _levels(seed: int, profile: Profile) -> dict[int, str]:
 
 
 def _choosing(profile: Profile, chosen: Sequence[str]) -> Profile:
-    """Return a profile with other kinds of faults, none of which a seed leaves out."""
+    """Return the profile with the kinds of faults `chosen`, all of which every seed uses."""
     if not chosen:
         return profile
     weights = {kind: profile.weights.get(kind, 1.0) for kind in chosen}
@@ -297,9 +300,9 @@ def run_seed(
 ) -> RunResult:
     """Run one seed, with a mutant in the brokers if one is named (`sim/mutation`).
 
-    `on_history` gets the history of the clients, `observe` gets the run before it begins. With
-    `limit_events` the run ends soon after that number of events, without a judgement of the phases
-    that did not take place. `chosen` and `policy` mean the same as in `SeedRun`. `only` is a
+    `on_history` is called with the history of the clients, `observe` with the run before it begins.
+    With `limit_events`, the run ends soon after that number of events, and the remaining phases and
+    their checks are left out. `chosen` and `policy` mean the same as in `SeedRun`. `only` is a
     reduction of the run, in the form that `shrink` prints. Raises ReductionError if `only` names no
     reduction.
     """
@@ -329,7 +332,7 @@ def run_seed(
 def whole_run(
     seed: int, profile: str, mutant: str, chosen: Sequence[str], policy: str = ""
 ) -> tuple[RunResult, list[Played]]:
-    """Make the run of which other runs are reductions; return its result and its faults."""
+    """Make an unreduced run, to be reduced later; return its result and its faults."""
     result, run = _run(lambda: SeedRun(seed, profile, chosen=chosen, policy=policy), mutant)
     return result, run.faults.played
 

@@ -7,7 +7,7 @@ itself between events. An audit hook catches the calls that Python audits, howev
 imported. The sandbox replaces functions that Python does not audit, in their modules. The
 replacement of a function misses code that imported the function by name, so a test forbids such
 imports (`tests/tidy/test_forbidden_calls.py`). The sandbox also records each forbidden call,
-because its exception may be swallowed.
+because code under test may swallow the exception.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _NAMES: Final = {
     "_thread": ("a lane", "start_new_thread start_joinable_thread"),
     "asyncio": ("core/tasks.py", "run new_event_loop set_event_loop to_thread Runner"),
 }
-#: Audited events, by prefix.
+#: Prefixes of the audit events to forbid, each with what to use instead.
 _AUDITED: Final = {
     prefix: instead
     for instead, prefixes in {
@@ -78,7 +78,7 @@ class SandboxError(AssertionError):
 
 
 class _Guard:
-    """State of the sandbox: whether it is active, and the forbidden calls so far."""
+    """The sandbox's state: whether it is active, and the forbidden calls that happened so far."""
 
     def __init__(self) -> None:
         self.is_active = False

@@ -1,8 +1,9 @@
-"""Coverage of searches: pairs of faults and churn, and the interesting states that runs reached.
+"""Coverage of searches over seeds: which faults met which changes by clients (churn), and which
+interesting states runs reached.
 
 Coverage is summed over runs and searches, and stored as a JSON file to which further searches add.
-A finding from few runs is less reliable, so the coverage includes the number of runs. A state that
-no run reached was not tested at all.
+It includes the number of runs, because few runs prove little. A state that no run reached was not
+tested at all.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tidelog.core.sometimes import SOMETIMES
 from tidelog.sim.results import COUNTED, RunResult, Sums, sum_up
 
 VERSION: Final = 1
-#: Key of the runs without churn; other keys are the kinds of churn.
+#: Key for the runs without churn (changes by clients); the other keys are the kinds of churn.
 NO_CHURN: Final = "none"
 _SHOWN_CHARS: Final = 60
 #: Fields of a profile's coverage that are single numbers.
@@ -26,7 +27,7 @@ _NUMBERS: Final = ("runs", "violations", "events", "simulated_ns")
 
 
 class CoverageFileError(TidelogError):
-    """The error of a file without coverage of this version."""
+    """The error of a file that has no coverage in the format of this version."""
 
 
 @dataclass(slots=True)
@@ -48,7 +49,7 @@ class Pair:
 
 @dataclass(slots=True)
 class Coverage:
-    """Coverage of any number of runs without mutants."""
+    """Coverage of any number of runs; none of them has a mutant."""
 
     profiles: dict[str, ProfileCoverage] = field(default_factory=dict)
     #: Coverage of each pair of a kind of fault and a kind of churn.
@@ -154,7 +155,7 @@ class Coverage:
 
 
 class _CoverageError(ValueError):
-    """A deviation from the documents of `to_json`: its place, and the expected value."""
+    """A place at which a document differs from the format of `to_json`, and the expected value."""
 
 
 def _read(document: Any) -> Coverage:

@@ -1,8 +1,9 @@
 """Independent random streams from one seed.
 
 Each part of a run (network, disk, node, fault plan, client) draws from its own random stream. A
-change in one part does not change the draws of other parts. Labels are only integers and texts. A
-hash that is the same in every process mixes the labels into the seed.
+change in one part does not change the draws of other parts. A random stream is named by labels,
+which are integers or texts; a hash that is the same in every process combines them with the
+seed.
 """
 
 from __future__ import annotations

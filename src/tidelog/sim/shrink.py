@@ -1,12 +1,12 @@
 """The search for a small reduction of a run with a violation: less workload, fewer faults.
 
-The search drops the time after the violation, then halves and quarters of the faults, then single
-parts of the workload. After halves and quarters, the search leaves out smaller parts of the faults
-(delta debugging), and again parts of the workload. Finally the search halves the time for faults,
-if the violation came after that time. A reduction is accepted if its run shows a violation of the
-same kind. A reduction changes the delays of all later messages, so the search tries a step several
-times, each time with other delays (`links`). The module chooses the runs; its caller makes the runs
-and limits their number.
+The search first leaves out the time after the violation, then halves and quarters of the faults,
+then single parts of the workload. Next it leaves out smaller parts of the faults (delta debugging),
+and again parts of the workload. Finally, if the violation came after the faults, the search halves
+the time in which faults happen. The search keeps a reduction if its run shows a violation of the
+same kind. A reduction changes the delays of all later messages, so the search may try a reduction
+several times, each time with other delays (`links`). This module chooses the runs; its caller makes
+the runs and limits their number.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from tidelog.sim.results import RunResult
 
 #: Number of words at the beginning of a violation's text that identify the kind of violation.
 _KIND_WORDS: Final = 5
-#: Number of attempts at a step that leaves out much, each with other message delays; a smaller step
-#: gets one attempt.
+#: Number of attempts, each with other message delays, for a reduction that leaves out much; other
+#: reductions get one attempt.
 _CHANCES: Final = 3
 #: Maximum number of runs of a search.
 MOST_RUNS: Final = 200
@@ -60,7 +60,9 @@ def kind_of(violation: str) -> str:
 def shrink(
     whole: RunResult, played: Sequence[Played], run: Run, enough: Callable[[], bool] = lambda: False
 ) -> Shrunk:
-    """Return the smallest reduction of an unreduced run found before `enough()` was true."""
+    """Search until `enough()` returns true; return the smallest reduction of `whole` that was
+    found.
+    """
     search = _Search(whole, played, run, enough, whole)
     if whole.violation:
         search.search()
@@ -106,7 +108,9 @@ class _Search:
                 return
 
     def _leave_out_faults(self, *, coarse: bool) -> None:
-        """Leave out all faults, or halves, quarters and, unless `coarse`, smaller parts of them."""
+        """Try to leave out all faults, then halves, quarters and, unless `coarse`, smaller parts of
+        them.
+        """
         numbers = self.best.numbers(self.played)
         if not numbers or self._try({"play": ()}, _CHANCES):
             return

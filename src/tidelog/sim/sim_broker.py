@@ -1,8 +1,8 @@
 """One simulated broker: the parts of a real broker process on a simulated node.
 
 A `SimBroker` outlives its process: it starts and stops incarnations, each with a
-`tidelog.broker.broker.Broker`. A `SimBroker` does the work that a real process does around its
-broker, and shows the checkers the broker's claims about its replicas.
+`tidelog.broker.broker.Broker`. A `SimBroker` does what a real process does around its broker. It
+also gives the checkers the broker's claims about its replicas.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tidelog.sim.simulator import Simulator
 
 
 class BrokerCluster(Protocol):
-    """The cluster of a run as its brokers use it."""
+    """The part of a run's cluster that its brokers use."""
 
     @property
     def simulator(self) -> Simulator:
@@ -47,26 +47,26 @@ class BrokerCluster(Protocol):
 
     @property
     def published(self) -> Published:
-        """The published state that the store holds."""
+        """The published state: what the metadata store says about brokers and partitions."""
 
     def reaches_store(self, host: str) -> bool:
         """Return whether a node and the store can communicate."""
 
     def refuses_stop(self, node_id: int) -> bool:
-        """Return whether the fault budget keeps a broker from stopping now."""
+        """Return whether the fault budget forbids that a broker stops now."""
 
     def is_ending(self, broker: SimBroker) -> None:
         """Check the changes that a broker made in the event in which it dies."""
 
     def has_composed(self, broker: Broker) -> None:
-        """Attach the watchers of a broker's requests, right before the broker starts."""
+        """Let checkers observe a broker's requests; called just before the broker starts."""
 
     def start_failed(self, broker: SimBroker, error: BaseException) -> None:
         """Record that a broker could not start."""
 
 
 class SimBroker:
-    """One broker over all its incarnations."""
+    """One broker with all its incarnations."""
 
     def __init__(self, cluster: BrokerCluster, node: SimNode, config: BrokerConfig) -> None:
         self._cluster = cluster
@@ -78,8 +78,8 @@ class SimBroker:
         self.stopped_cleanly = False
         #: Whether the broker is shutting down.
         self.is_stopping = False
-        #: Disks that a fault damaged and no operator emptied since, and whether the broker refused
-        #: to start on them.
+        #: Disks that a fault damaged and that no operator has emptied since. `was_refused` says
+        #: whether the broker refused to start because of them.
         self.damaged_disks: dict[SimDisk, None] = {}
         self.was_refused = False
         self._has_started = False
@@ -116,7 +116,7 @@ class SimBroker:
 
     @property
     def shown(self) -> ClusterView | None:
-        """The broker's view of the cluster if it admits requests now; None if requests wait."""
+        """The broker's view of the cluster; None while the broker makes requests wait."""
         running = self.broker
         return running.view if running is not None and running.admission.is_open else None
 
@@ -185,8 +185,8 @@ class SimBroker:
         if self.broker is None or not self.is_up:
             return
         looked_at = self._looked_at
-        # The loop over all partitions runs after every event, so it reads the role directly, which
-        # is faster than properties of the partition.
+        # This loop runs after every event, so it reads the partition's role directly instead of by
+        # slower properties.
         for partition in self.broker.replicas.all():
             role = partition.role
             core, leadership = role.core, role.leadership
@@ -206,8 +206,8 @@ class SimBroker:
                 continue
             looked_at[partition] = look
             if partition.topic_id != ZERO_TOPIC_ID:
-                # A zero id means that a power loss took the replica's partition.metadata, so its
-                # topic is unknown.
+                # If the topic id is zero, a power loss removed the replica's partition.metadata, so
+                # its topic is unknown.
                 yield claim_of(partition, self._cluster.published)
 
     # Start and stop
@@ -246,8 +246,8 @@ class SimBroker:
     def _ends(self, _: Loss) -> None:
         """Check the broker when it dies in the middle of an event.
 
-        Changes that the event made before the broker's death are checked, too, because other nodes
-        may have learned of these changes.
+        Other nodes may have learned of changes that the event made before the death, so these
+        changes are checked, too.
         """
         self._is_ending = True
         self._cluster.is_ending(self)
@@ -275,7 +275,7 @@ class SimBroker:
     def stop(self, loss: Loss) -> None:
         """Shut the broker down as an operator does.
 
-        The shutdown may end in a power loss, because E3 promises that the log survives.
+        `loss` is a power loss right after the shutdown, which the log must survive (E3).
         """
         if self.life is not None:
             self._cluster.simulator.scheduler.after(0, self.life, self._begin_stop, self.life, loss)
@@ -304,14 +304,16 @@ class SimBroker:
         raise NodeDead("stopped as requested")
 
     def _has_left_unsynced(self, broker: Broker) -> bool:
-        """Return whether the shutdown left a directory unsynced that the broker had given up.
+        """Return whether the shutdown left a directory unsynced because the broker had given it up.
 
-        After a clean shutdown, logs in a directory that the broker gave up may lose data (E3). The
-        fault budget knows of failed disks, but not of slow or hanging disks.
+        Logs in such a directory may lose data, even after a clean shutdown (E3). The fault budget
+        counts failed disks, but not slow or hanging disks that the broker gave up.
         """
         given_up = broker.replicas.failed
         return any(disk.root in given_up and not disk.is_failed for disk in self.logs.disks)
 
     def crash(self, loss: Loss, reason: str) -> bool:
-        """End the process at once; return False if it is down or the fault budget spares it."""
+        """End the process at once; return False if it is down or the fault budget forbids the
+        crash.
+        """
         return self.life is not None and self.life.die(loss, reason)

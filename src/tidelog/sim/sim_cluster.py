@@ -1,8 +1,8 @@
 """Simulated brokers, their metadata store and the checkers of a run.
 
-The cluster starts its brokers. The cluster feeds the checkers after every event, with every write
-of the store and every traced state change. `health` returns the first reason why the cluster is not
-healthy. `fault_budget.py` decides which losses the cluster can survive.
+The cluster starts its brokers, and calls the checkers after every event, every write of the store
+and every traced state change. `health` returns the first reason why the cluster is not healthy.
+`fault_budget.py` decides which losses the cluster can survive.
 """
 
 from __future__ import annotations
@@ -50,12 +50,13 @@ from tidelog.sim.trace import canonical
 
 #: The store's host name in links between the store and nodes.
 STORE_HOST: Final = "store"
-#: Reasons of halts that are expected after damage, or after a call that failed because of a fault.
+#: Beginnings of the reasons with which a broker may halt after damage, or after a call that a fault
+#: made fail.
 _EXPECTED_HALTS: Final = ("log directory failed",)
 #: Interval in ns of an operator's checks of a broker that gave up a log directory.
 _OPERATOR_NS: Final = 1_500 * NS_PER_MS
 _ROLE_EVENTS: Final = ("became_leader", "became_follower")
-#: Events that a broker traces after a defect in one of its parts.
+#: Events that a broker traces only if its code has a defect.
 _DEFECT_EVENTS: Final = ("unexpected_error", "task_failed")
 
 
@@ -104,7 +105,9 @@ class SimCluster:
         self._attach()
 
     def _check_more(self, run: CheckedRun) -> None:
-        """Add the checkers that follow the brokers; some checkers serve only certain profiles."""
+        """Add the checkers that follow the brokers; some of them are used only in certain
+        profiles.
+        """
         simulator, settings = self.simulator, self.settings
         profile, config = settings.profile, settings.of(1)
         #: Checker of commits with `flush.before.ack` (V69).
@@ -113,11 +116,10 @@ class SimCluster:
         self.answers = AnswerChecker(run, settings.session_timeout_ms)
         simulator.on_note.append(self.answers.noted)
         #: Checker of responses that wait for the next leader (V83), if the profile uses it.
-        #: `LeaderWaitChecker` replaces the checker of pauses, which profiles without pauses do not
-        #: need.
+        #: It replaces AnswerChecker, the checker of pauses, because these profiles have no pauses.
         self.leader_waits = LeaderWaitChecker(run, config) if profile.watches_leader_waits else None
-        #: Checker of followers' ISR membership, if followers that wait for a leader's slow read
-        #: stay in sync.
+        #: Checker of ISR membership, if the configuration keeps followers in sync that wait for a
+        #: leader's slow read.
         self.in_sync: InSyncChecker | None = None
         if config.follower_fetch_pending_reads_insync_enable:
             self.in_sync = InSyncChecker(run, settings, self._is_connected)
@@ -130,14 +132,13 @@ class SimCluster:
         self.log_dirs = LogDirChecker(run)
         self.replication.on_committed.append(self.log_dirs.committed)
         self.commands = CommandChecker(run)
-        #: Checker of waiting fetches, if readers ask for many bytes (V61).
+        #: Checker of waiting fetches, if the profile has fetches that wait for many bytes (V61).
         self.fetch_waits = FetchWaitChecker(run) if profile.patient_fetches else None
         if profile.leaders_hear:
-            # The leaders' view of ISRs is checked if nothing delays commands (A9).
+            # Checker of the ISRs that leaders know, if the profile does not delay commands (A9).
             IsrViewChecker(run, lambda ns, callback: simulator.scheduler.after(ns, None, callback))
-        #: Checker of `max.connections` (L1), if crowds of clients reach the limit.
-        #: `ConnectionChecker` replaces `AnswerChecker`, the checker of pauses, in profiles with
-        #: crowds of clients.
+        #: Checker of `max.connections` (L1), if the profile has crowds of clients that reach the
+        #: limit. It replaces AnswerChecker, the checker of pauses.
         self.connections: ConnectionChecker | None = None
         if "max.connections" in profile.properties:
             precision_ms = config.connections_max_idle_ms // TICKS + 1
@@ -145,7 +146,9 @@ class SimCluster:
             self.connections = ConnectionChecker(run, hosts, config.max_connections, precision_ms)
 
     def _attach(self) -> None:
-        """Follow the simulator; the fault budget may refuse crashes and session expiries."""
+        """Register the cluster's callbacks at the simulator and the store; the fault budget may
+        refuse crashes and session expiries.
+        """
         simulator = self.simulator
         simulator.scheduler.after_event = self._after_event
         simulator.network.frame_watch = self.leader_waits or self.connections or self.answers
@@ -197,19 +200,20 @@ class SimCluster:
     # Callbacks
 
     def is_ending(self, broker: SimBroker) -> None:
-        """Check the changes that a broker made in the event in which it dies.
+        """Check the changes that a broker made in the event in which it dies, because other nodes
+        may have learned of these changes.
 
-        Other nodes may have learned of changes that the broker made before its death.
         """
         self.replication.after_event(broker)
 
     def has_composed(self, broker: Broker) -> None:
-        """Attach the watchers of a broker's requests, right before the broker starts."""
+        """Let checkers observe a broker's requests; called just before the broker starts."""
         if self.throttling is not None:
             broker.put_around_handlers(self.throttling.watching(broker))
 
     def _promise(self, what: str) -> None:
-        """Handle a broken promise: acknowledged data is lost, or responses contradict each other.
+        """Handle a broken promise: an acknowledged operation is lost, or responses contradict each
+        other.
 
         A broken promise is a violation only if the run keeps within the fault budget.
         """
@@ -228,9 +232,9 @@ class SimCluster:
     def _check_session(
         self, zxid: int, session_id: int, ops: Sequence[Op], _: Sequence[OpResult]
     ) -> None:
-        """Check that an ended session writes nothing (S1).
+        """Check that a session writes nothing after its end (S1).
 
-        At the end of a session, the store may delete the session's ephemeral nodes in the session's
+        Only deletions are allowed, because the store deletes the session's ephemeral nodes in its
         name.
         """
         if not self.store.is_live(session_id) and not all(isinstance(op, Delete) for op in ops):
@@ -255,7 +259,7 @@ class SimCluster:
             return
         if self.leader_waits is not None:
             self.leader_waits.died(incarnation.node_id)
-        # A clean shutdown has synced everything but pages that a failed fsync dropped.
+        # After a clean shutdown, a disk can lose only pages that a failed fsync dropped.
         struck = [
             disk
             for disk, had_dropped in incarnation.struck_disks.items()
@@ -263,7 +267,8 @@ class SimCluster:
         ]
         if struck:
             self.lossy_crashes += 1
-        # The next start may truncate damaged records, even after a clean shutdown (V68).
+        # A damaged disk counts as lossy, too: the next start may truncate damaged records, even
+        # after a clean shutdown (V68).
         damaged = [disk for disk in broker.logs.disks if disk.is_damaged]
         self.replication.crashed(
             broker,
@@ -285,7 +290,8 @@ class SimCluster:
         if not (is_explained and reason.startswith(_EXPECTED_HALTS)):
             self.simulator.violate(f"node {incarnation.node_id} halted: {reason}")
         elif broker is not None and not broker.was_damaged:
-            # A log with damage that cannot be repaired makes its directory fail.
+            # If the broker was damaged, the halt is explained: damage that cannot be repaired makes
+            # a directory fail.
             self.log_dirs.halted(incarnation)
 
     def _traced(self, incarnation: Incarnation, name: str, fields: dict[str, Any]) -> None:
@@ -324,7 +330,7 @@ class SimCluster:
             self.simulator.violate(f"node {incarnation.node_id}: {name} {text}")
 
     def _operate_later(self, broker: SimBroker) -> None:
-        """Have an operator restart a broker that gave up a directory, once its disk is in order."""
+        """Let an operator restart a broker that gave up a directory, once its disks work again."""
         life = broker.life
 
         def operate() -> None:
@@ -341,8 +347,8 @@ class SimCluster:
         """Record that a broker could not start; an operator will start the broker again."""
         self._last_start_error[broker.node_id] = "".join(traceback.format_exception(error))
         self.simulator.note(broker.node_id, "start failed", repr(error))
-        # If the leader epoch in a log's last batch is damaged, the broker assumes that an older
-        # copy of the store was restored.
+        # After damage of the leader epoch in a log's last batch, the broker may conclude that an
+        # older copy of the store was restored.
         is_doubtful = broker.was_damaged and isinstance(error, OlderStoreError)
         if is_doubtful or isinstance(error, (DamagedLog, ConfigError)):
             if broker.was_damaged:
@@ -353,7 +359,7 @@ class SimCluster:
     # Health
 
     def future_replica(self) -> str:
-        """Return a future replica of a running broker (D11); empty if there is none."""
+        """Describe a future replica of a running broker (D11); empty if there is none."""
         for broker_id, node in self.brokers.items():
             for directory in () if node.broker is None else node.broker.replicas.directories:
                 for tp in directory.future_logs.found:
@@ -369,10 +375,10 @@ class SimCluster:
     def waits_for_operator(self, key: LogKey) -> bool:
         """Return whether a partition waits for an operator (D3): its ISR is up and has no log.
 
-        In published state, an interrupted creation of the replicas cannot be distinguished from a
-        loss of their logs. The partition may wait for an operator only if none of its records was
-        ever committed. A partition with committed records but without a log has lost data, so
-        `health` reports the partition.
+        A crash may interrupt the creation of the replicas; published state does not distinguish
+        this from a loss of their logs, so only an operator can decide. This is allowed only if no
+        record of the partition was ever committed. A partition with committed records but without a
+        log has lost data, so `health` reports it.
         """
         state = self.published.partitions.get(key)
         if state is None or state.leader >= 0:
@@ -415,10 +421,11 @@ class SimCluster:
         return self._unannounced()
 
     def _unannounced(self) -> str:
-        """Return the first ISR that a broker's metadata shows wrongly; empty if there is none.
+        """Describe the first ISR that a broker's metadata shows wrongly; empty if there is none.
 
-        A leader that writes a state node itself has to announce it to the controller (A12). If no
-        leader writes state nodes, the controller knows every state, because it writes all states.
+        A leader that writes a state node itself must notify the controller, which informs the
+        brokers (A12). If leaders do not write state nodes, nothing is checked, because the
+        controller writes all states.
         """
         if not self.settings.levels:
             return ""

@@ -1,16 +1,16 @@
 """Connections of the simulated network: two pipes, one per direction, first in first out.
 
 A `ConnectionEnd` is the byte stream of one side; `sim_transport` has the frames above it. Items of
-a pipe arrive after delays drawn from the seed; items due together arrive in one read event. A cut
-direction stalls its pipes until it is healed or the sender's kernel gives the connection up. A
-clogged direction accepts bytes and delivers them all at once when it flows again. Neither reorders
-items. A vanished connection accepts bytes until its buffer is full, and neither side learns of the
-loss before its own kernel gives up. The death of a process resets its connections and may lose
-items in flight.
+a pipe (pieces of the byte stream) arrive after random delays; items that are due together arrive in
+one read event. While a link is cut, its pipes deliver nothing, until the link is healed or the
+sender's kernel gives the connection up. A clogged link accepts bytes, and delivers them all at once
+when it is unclogged. Neither reorders items. A vanished connection (broken without a reset) accepts
+bytes until its buffer is full; a side notices the loss only when its own kernel gives up. The death
+of a process resets its connections and may lose items in flight.
 
-On most links, each item is one whole frame, and a read takes all that has arrived. A link that
-splits its bytes cuts items anywhere, takes only a part of some sends, and is read in pieces. Bytes
-of items are immutable copies.
+On most links, each item is one whole frame, and a read returns all bytes that have arrived. A link
+that splits its bytes cuts them anywhere, takes only a part of some sends, and delivers reads in
+pieces. Bytes of items are immutable copies.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from tidelog.core.receive_budget import SMALL_REQUEST_BYTES
 from tidelog.sim.loop import NS_PER_MS, NS_PER_S, Scheduler, TimedCall
 from tidelog.sim.process import Process
 
-#: Range of the time in ns after which a kernel gives up a connection with undelivered data.
+#: Shortest and longest time in ns after which a kernel gives up a connection with undelivered data.
 GIVE_UP_NS = (8 * NS_PER_S, 30 * NS_PER_S)
-#: Range of the time in ns before the peers of a host that lost power get a reset.
+#: Shortest and longest time in ns until the peers of a host that lost power get a reset.
 POWER_LOSS_SILENCE_NS = (NS_PER_MS, 5 * NS_PER_S)
-#: Bytes that the kernels of both sides buffer. The kernels take a whole send while they have any
-#: room.
+#: Bytes that the kernels of both sides buffer together. A send is taken whole if the buffers have
+#: any room.
 KERNEL_BUFFER_BYTES = 256 * limits.KIB
 #: Time in ns for which the peer may take queued bytes after `close_reading`.
 LINGER_NS = NS_PER_S
 #: Maximum additional delay of a piece of split bytes, and of the rest of a partial send.
 _PIECE_DELAY_NS = 4 * NS_PER_MS
-#: Share of the sends on a splitting link of which the kernel takes only a part.
+#: On a link that splits bytes, the share of the sends of which the kernel takes only a part.
 _PARTIAL_SENDS = 0.25
 _SIZE_BYTES = 4
 
-#: Items of a pipe for the opening, the end (FIN) and the reset (RST) of a connection.
+#: Items of a pipe that are no bytes: OPEN opens a connection, FIN ends it, RESET breaks it (RST).
 OPEN = object()
 FIN = object()
 RESET = object()
@@ -94,10 +94,12 @@ class ConnectionNetwork(Protocol):
         """The scheduler of the run."""
 
     def arrival_ns(self, link: Link) -> int:
-        """Return when an item sent now arrives, if no earlier item delays it."""
+        """Return the time at which bytes sent now on `link` arrive, unless earlier bytes delay
+        them.
+        """
 
     def forget(self, endpoint: ConnectionEnd) -> None:
-        """Remove a closed endpoint."""
+        """Record that a connection's endpoint is closed."""
 
     def note_opened(self, endpoint: ConnectionEnd) -> None:
         """Trace a connection that its listener is about to accept."""
@@ -120,9 +122,9 @@ class Link:
         self.splits = False
         #: Whether the link holds all bytes back without a loss, while the TCP windows fill up.
         self.clogged = False
-        #: Constant part of a delay spike, added to each delay.
+        #: Extra delay in ns of each message while a fault slows the link.
         self.extra_ns = 0
-        #: Upper end of a delay spike's random part, which is uniform.
+        #: Largest random delay in ns that a fault adds to each message, uniformly distributed.
         self.spread_ns = 0
         self.stalled: list[Pipe] = []
 
@@ -144,7 +146,8 @@ class Pipe:
         self.link = link
         self.last_due_ns = 0
         self.in_flight_bytes = 0
-        #: Frames that the source has sent and the target has not received, for a check.
+        #: Frames that the source has sent and the target has not received; received frames are
+        #: compared with them.
         self.sent_frames: deque[bytes] = deque()
         self._items: deque[tuple[int, object]] = deque()
         self._is_scheduled = False
@@ -152,12 +155,12 @@ class Pipe:
         self._has_vanished = False
 
     def put(self, item: object, due_ns: int | None = None) -> None:
-        """Send an item, which arrives after all items sent before."""
+        """Send an item; it arrives after all items that were sent before."""
         network = self._network
         if due_ns is None:
             due_ns = network.arrival_ns(self.link)
         if isinstance(item, bytes):
-            due_ns += len(item)  # a gigabyte a second
+            due_ns += len(item)  # the time for the bytes at a gigabyte a second
             self.in_flight_bytes += len(item)
         if self._has_vanished:
             return
@@ -168,8 +171,8 @@ class Pipe:
     def vanish(self, *, is_given_up: bool = True) -> None:
         """Drop all items in flight and all later items, without notice to either side.
 
-        With `is_given_up` the sender's kernel gives the connection up after a while. The sender's
-        kernel does not give up if the peer's kernel acknowledges bytes that no process reads.
+        With `is_given_up`, the sender's kernel gives the connection up after a while. It never does
+        if the peer's kernel still acknowledges bytes, although no process reads them.
         """
         self._has_vanished = True
         self._items.clear()
@@ -196,7 +199,9 @@ class Pipe:
             position = cut
 
     def cut_short(self, draw: random.Random) -> None:
-        """Keep only a random first part of the items in flight, because the sender is gone."""
+        """Keep only a random first part of the items in flight, because the sending process has
+        died.
+        """
         if self._items:
             least = 1 if self._items[0][1] is OPEN else 0
             kept = max(least, draw.randrange(len(self._items) + 1))
@@ -288,7 +293,7 @@ class Pipe:
 def _cuts(draw: random.Random, size: int) -> list[int]:
     """Return the ascending positions at which `size` bytes are cut; the last position is the end.
 
-    Many cuts are within the first six bytes of a frame, which contain its size, or right before its
+    Many cuts are within the first six bytes, near the size field of a frame, or right before the
     last byte.
     """
     cuts = [size]
@@ -323,7 +328,9 @@ class ConnectionEnd:
         is_accepted: bool = False,
         has_budget: bool = False,
     ) -> None:
-        """`has_budget`: whether a large frame waits for memory after its beginning was read."""
+        """`has_budget` says whether the reader of a large frame must wait for memory after the
+        frame's first bytes.
+        """
         self._network = network
         #: Whether this side accepted the connection.
         self.is_accepted = is_accepted
@@ -334,15 +341,16 @@ class ConnectionEnd:
         self.name = name
         self.peer_name = peer_name
         self.handler: ConnectionHandler | None = None
-        #: Whether the end of reading was reported to the handler, or will be reported soon.
+        #: Whether the handler was informed, or soon will be, that no more bytes will be read.
         self.is_gone = False
         #: Whether both reading and sending have ended.
         self._is_closed = False
         self.is_reading = True
         self._established = established
-        #: The sent beginning of a frame whose rest follows.
+        #: The first bytes of a frame that the process has sent in part.
         self._unframed = b""
-        #: Whether a splitting link has carried data, so that items are no longer whole frames.
+        #: Whether a link that splits bytes has carried data of this connection, so that items need
+        #: not be whole frames any more.
         self._has_split = False
         #: Whether the kernel takes bytes; False for a while after it took only a part of a send.
         self._is_taking = True
@@ -367,10 +375,10 @@ class ConnectionEnd:
         return self.sendmsg((data,))
 
     def sendmsg(self, buffers: Sequence[Buffer], /) -> int:
-        """Send copies of bytes; return how many the kernel takes: all while it has room."""
+        """Send copies of bytes; return how many the kernel takes: all, if it has any room."""
         data = b"".join(buffers)
         if self._is_closed:
-            return len(data)  # the sender does not know of the reset yet
+            return len(data)  # the connection is reset, but the sender does not know yet
         if self.outgoing.is_full or not self._is_taking:
             raise BlockingIOError
         if self.outgoing.link.splits:
@@ -411,11 +419,11 @@ class ConnectionEnd:
         self._writable()
 
     def watch_writable(self, callback: Callable[[], None]) -> None:
-        """Call back when the kernels have room again."""
+        """Call `callback` when the kernels have room again."""
         self._on_writable = callback
 
     def unwatch_writable(self) -> None:
-        """Call back no more."""
+        """Cancel the callback of `watch_writable`."""
         self._on_writable = None
 
     def pause_reading(self) -> None:
@@ -430,13 +438,15 @@ class ConnectionEnd:
                 self._network.scheduler.after(0, self.process, self._read)
 
     def close_reading(self, reason: str, on_over: Callable[[], None]) -> None:
-        """Report to the handler that reading has ended; sends go on for a moment."""
+        """Report to the handler that reading has ended; bytes that are queued may still be sent for
+        `LINGER_NS`.
+        """
         if not self.is_gone:
             self._gone(reason)
             self._linger = self._network.scheduler.after(LINGER_NS, self.process, on_over)
 
     def close(self, reason: str) -> None:
-        """Close the connection after the bytes that the kernel has taken."""
+        """Close the connection; bytes that the kernel has already taken are still delivered."""
         if not self._is_closed:
             self._close()
             if self._unframed:
@@ -483,7 +493,9 @@ class ConnectionEnd:
             self._read()
 
     def _read(self) -> None:
-        """Read what has arrived; on a link that splits bytes, in pieces and separate events."""
+        """Read the bytes that have arrived; on a link that splits bytes, read them in pieces, in
+        separate events.
+        """
         while self._waiting and self.is_reading and not self.is_gone:
             splits = self.incoming.link.splits
             self._read_once(in_pieces=splits)
@@ -497,10 +509,9 @@ class ConnectionEnd:
             self._read_once(in_pieces=True)
 
     def _read_once(self, *, in_pieces: bool) -> None:
-        """Read all that has arrived, or as much as the buffer of a real connection has room for.
+        """Read all bytes that have arrived, or as many as a real connection's buffer has room for.
 
-        A large request may have to wait for room in the receive budget after its beginning was
-        read.
+        The rest of a large request may have to wait for room in the receive budget.
         """
         if self.handler is None:
             raise RuntimeError(f"{self.name}: bytes before the connection was open")
@@ -521,7 +532,7 @@ class ConnectionEnd:
             self.outgoing.put(RESET)
 
     def lost(self, reason: str) -> None:
-        """Close this side after the connection broke."""
+        """Close this side, because the connection broke."""
         self._close()
         self._gone(reason)
 
@@ -540,7 +551,7 @@ class ConnectionEnd:
             self.handler.stream_lost(reason)
 
     def has_room(self) -> None:
-        """Let the handler send in a separate event, because the kernels have room again."""
+        """The kernels have room again: let the handler send, in a separate event."""
         if self._on_writable is not None:
             self._network.scheduler.after(0, self.process, self._writable)
 
@@ -551,8 +562,8 @@ class ConnectionEnd:
     def process_died(self, *, power_lost: bool) -> None:
         """Reset the connection; part of the bytes in flight may be lost.
 
-        The kernel of a killed process resets the connection at once. After a power loss, the peer
-        learns of the reset later.
+        If the process was killed, its kernel resets the connection at once. After a power loss, the
+        peer gets the reset later.
         """
         self.is_gone = self._is_closed = True
         self._waiting.clear()

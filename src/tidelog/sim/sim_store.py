@@ -1,10 +1,10 @@
 """The simulated metadata store as one incarnation of a node sees it (rules S1-S3, S5).
 
-The client implements `metadata.store.MetadataStore`. While the store is unreachable, requests wait
-for at most a session timeout. If the connection breaks, the outcome of a transaction is unknown,
-and a read is sent again. The client renews the session only while calls of `beat` prove that the
-node's event loop runs. Every message arrives as an event of the node, so a paused or dead node gets
-no messages.
+This client implements `metadata.store.MetadataStore`. While the store is unreachable, requests wait
+for at most a session timeout. If the connection breaks, the outcome of a transaction in flight is
+unknown, and reads in flight are sent again. The client renews the session only while calls of
+`beat` prove that the node's event loop runs. Every message arrives as an event of the node, so a
+paused or dead node gets no messages.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ _RECONNECTS = 60
 
 @dataclass(slots=True)
 class WriteStrike:
-    """A planned fault at the `countdown`-th transaction from now with an operation on `path`.
+    """A planned fault at the `countdown`-th transaction from now that checks or writes the store
+    node `path`.
 
-    Only transactions that check or write the store node `path` are counted. The client calls
-    `strike` before it sends the transaction. With `is_applied`, `strike` is called after the store
-    applied the transaction and before the store responds.
+    The client calls `strike` before it sends this transaction; with `is_applied`, `strike` is
+    called after the store has applied the transaction and before it responds.
     """
 
     countdown: int
@@ -104,8 +104,8 @@ class SimStoreClient:
 
     `latency` draws the delay of a message in ms. Every call of the client first calls `alive`,
     which raises NodeDead if the incarnation is dead. `reachable` returns whether node and store can
-    communicate. The store notices the death of the process (`crashed()`) after `detect_ms`; None
-    means at the session timeout.
+    communicate. After the death of the process (`crashed`), the store ends the session after
+    `detect_ms`; None means at the session timeout.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class SimStoreClient:
         self._latency = latency
         self._alive = alive
         self._reachable = reachable
-        #: Time for which the session outlives its last renewal.
+        #: Time in ms for which the session continues after its last renewal.
         self.session_timeout_ms = session_timeout_ms
         self._detect_ms = detect_ms
         self._session: ServerSession | None = None
@@ -144,26 +144,32 @@ class SimStoreClient:
         self._openers: list[asyncio.Future[None]] = []
         self._reconnect_timer: TimerHandle | None = None
         self._next_loss = LostMessage.NOTHING
-        #: The planned fault at a later transaction.
+        #: A planned fault at a later transaction; None without one.
         self.write_strike: WriteStrike | None = None
-        #: Path of a store node; the next response about it never reaches the caller. Empty for
-        #: none. A response that never arrives breaks the store's contract, as a client library with
-        #: a defect would.
+        #: If set, the path of a store node: the next response to a request about this node never
+        #: reaches the caller. This breaks the store's contract, as a client library with a defect
+        #: could.
         self.forgotten_path = ""
         self._session_callbacks: list[SessionCallback] = []
 
     # faults
 
     def lose_next_answer(self) -> None:
-        """Lose the response to the next transaction, which is applied; raise OutcomeUnknown."""
+        """Let the store apply the next transaction, but lose its response; the caller gets
+        OutcomeUnknown.
+        """
         self._next_loss = LostMessage.ANSWER
 
     def lose_next_request(self) -> None:
-        """Lose the request of the next transaction, which is not applied; raise OutcomeUnknown."""
+        """Lose the request of the next transaction, so that it is not applied; the caller gets
+        OutcomeUnknown.
+        """
         self._next_loss = LostMessage.REQUEST
 
     def crashed(self) -> None:
-        """Record the death of the process, which the store notices after `detect_ms` if set."""
+        """Record the death of the process; if `detect_ms` is set, the store ends the session after
+        this time.
+        """
         session = self._session
         if session is None or self._detect_ms is None:
             return
@@ -206,7 +212,7 @@ class SimStoreClient:
         await opener
 
     async def close(self) -> None:
-        """End the session; an unreachable store notices at the session timeout."""
+        """End the session; if the store is unreachable, the session ends at its timeout."""
         self._alive()
         if self._session is not None and self._connection is not None and self._reachable():
             # If the request to end the session is lost, the session ends at its timeout.
@@ -344,8 +350,8 @@ class SimStoreClient:
             return
         self._session = session
         self._connection = connection
-        # From the call of `connected` on, the server may use the connection; notices of fired
-        # watches come first.
+        # From this call on, the server may use the connection; it first sends notices of watches
+        # that fired.
         session.connected(connection)
         if is_new:
             self._renewal_timer(life)

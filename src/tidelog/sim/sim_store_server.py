@@ -1,13 +1,14 @@
-"""The simulated metadata store, server side: one tree, sessions, leases, watches (rules S1-S5).
+"""The server of the simulated metadata store: one tree, sessions and their timeouts, watches (rules
+S1-S5).
 
-The server outlives every simulated node. Messages of a session travel through two pipes, which keep
-their order whatever their delays are; a broken pipe breaks the connection. The server waits only by
-calls of the function `schedule`.
+The server outlives every simulated node. The messages of a connection travel through two pipes, one
+in each direction, which keep their order although their delays differ. All delays of the server use
+the function `schedule`.
 
 Faults expire a session, lose requests and responses, delay watches, and make the store unavailable
-for a while. A watch is never later than the response to a later read (S1). No session expires while
-the store is unavailable, and each session gets its whole timeout again afterwards (S3).
-`sim/sim_store` is the client side.
+for a while. Even a delayed watch fires before its session gets the response to a later read (S1).
+No session expires while the store is unavailable, and each session gets its whole timeout again
+afterwards (S3). `sim/sim_store` is the client side.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ from tidelog.metadata.tree import Change, Tree
 from tidelog.metadata.watches import Watches
 
 M = TypeVar("M")
-#: A function that calls back after a delay in ms of virtual time, as an event of no node.
+#: A function that calls another function after a delay in ms of virtual time, in an event that
+#: belongs to no node.
 Schedule = Callable[[float, Callable[[], None]], object]
 #: (transaction id, session id, operations, results) of each committed transaction.
 CommitCallback = Callable[[int, int, Sequence[Op], Sequence[OpResult]], None]
@@ -105,14 +107,16 @@ class Fired:
 
 
 class Expired:
-    """The notice that the session is over; no notice follows."""
+    """The notice that the session is over; it is the last notice of a session."""
 
 
 Notice = StoreResponse | Fired | Expired
 
 
 class StorePipe(Generic[M]):
-    """Messages in one direction, in order: a message arrives together with all earlier messages."""
+    """Messages in one direction, in order: when a message arrives, all earlier messages arrive
+    before it.
+    """
 
     def __init__(self, schedule: Schedule, deliver: Callable[[M], None]) -> None:
         self._schedule = schedule
@@ -172,10 +176,9 @@ class StoreConnection:
         self._notices.send(notice, self._latency() + extra_ms)
 
     def cut(self) -> None:
-        """Break the connection; both sides learn of it.
+        """Break the connection; both sides notice.
 
-        The broken connection loses the messages in flight, except for notices of watches that
-        fired.
+        Messages in flight are lost, except notices of watches that fired.
         """
         if not self.is_open:
             return
@@ -212,7 +215,9 @@ class ServerSession:
         self._undelivered: list[Fired] = []
 
     def connected(self, connection: StoreConnection) -> None:
-        """Replace the connection; the new connection first gets notices of watches that fired."""
+        """Use a new connection; first send it the notices of watches that fired without a
+        connection.
+        """
         if self._connection is not None:
             self._connection.cut()
         self._connection = connection
@@ -253,8 +258,8 @@ class SimStoreServer:
         self.tree = Tree()
         #: Returns the extra delay in ms of the next watch that fires; faults replace this function.
         self.watch_delay_ms: Callable[[], float] = lambda: 0.0
-        #: Returns whether a session may expire now (fault budget); a refused session gets more
-        #: time.
+        #: Returns whether the fault budget allows that a session expires now; otherwise the session
+        #: gets more time.
         self.may_expire: Callable[[int], bool] = lambda _: True
         #: Number of sessions that ended by expiry, not by a request of their client.
         self.expiries = 0
@@ -265,7 +270,7 @@ class SimStoreServer:
         self._commit_callbacks: list[CommitCallback] = []
 
     def on_commit(self, callback: CommitCallback) -> None:
-        """Register a callback for every committed transaction, called when it is applied.
+        """Register a callback that is called for every transaction when it is applied.
 
         The removal of a session's ephemeral nodes is a transaction of that session.
         """
@@ -311,9 +316,9 @@ class SimStoreServer:
             self._renewed(session)
 
     def write_from_outside(self, path: str, data: bytes) -> bytes:
-        """Write or create a store node on behalf of no broker, without commit callbacks.
+        """Write or create a store node as an outside tool would, without calling commit callbacks.
 
-        Return the former data of the store node.
+        Return the former data of the node.
         """
         node = self.tree.get(path)
         op = Create(path, data) if node is None else SetData(path, data, ANY_VERSION)
@@ -323,20 +328,26 @@ class SimStoreServer:
         return b"" if node is None else node.data
 
     def edit_from_outside(self, ops: Sequence[Op]) -> list[OpResult]:
-        """Apply operations as one transaction on behalf of no broker, without commit callbacks."""
+        """Apply operations as one transaction, as an outside tool would, without calling commit
+        callbacks.
+        """
         results, changes = self.tree.transact(ops, 0)
         for session in self._sessions.values():
             session.fire(changes, self.watch_delay_ms)
         return results
 
     def delete_from_outside(self, path: str) -> None:
-        """Delete an existing store node on behalf of no broker, without commit callbacks."""
+        """Delete an existing store node, as an outside tool would, without calling commit
+        callbacks.
+        """
         _, changes = self.tree.transact([Delete(path, ANY_VERSION)], 0)
         for session in self._sessions.values():
             session.fire(changes, self.watch_delay_ms)
 
     def remove_from_outside(self, path: str) -> None:
-        """Delete an existing store node on behalf of no broker, and call the commit callbacks."""
+        """Delete an existing store node, as an outside tool would, and call the commit
+        callbacks.
+        """
         ops: list[Op] = [Delete(path, ANY_VERSION)]
         results, changes = self.tree.transact(ops, 0)
         self._committed(0, ops, results, changes)
@@ -344,8 +355,8 @@ class SimStoreServer:
     def put_back(self, copy: Tree) -> None:
         """Replace the store by an older copy, as an operator does; every session ends.
 
-        The ephemeral nodes of the copy have no session any more, so they are deleted, without
-        commit callbacks.
+        The ephemeral nodes in the copy belong to ended sessions, so they are deleted, without
+        calling commit callbacks.
         """
         self._sessions.clear()
         self.tree = copy.copy()

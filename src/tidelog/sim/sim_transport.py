@@ -1,10 +1,11 @@
 """Frames over a simulated connection: the real transport, with traces and checks.
 
 A `SimTransport` is the `FrameTransport` of real brokers on a `ConnectionEnd`. Calls of a
-`SimTransport` count as calls of a port (`core.ports`), where a planned crash may strike. Frames
-that a handler receives are traced and shown to the run's `FrameWatch`. Received frames must be the
-frames that the other side sent, in order. Bytes of frames that their handler does not keep are
-overwritten after the read event, as the next bytes would overwrite them.
+`SimTransport` count as calls of a port (`core.ports`), at which a planned crash may happen. Frames
+that a handler receives are traced and shown to the run's `FrameWatch`. The received frames must be
+the frames that the other side sent, in order. After a read event, the bytes of frames that the
+handler does not keep are overwritten, because on a real connection the next bytes would overwrite
+them.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tidelog.wire.transport import FrameTransport
 
 
 class _WholeReader(FrameReader):
-    """A frame reader that makes room for as many bytes as the stream has."""
+    """A frame reader whose buffer has room for all bytes that have arrived."""
 
     __slots__ = ("_on_error",)
 
@@ -35,7 +36,7 @@ class _WholeReader(FrameReader):
         return self._view[self._end :]
 
     def received(self, nbytes: int) -> list[memoryview]:
-        """Return the frames that are complete; report bytes that are no frame."""
+        """Return the frames that are complete; report bytes that are not a valid frame."""
         try:
             return super().received(nbytes)
         except FrameError as error:
@@ -58,11 +59,11 @@ class _WatchedHandler:
         self._handler.frames_received(frames)
 
     def connection_lost(self, reason: str) -> None:
-        """Pass the end on."""
+        """Report the end of the connection to the handler."""
         self._handler.connection_lost(reason)
 
     def send_queue_changed(self, sent_bytes: int) -> None:
-        """Pass the progress on."""
+        """Report the sent bytes to the handler."""
         self._handler.send_queue_changed(sent_bytes)
 
 
@@ -96,8 +97,8 @@ class SimTransport(FrameTransport):
         """Open the handler of a connection that is established."""
         self._network = network
         self._end_point = end
-        #: Frames of the last read event that had frames, and whether the handler keeps these
-        #: frames.
+        #: Frames of the last read event that had any; `_are_kept` says whether the handler keeps
+        #: them.
         self._frames: list[memoryview] = []
         self._is_kept = False
 
@@ -138,7 +139,9 @@ class SimTransport(FrameTransport):
                 )
 
     def _no_frame(self, error: str) -> None:
-        """Report a frame that the reader refuses, unless the other side sent a too large frame."""
+        """Report a frame that the reader rejects as a violation, unless the other side sent a frame
+        that is too large.
+        """
         end = self._end_point
         if all(len(sent) <= self._max_frame_bytes for sent in end.incoming.sent_frames):
             self._network.violate(f"{end.name} reads {error} from {end.peer_name}")

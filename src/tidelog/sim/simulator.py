@@ -38,7 +38,8 @@ class Simulator(NodeServices):
         self.disk_bytes = DEFAULT_CAPACITY_BYTES
         #: Violations in order; the first violation ends the run.
         self.violations: list[str] = []
-        #: Called after an incarnation died, its connections broke and its disks lost their data.
+        #: Called with (incarnation, loss) after an incarnation has died, its connections are broken
+        #: and its disks have lost data.
         self.on_death: CallbackList[[Incarnation, Loss]] = CallbackList()
         #: Called with the reason when a node halts itself; without a callback, every halt is a
         #: violation.
@@ -85,7 +86,7 @@ class Simulator(NodeServices):
     def node_died(self, incarnation: Incarnation, loss: Loss) -> None:
         """End an incarnation: break its connections and apply the loss to its disks.
 
-        A power loss strikes every disk. Without a power loss, only disks that dropped pages lose
+        A power loss affects every disk. Without a power loss, only disks that dropped pages lose
         data.
         """
         self.network.process_died(incarnation, power_lost=loss is not Loss.NONE)
@@ -100,10 +101,10 @@ class Simulator(NodeServices):
         self.on_death(incarnation, loss)
 
     def loss_of(self, node_id: int, wanted: Loss) -> Loss:
-        """Return the maximum loss of a node's disks when its process ends.
+        """Return which loss of unsynced data a node's disks suffer when its process ends, at least
+        `wanted`.
 
-        At the end of a process, its disks lose pages that a failed fsync dropped, even without a
-        power loss.
+        Pages that a failed fsync dropped are lost in any case, even without a power loss.
         """
         if wanted is Loss.NONE and self.has_dropped(node_id):
             return Loss.ALL_UNSYNCED
@@ -135,7 +136,7 @@ class Simulator(NodeServices):
 
     def _unhandled(self, owner: EventOwner | None, what: str, error: BaseException) -> None:
         if owner is None:
-            raise error  # a fault of the simulator itself
+            raise error  # a defect of the simulator itself
         text = "".join(traceback.format_exception(error))
         self.violate(f"node {owner.node_id}: unhandled ({what}) {error!r}\n{text}")
 
@@ -178,15 +179,17 @@ class Simulator(NodeServices):
 
 
 class CollectorPaused:
-    """A context without automatic collection of reference cycles, for the time of simulated runs.
+    """A context in which Python's garbage collector does not run by itself, for the time of
+    simulated runs.
 
-    With automatic collection, memory use would decide the instants of collections, and a collected
-    coroutine runs its `finally` blocks. Objects from before the runs are frozen, so that the
-    garbage collection at the end visits only objects of the runs. If the program froze objects
-    itself, all frozen objects stay frozen after the runs.
+    Otherwise memory use would determine when the collector runs, and a collected coroutine runs its
+    `finally` blocks. Objects from before the runs are frozen (`gc.freeze`), so that the collection
+    at the end visits only objects of the runs. If the program has frozen objects itself, all frozen
+    objects stay frozen after the runs.
     """
 
-    #: Whether the program has frozen objects; the count takes time in proportion to the objects.
+    #: Whether the program has frozen objects. It is determined only once, because counting frozen
+    #: objects takes long.
     _is_program_frozen = False
 
     def __enter__(self) -> None:

@@ -1,7 +1,7 @@
 """Suggestions for a mistyped name: the known names, the most similar first.
 
-Error messages about faults, profiles, reductions and mutants use the suggestions. If there are many
-names, a message has only the similar names, and the command that lists all.
+Error messages about faults, profiles, reductions and mutants end with them. If there are many
+names, a message has only the similar names, and the command that lists all names.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _MOST_LISTED = 12
 
 
 def suggestion(wrong: str, names: Iterable[str], listed_by: str) -> str:
-    """Return the end of a message about a mistyped name: similar names, and known names."""
+    """Return the end of an error message about a mistyped name: the similar or the known names."""
     known = list(names)
     near = difflib.get_close_matches(wrong, known, n=3, cutoff=0.5)
     meant = f"Did you mean {' or '.join(near)}? " if near else ""

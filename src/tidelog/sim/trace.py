@@ -1,9 +1,9 @@
 """The trace of a run: canonical lines and one hash over them.
 
 Two runs are the same run if their hashes are equal. Each executed event, call of a port
-(`core.ports`) and traced state change enters the hash as a line "time node kind detail". Lines
-contain no addresses and nothing whose order depends on addresses; `canonical` rejects values that
-could.
+(`core.ports`) and traced state change enters the hash as a line "time node kind detail". Lines must
+not contain memory addresses, or values whose order depends on them; `canonical` rejects such
+values.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Any
 
 #: Number of lines that are hashed together.
 _BLOCK_LINES = 512
-#: Number of lines of the trace in a report of a violation.
+#: Number of trace lines that are kept for the report of a violation.
 _RECENT_LINES = 400
-#: Byte strings up to this length are shown whole.
+#: Byte strings up to this length appear whole in the trace.
 _SHOWN_BYTES = 24
 
 
@@ -40,7 +40,7 @@ class Trace:
         self.marks: dict[str, int] = {}
         #: The last lines of the trace, for reports of violations.
         self.recent: deque[str] = deque(maxlen=_RECENT_LINES)
-        #: Called with each line except the lines of plain loop callbacks.
+        #: Called with each line, except lines about callbacks of an event loop.
         self.listener: Callable[[str], None] | None = None
 
     def tick(self, time_ns: int, node: int) -> None:

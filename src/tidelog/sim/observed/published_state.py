@@ -47,12 +47,13 @@ class PublishedPartition:
     is_recovering: bool = False
     #: Broker epoch of each eligible leader replica (E1).
     elr: dict[int, int] = field(default_factory=dict)
-    #: Time at which the present leader was first published, after another leader or none.
+    #: Time at which the present leader was published; a new leader epoch of the same leader does
+    #: not change it.
     led_since_ns: int = 0
     #: Controller epoch in the state node; a leader that writes the state node itself keeps this
     #: epoch.
     controller_epoch: int = 0
-    #: Target to which a reassignment has reduced the replicas (V52).
+    #: Target of a reassignment that is about to end: the ISR has been reduced to it (V52).
     reassigned_to: tuple[int, ...] = ()
 
     def epoch_of(self, member: int) -> int | None:
@@ -63,7 +64,7 @@ class PublishedPartition:
 
     @property
     def members(self) -> tuple[int, ...]:
-        """The ISR united with the eligible replicas: each had every committed record (E6)."""
+        """The ISR and the eligible replicas; each of these has had every committed record (E6)."""
         return (*self.isr, *(replica for replica in self.elr if replica not in self.isr))
 
 
@@ -81,7 +82,7 @@ class PublishedTopic:
     fewest: dict[int, int] = field(default_factory=dict)
     #: Time at which the replicas of a partition, or their order, last changed.
     assigned_ns: dict[int, int] = field(default_factory=dict)
-    #: Transaction that listed a replica for removal, by partition and replica.
+    #: By (partition, replica), the transaction that listed the replica for removal.
     leaving_since: dict[tuple[int, int], int] = field(default_factory=dict)
     #: Transaction that removed the topic node; -1 while the node exists.
     deleted_zxid: int = -1
@@ -93,7 +94,7 @@ class PublishedTopic:
 
 
 class Published:
-    """The published state that results from the commits of a store."""
+    """The published state that results from the transactions of a store."""
 
     def __init__(
         self,
@@ -115,8 +116,7 @@ class Published:
         self.partitions: dict[LogKey, PublishedPartition] = {}
         #: First leader epochs of all incarnations of each removed partition, ascending.
         self._lives: dict[tuple[TopicId, int], list[int]] = {}
-        #: Partitions whose removal was requested or is done. A partition's records may be lost once
-        #: its removal is requested.
+        #: Partitions whose removal was requested or is done; their records may be lost.
         self.removed: dict[LogKey, None] = {}
         self.controller_epoch = 0
         #: The latest transaction.
@@ -144,8 +144,8 @@ class Published:
         self._sessions: dict[int, int] = {}
         #: Number of state nodes that leaders wrote themselves (A12).
         self.direct_changes = 0
-        #: Broker id of the writer of a transaction that does not check the controller epoch; else
-        #: None.
+        #: If the current transaction does not check the controller epoch, the broker that wrote it;
+        #: else None.
         self._writer: int | None = None
         self.queue = MoveQueue(violate, now_ns, self._target)
 
@@ -177,8 +177,8 @@ class Published:
     def put_back(self, nodes: Mapping[str, Node], zxid: int) -> None:
         """Adopt a store that was restored from an older copy, which has the same topics.
 
-        States that were published after the copy of the store was made stay recorded, because no
-        leader epoch may get another leader.
+        Leaders that were published after the copy was made stay recorded, because no leader epoch
+        may get another leader.
         """
         self.zxid = zxid
         self.brokers.clear()
@@ -210,7 +210,7 @@ class Published:
     def effective_minimum(self, key: LogKey) -> int:
         """Return the lowest ISR size at which a leader may commit a record (V60).
 
-        The lowest min.insync.replicas that was ever set is used, because leaders may learn of
+        It depends on the lowest min.insync.replicas that was ever set, because leaders may learn of
         changes late.
         """
         topic = self.all_topics[key.topic_id]
@@ -228,9 +228,9 @@ class Published:
             self.dying.pop(name, None)
 
     def _removal_changed(self, parts: list[str], op: Op) -> None:
-        """Record a requested removal.
+        """Record a request to remove a partition.
 
-        Records of the current incarnation of the partition may be lost from now on.
+        From now on, records of the partition's current incarnation may be lost.
         """
         topic = self.topics.get(parts[0])
         if topic is not None and isinstance(op, Create):
@@ -241,13 +241,17 @@ class Published:
         return self._lives.get(key[:2], _ONE_LIFE)
 
     def key(self, topic_id: TopicId, partition: int, leader_epoch: int = -1) -> LogKey:
-        """Return a partition in the incarnation of a leader epoch (-1: the latest incarnation)."""
+        """Return the key of a partition in the incarnation that contains `leader_epoch` (-1: the
+        latest).
+        """
         lives = self._lives.get((topic_id, partition), _ONE_LIFE)
         life = lives[-1] if leader_epoch < 0 else life_at(lives, leader_epoch)
         return LogKey(topic_id, partition, life)
 
     def find(self, partition: TopicPartition) -> LogKey | None:
-        """Return a partition in its latest incarnation; None if its topic does not exist."""
+        """Return the key of a partition in its latest incarnation; None if its topic does not
+        exist.
+        """
         topic = self.topics.get(partition.topic)
         return None if topic is None else self.key(topic.topic_id, partition.partition)
 
@@ -263,7 +267,9 @@ class Published:
                 yield TopicPartition(topic.name, number), key, self.partitions.get(key)
 
     def is_over(self, key: LogKey) -> bool:
-        """Return whether a partition's records may be lost, because it is or will be deleted."""
+        """Return whether a partition's records may be lost, because its deletion or removal was
+        requested.
+        """
         return key in self.removed or self.promises_nothing(key.topic_id)
 
     def promises_nothing(self, topic_id: TopicId) -> bool:
@@ -301,7 +307,7 @@ class Published:
                 self._state_written(topic, key, value, result.stat.version)
 
     def _begun_by(self, topic: PublishedTopic, partition: int, value: dict[str, Any]) -> LogKey:
-        """Return the (perhaps new) incarnation of the partition that a written state describes.
+        """Return the incarnation, perhaps a new one, of the partition whose state was written.
 
         A new incarnation begins above all earlier leader epochs, and only after a removal (V71).
         """
@@ -481,7 +487,9 @@ class Published:
             self._violate(f"{what}: isr_epochs {state.isr_epochs} of ISR {state.isr}")
 
     def leads(self, key: LogKey, leader_epoch: int, node_id: int, what: str) -> None:
-        """Record a broker as leader of an epoch, by published state or by its own claim."""
+        """Record that a broker leads in a leader epoch, as published state or its own claim
+        says.
+        """
         leader = self._leaders.setdefault((key, leader_epoch), node_id)
         if leader != node_id:
             self._violate(f"{what}: {leader} and {node_id} both lead in epoch {leader_epoch}")

@@ -1,10 +1,10 @@
 """The replicas' logs as their files show them, followed write by write.
 
-A mirror of each log file keeps the parsed batches. After a change in a file, the file's mirror
-drops the batches after the changed position and parses the file from there. The module reads
-Kafka's names (`topic-partition/<base offset>.log`, `partition.metadata`) and format v2 with the
-simulator's own reader. The mirrors of log files have the content of the page cache, because a
-running broker sees nothing else.
+The module keeps the parsed batches of each log file. When a file changes, the module drops the
+batches after the changed position and parses the file from there. The module reads Kafka's names
+(`topic-partition/<base offset>.log`, `partition.metadata`) and format v2 with the simulator's own
+reader. The module reads files as the page cache has them, because a running broker sees nothing
+else.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class LogKey(NamedTuple):
 
     topic_id: TopicId
     partition: int
-    #: First leader epoch of this incarnation; above 0 if the partition was removed and added again
-    #: (V71).
+    #: The incarnation, identified by its first leader epoch; above 0 if the partition was removed
+    #: and added again (V71).
     life: int = 0
 
     def __str__(self) -> str:
@@ -66,7 +66,9 @@ class _Segment:
                 came.append(batch)
                 self.ends.append(position)
         except BrokenBatch:
-            pass  # the log ends before a torn or half-written tail, until a write replaces the tail
+            # The file ends in an incomplete batch, which is no part of the log until a write
+            # completes or replaces it.
+            pass
         self.batches += came
         return gone, came
 
@@ -85,16 +87,16 @@ class ReplicaLog:
         #: The disk that holds the files.
         self.disk = disk
         self.start = 0
-        #: Offset at which the log last restarted beyond its former end, so that it skipped records
-        #: (V67).
+        #: Start offset of the log when it last restarted beyond its former end, and so skipped
+        #: records (V67).
         self.skipped_before = 0
         #: Whether offsets may be missing because compaction removed records.
         self._gaps = gaps
-        #: Leader epoch and record number at each offset from `start` on; -1 and GONE without a
-        #: record.
+        #: Leader epoch at each offset from `start` on; `numbers` has the record numbers. An offset
+        #: without a record has -1 and GONE.
         self.epochs: list[int] = []
         self.numbers: list[int] = []
-        #: Version of the log, raised by each change other than an append.
+        #: Number that rises with each change of the log other than an append.
         self.version = 0
         #: Offset below which `replication_checker` found no difference from the committed records.
         self.agreed = 0
@@ -109,9 +111,9 @@ class ReplicaLog:
     def rebuild(self, segments: list[tuple[int, _Segment]]) -> None:
         """Rebuild the log from its present files.
 
-        A log without gaps ends before the first file that does not follow its predecessor. A log
-        that is recreated has no file for a moment, or for good if its disk fails at that moment. A
-        log without a file counts as empty and keeps its former start offset.
+        Without gaps by compaction, the log ends before the first file that does not continue the
+        previous file. A log that restarts has no file for a moment, or for good if its disk fails
+        at that moment; it then counts as empty and keeps its former start offset.
         """
         self.segments = segments
         if segments:
@@ -165,8 +167,8 @@ class NodeLogs:
     ) -> None:
         """Follow the logs on `disks`, one disk for each log directory.
 
-        With `gaps`, all topics are compacted; without `gaps`, only internal topics and the topics
-        in `compacted` are.
+        With `gaps`, all topics are compacted; otherwise, only internal topics and the topics in
+        `compacted`.
         """
         self.node_id = node_id
         self._gaps = gaps
@@ -178,17 +180,18 @@ class NodeLogs:
         self.logs: dict[LogKey, ReplicaLog] = {}
         #: Called when a change in a file makes records of a log unreadable: (log, former end).
         self.on_cut: Callable[[ReplicaLog, int], None] = lambda log, end_before: None
-        #: Called when a replica is no longer hosted, whatever happens to its files.
+        #: Called when a replica is no longer hosted, even if its files still exist.
         self.on_gone: Callable[[ReplicaLog], None] = lambda log: None
         #: Called for new records: (log, first offset).
         self.on_grown: Callable[[ReplicaLog, int], None] = lambda log, first: None
-        #: Partition that the broker assumes for each directory without a readable topic id. A
-        #: directory that is created later under the same name may belong to another topic.
+        #: By directory without a readable topic id: the partition to which its broker assigns it.
+        #: The key is the directory itself, because a directory that is created later under the same
+        #: name may belong to another topic.
         self._adopted: dict[Directory, LogKey] = {}
         self._segments: dict[File, _Segment] = {}
         self._owners: dict[File, ReplicaLog] = {}
         #: Whether the directories must be scanned again, because a file that belongs to no known
-        #: log has grown.
+        #: log has changed.
         self._must_scan = False
 
     def follow(self) -> list[ReplicaLog]:
@@ -241,7 +244,7 @@ class NodeLogs:
                 self.on_grown(log, first)
 
     def holder(self, directory_name: str) -> SimDisk | None:
-        """Return the disk that has a directory of the given name; None if no disk has."""
+        """Return the disk that has a directory of the given name; None if there is none."""
         for disk in self.disks:
             if disk.find(f"{disk.root}/{directory_name}") is not None:
                 return disk
@@ -250,8 +253,8 @@ class NodeLogs:
     def copy_on(self, disk: SimDisk, directory_name: str) -> ReplicaLog | None:
         """Return the log in the directory of the given name on one disk, as its files are now.
 
-        Return None if the disk has no directory of the given name. A broker that moves a replica
-        has two copies for a moment.
+        Return None if the disk has no directory of the given name. While a broker moves a replica,
+        two disks may have such a directory.
         """
         directory = disk.find(f"{disk.root}/{directory_name}")
         if not isinstance(directory, Directory):
@@ -266,7 +269,8 @@ class NodeLogs:
         return log
 
     def adopt(self, directory_name: str, key: LogKey) -> ReplicaLog | None:
-        """Treat a directory without a readable topic id as the given partition, as its broker does.
+        """Assign a directory without a readable topic id to the given partition, as its broker
+        does.
 
         Return the log of the partition; None if there is none.
         """
@@ -285,7 +289,8 @@ class NodeLogs:
             log.skipped_before = log.start
         kept_end = log.start
         if log.start >= before_start:
-            # Retention removes the first records and changes no later records.
+            # If only the first records are gone (retention), the later records are compared with
+            # the former ones.
             known = before[log.start - before_start :]
             kept_end += _common(known, list(zip(log.epochs, log.numbers, strict=True)))
         if kept_end < end:
@@ -294,7 +299,9 @@ class NodeLogs:
             self.on_grown(log, kept_end)
 
     def _scan(self) -> list[ReplicaLog]:
-        """Find new replicas, removed replicas and replicas with other files; return their logs."""
+        """Scan all directories for new, removed and changed replicas; return the logs that
+        changed.
+        """
         found: dict[LogKey, _Copy] = {}
         with_gaps: dict[LogKey, None] = {}
         for disk, name, entry in self._entries():
@@ -350,10 +357,10 @@ class NodeLogs:
     def _in_its_life(
         self, directory: Directory, key: LogKey, segments: list[tuple[int, _Segment]]
     ) -> LogKey:
-        """Return the partition in the incarnation of the log's first record.
+        """Return the key with the incarnation of the log's first record.
 
-        For a log without records, return the incarnation that its broker assumes, or the latest
-        incarnation.
+        For a log without records, return the incarnation that its broker assumes, or else the
+        latest incarnation.
         """
         lives = self.lives_of(key)
         if len(lives) < 2:
@@ -370,8 +377,8 @@ class NodeLogs:
     def _segments_of(self, directory: Directory) -> list[tuple[int, _Segment]]:
         """Return the files of a log.
 
-        Compaction replaces files by a `.swap` file. The log consists of the `.swap` file instead of
-        the replaced files, unless some file of the log is still `.cleaned`.
+        Compaction replaces files by a `.swap` file. The `.swap` file counts instead of the replaced
+        files, unless some file of the log still ends in `.cleaned`.
         """
         found: dict[int, _Segment] = {}
         swaps: dict[int, _Segment] = {}
@@ -411,8 +418,8 @@ class _Copy(NamedTuple):
 
     disk: SimDisk
     segments: list[tuple[int, _Segment]]
-    #: Log directories whose copies this copy replaced, and how often the replica moved between
-    #: directories (D11).
+    #: Log directories whose copies this copy replaced; `moves` is how often the replica moved
+    #: between directories (D11).
     older: tuple[str, ...]
     moves: int
 
@@ -433,9 +440,9 @@ def _moved_from(directory: Directory) -> tuple[tuple[str, ...], int]:
 def _is_kept(copy: _Copy, other: _Copy) -> bool:
     """Return whether a broker with two copies of a replica keeps `copy` and not `other`.
 
-    The broker cannot see a copy in a failed directory. If a broker sees both copies of a replica,
-    it keeps the copy that replaced the other (D11), else the copy with the higher last leader epoch
-    and log end (D6).
+    The broker does not see a copy in a failed directory. Otherwise it keeps the copy that replaced
+    the other (D11), or, if neither did, the copy with the higher last leader epoch and log end
+    (D6).
     """
     if copy.disk.is_failed != other.disk.is_failed:
         return other.disk.is_failed
@@ -453,7 +460,9 @@ def _last(segments: list[tuple[int, _Segment]]) -> tuple[int, int]:
 
 
 def _common(before: list[tuple[int, int]], after: list[tuple[int, int]]) -> int:
-    """Return how many leading entries of `before` are the same, or compacted, in `after`."""
+    """Return for how many of their first entries `before` and `after` agree; a compacted entry
+    agrees.
+    """
     for index, (one, other) in enumerate(zip(before, after, strict=False)):
         if one != other and other[1] != GONE:
             return index

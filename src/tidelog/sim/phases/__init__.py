@@ -1,11 +1,11 @@
 """Phases after the faults: a part of the cluster stays broken, and the other parts must work.
 
-Without phases in which a part stays broken, every run would end with all brokers up and all
-directories good. A profile names its phase, and `sim.run` plays it before the final phase.
+Without such phases, the final checks would always see all brokers up and all directories working. A
+profile names its phase, and `sim.run` plays it before the final phase.
 
-`stage` has the parts of a run and the waits that all phases use. The phases: `absence` (of a host,
-or of a directory), `full_directory`, `slow_directory`. `rereading` serves several phases: its
-consumers read every partition again.
+`stage` has the parts of a run that phases use, and waits with a limit. The phases: `absence` (of a
+host, or of a directory), `full_directory`, `slow_directory`. `rereading` has consumers, for several
+phases, that read every partition again.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from tidelog.sim.phases.stage import LIVENESS_LIMIT_NS, Stage
 
 __all__ = ["LIVENESS_LIMIT_NS", "PHASES", "Stage"]
 
-#: Function that plays each phase, by its name in profiles; it returns whether no invariant was
-#: violated.
+#: By the name of a phase in profiles, the function that plays the phase. The function returns False
+#: after a violation.
 PHASES: Final[Mapping[str, Callable[[Stage], bool]]] = {
     "absence": absence.play_host,
     "offline directory": absence.play_directory,

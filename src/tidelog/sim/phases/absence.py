@@ -1,15 +1,14 @@
-"""Phases in which a host or a log directory stays away, and other replicas lead (D4, E6).
+"""Phases in which a host or a log directory stays broken, and other replicas must lead (D4, E6).
 
-After the faults all brokers are killed at once, and one broker stays down. Within a minute, every
-partition with as many live members as its effective min.insync.replicas has a leader. Only the
-phase of an absent host notices a controller that waits forever for a dead member.
+In the phase of an absent host, all brokers are killed at once, and one of them stays down. Within a
+minute, every partition with as many live members as its effective min.insync.replicas must have a
+leader. Only this phase reveals a controller that waits forever for a dead member.
 
 In the phase of a failed directory, all replicas are in sync after the faults; then one directory of
 one broker fails. Within a minute, every partition whose members outside the failed directory
-suffice for an election (E6) has a leader among these members. No replica of a live broker in the
-failed directory stays in an ISR with other members. The phase of a failed directory ends with the
-repair of the directory. Only the phase of a failed directory notices an offline replica that stays
-in the ISR forever.
+suffice for an election (E6) must have a leader among these members. No replica in the failed
+directory may stay in an ISR with other members. This phase ends with the repair of the directory.
+Only this phase reveals an offline replica that stays in the ISR forever.
 """
 
 from __future__ import annotations
@@ -24,9 +23,10 @@ from tidelog.sim.observed.published_state import PublishedPartition
 from tidelog.sim.phases.stage import LIVENESS_LIMIT_NS, Stage
 from tidelog.sim.sim_cluster import SimCluster
 
-#: Time limit in ns until a call meets the failed directory; an idle directory may hide its failure.
+#: Maximum time in ns to wait for a call that fails. If there is none, the directory is idle, and
+#: the broker cannot notice the failure.
 _MEETS_NS = 5 * NS_PER_S
-#: Range in ms of the time that the directory stays failed after other replicas lead.
+#: Shortest and longest time in ms for which the directory stays failed after other replicas lead.
 _STAYS_MS = (0, 2_000)
 
 
@@ -41,7 +41,7 @@ def play_host(stage: Stage) -> bool:
 
 
 def _kill_all(stage: Stage) -> None:
-    """Kill every broker that the fault budget does not spare; start all killed brokers but one."""
+    """Kill every broker whose crash the fault budget allows; start all killed brokers but one."""
     cluster = stage.cluster
     restart, cluster.on_broker_death = cluster.on_broker_death, None
     for broker in cluster.brokers.values():
@@ -69,7 +69,7 @@ def _without_leader(stage: Stage) -> str:
 
 
 def play_directory(stage: Stage) -> bool:
-    """Play the phase; return whether no invariant was violated."""
+    """Play the phase of a failed directory; return False after a violation."""
     cluster = stage.cluster
     if not stage.wait_for_health():
         return False

@@ -1,10 +1,10 @@
-"""Full log directories: reads continue, other replicas lead, and freed space helps (D14).
+"""The phase of full log directories: reads must go on, and other replicas must lead (D14).
 
-After the faults, when all replicas are in sync, a directory of one broker is filled, or one of each
-broker. The directories turn read-only. If only one broker has a full directory, it leads no
-partition in this directory while another member of the ISR is up. Consumers that begin during the
-phase read everything that is committed. At the end of the phase the directories are freed, and the
-final phase checks that producers and replicas continue.
+After the faults, when all replicas are in sync, one directory of one broker or of each broker is
+filled, and becomes read-only. If only one broker has a full directory, it must lead no partition in
+this directory while another member of the ISR is up. Consumers that begin during the phase must be
+able to read everything that is committed. At the end of the phase the directories get free space
+again, and the final phase checks that producers and replicas continue.
 """
 
 from __future__ import annotations
@@ -20,22 +20,23 @@ from tidelog.sim.phases.stage import Stage
 from tidelog.sim.sim_broker import SimBroker
 from tidelog.sim.sim_cluster import SimCluster
 
-#: Time within which some write fails on the full disk; without writes, a broker does not notice a
-#: full directory.
+#: Maximum time in ns to wait until brokers notice the full disks; a broker notices a full disk only
+#: by a write.
 _MEETS_NS: Final = 12 * NS_PER_S
-#: Time limit in ns until reads succeed and replicas outside the full directories lead; it is
-#: shorter than the minute for a recovery, because no repair is needed.
+#: Maximum time in ns until reads make progress, and until replicas outside the full directories
+#: lead. It is shorter than the minute for a recovery, because nothing must be repaired.
 _SERVES_NS: Final = 15 * NS_PER_S
-#: Minimum number of records that a consumer reads within `_SERVES_NS`, if as many exist.
+#: Number of records that a consumer must read within `_SERVES_NS`, unless it reads all before.
 _READS: Final = 100
 #: Share of the seeds that fill a directory of each broker.
 _EVERYWHERE: Final = 0.5
-#: Range of the time in ms for which the directories stay full after the phase's conditions hold.
+#: Shortest and longest time in ms for which the directories stay full after the phase's conditions
+#: hold.
 _STAYS_MS: Final = (0, 2_000)
 
 
 def play(stage: Stage) -> bool:
-    """Play the phase; return whether no invariant was violated."""
+    """Play the phase; return False after a violation."""
     simulator = stage.cluster.simulator
     if not stage.wait_for_health():
         return False
@@ -55,10 +56,10 @@ def play(stage: Stage) -> bool:
 
 
 def _all_read(stage: Stage) -> bool:
-    """Wait until everything is read; return False if a consumer reads almost nothing for 15 s.
+    """Wait until everything is read; return False if a consumer reads too little for `_SERVES_NS`.
 
-    All reads together may take longer than 15 s, because the run determines how much there is to
-    read.
+    There is no limit for all reads together, because the amount of records differs from run to
+    run.
     """
     reading = rereading.begin(stage.cluster, stage.workload, is_growing=True)
     while before := reading.behind():
@@ -94,7 +95,9 @@ def _is_read_only(broker: SimBroker, disk: SimDisk) -> bool:
 
 
 def _led(stage: Stage, broker: SimBroker, disk: SimDisk) -> str:
-    """Return a partition led in a full directory though another ISR member is up; empty if none."""
+    """Describe a partition that is led in the full directory although another ISR member is up;
+    empty if none.
+    """
     if not _is_read_only(broker, disk):
         return ""
     return stage.led_in_vain([(broker.node_id, disk)], "full")

@@ -1,7 +1,8 @@
-"""Consumers that read every partition again from its beginning, up to everything committed.
+"""Consumers that read every partition again, from its beginning to the end of the committed
+records.
 
-Reads from the beginning find damage that no earlier read met (V68). Reads also show that a log
-directory serves reads while its disk is full (D14).
+These reads find damage that no earlier read met (V68), and show that a log directory serves reads
+while its disk is full (D14).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class Rereading(NamedTuple):
         return any(map(self.has_more, self.readers))
 
     def behind(self) -> dict[SimPartitionConsumer, int]:
-        """Return the positions of the consumers that are behind."""
+        """Return the consumers that still have records to read, with their positions."""
         return {each: each.position for each in self.readers if self.has_more(each)}
 
     def crawls(self, before: Mapping[SimPartitionConsumer, int], count: int) -> bool:
@@ -40,15 +41,17 @@ class Rereading(NamedTuple):
 def begin(cluster: SimCluster, workload: ClientWorkload, *, is_growing: bool = False) -> Rereading:
     """Start a new consumer of each partition that the workload consumes.
 
-    With `is_growing`, each consumer must read the records committed at its start; without it, all
-    records committed at the time of a check.
+    With `is_growing`, producers still write, so each consumer must read only the records that are
+    committed now. Otherwise it must read all records that are committed at the time of a check.
     """
     client = workload.client()
     known = {consumer.partition: consumer.gaps for consumer in workload.consumers}
     readers = [workload.consume(client, name, None, gaps=gaps) for name, gaps in known.items()]
 
     def end_of(reader: SimPartitionConsumer) -> tuple[bytes, int] | None:
-        """Return topic id and end of a partition's committed records; None if it cannot be read."""
+        """Return (topic id, end of the committed records) of a partition; None if it cannot be
+        read.
+        """
         topic = cluster.published.topics.get(reader.partition.topic)
         if topic is None:
             return None
@@ -63,7 +66,7 @@ def begin(cluster: SimCluster, workload: ClientWorkload, *, is_growing: bool = F
         found = end_of(reader)
         if is_growing and found is not None:
             first = first_ends[reader]
-            # A topic that was recreated after the consumer's start has other records.
+            # If the topic was recreated since the consumer's start, there is nothing more to read.
             found = first if first is not None and first[0] == found[0] else None
         return found is not None and (reader.topic_id != found[0] or reader.position < found[1])
 

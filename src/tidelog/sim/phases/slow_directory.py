@@ -1,13 +1,15 @@
-"""Slow log directories: other replicas lead, and quick directories count as fast again (D13).
+"""The phase of slow log directories: other replicas must lead, as long as directories are slow
+(D13).
 
-After the faults, when all replicas are in sync, one directory of a broker is slow, or each
-directory of one broker, or each directory of all brokers. The phase begins its checks once the
-brokers have found the slow directories. If one broker alone is slow, it leads no partition in a
-slow directory while another member of the ISR is up. Among brokers that are all slow, leadership
-moves at most once to each broker. A broker whose directories are all slow gives up none of them.
-Directories that are quick again count as fast on their brokers, even directories without work.
+After the faults, when all replicas are in sync, one directory of a broker becomes slow, or all
+directories of one broker, or all directories of all brokers. The checks begin when the brokers have
+found the slow directories. If only one broker is slow, it must lead no partition in a slow
+directory while another member of the ISR is up. If all brokers are slow, leadership must move at
+most once to each broker. A broker whose directories are all slow must give up none of them.
+At the end of the phase the directories are quick again, and their brokers must notice this, even
+without other operations on them.
 
-After this phase, the final phase checks that producers and replicas continue.
+The final phase then checks that producers and replicas continue.
 """
 
 from __future__ import annotations
@@ -26,16 +28,18 @@ from tidelog.sim.phases.stage import Stage
 from tidelog.sim.sim_broker import SimBroker
 from tidelog.sim.sim_cluster import SimCluster
 
-#: Time in ns within which a directory with work counts as slow; an idle directory goes unnoticed.
+#: Maximum time in ns to wait until brokers find the slow directories; a broker does not notice that
+#: an idle directory is slow.
 _FOUND_NS: Final = 8 * NS_PER_S
-#: Time limit in ns until replicas outside the slow directories lead.
+#: Maximum time in ns until replicas outside the slow directories lead.
 _LED_NS: Final = 15 * NS_PER_S
-#: Range of the time in ms for which the directories stay slow after the phase's conditions hold.
+#: Shortest and longest time in ms for which the directories stay slow after the phase's conditions
+#: hold.
 _STAYS_MS: Final = (0, 8_000)
-#: Time within which quick directories count as fast again: six of the windows in which brokers
-#: measure and probe directories.
+#: Maximum time in ns until quick directories count as fast again: six of the windows in which
+#: brokers measure directories.
 _HEALS_NS: Final = 10 * NS_PER_S
-#: Kinds of churn that cause new leader epochs.
+#: Kinds of changes by clients (`workload/churning`) that cause new leader epochs.
 _ELECTING: Final = (
     "leaders_elected", "partitions_moved", "moves_queued", "moves_throttled", "nodes_edited",
 )  # fmt: skip
@@ -43,14 +47,13 @@ _Pair = tuple[SimBroker, SimDisk]
 
 
 def play(stage: Stage) -> bool:
-    """Play the phase; return whether no invariant was violated."""
+    """Play the phase; return False after a violation."""
     cluster = stage.cluster
     if not stage.wait_for_health():
         return False
     log_dir_failure.restart_given_up(cluster)
     found_slow = partial(_found_slow, cluster)
-    # The phase begins only after all directories count as fast, because earlier faults may have
-    # slowed some directories.
+    # Earlier faults may have slowed some directories: wait until all directories count as fast.
     if not stage.wait(found_slow, stage.after_ns(_HEALS_NS), "fast before the phase"):
         return False
     epochs = {key: state.leader_epoch for key, state in cluster.published.partitions.items()}
@@ -113,7 +116,9 @@ def _found_slow(cluster: SimCluster) -> str:
 
 
 def _led(stage: Stage, slowed: list[_Pair]) -> str:
-    """Return a partition led in a slow directory though another ISR member is up; empty if none."""
+    """Describe a partition that is led in a slow directory although another ISR member is up; empty
+    if none.
+    """
     if not slow_action_includes(stage.cluster.settings.of(1).log_dir_slow_action, DEMOTE):
         return ""
     slow = [(broker.node_id, disk) for broker, disk in slowed if _is_found(broker, disk)]
@@ -121,7 +126,7 @@ def _led(stage: Stage, slowed: list[_Pair]) -> str:
 
 
 def _administrators_elect(workload: ClientWorkload) -> bool:
-    """Return whether the run has churn of administrators that changes leaders."""
+    """Return whether administrators in this run cause new leader epochs."""
     churning = workload.churning
     return churning is not None and any(each.name in _ELECTING for each in churning.kinds)
 

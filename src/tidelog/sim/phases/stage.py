@@ -17,12 +17,14 @@ from tidelog.sim.loop import NS_PER_MS, NS_PER_S
 from tidelog.sim.observed.published_state import PublishedPartition
 from tidelog.sim.sim_cluster import SimCluster
 
-#: Time within which everything must be in sync, acknowledged and read.
+#: Maximum time in ns until all replicas must be in sync, all batches acknowledged, all records
+#: read.
 LIVENESS_LIMIT_NS: Final = 60 * NS_PER_S
 _STEP_NS: Final = 20 * NS_PER_MS
 
-#: A function that runs the simulation until a condition no longer holds or a limit is reached. A
-#: `Wait` returns True if the condition ceased to hold in time and without a violation.
+#: A function (condition, limit in ns, description) that runs the simulation while the condition
+#: holds, at most until the limit. It returns True if the condition ceased to hold in time and
+#: without a violation.
 Wait = Callable[[Callable[[], bool], int, str], bool]
 
 
@@ -40,9 +42,9 @@ class Stage:
         return self.cluster.simulator.now_ns + time_ns
 
     def wait(self, problem: Callable[[], object], limit_ns: int, what: str, kind: str = "") -> bool:
-        """Run until there is no problem any more; return whether the limit was kept.
+        """Run until `problem` returns nothing; return False at the limit or after a violation.
 
-        A remaining problem is noted in the trace under `kind`.
+        In this case, the problem is added to the trace under `kind`, if given.
         """
         if self.run_while(lambda: bool(problem()), limit_ns, what):
             return True
@@ -51,7 +53,7 @@ class Stage:
         return False
 
     def wait_for_health(self) -> bool:
-        """Run until every replica is in sync; return whether the limit was kept."""
+        """Run until every replica is in sync; return False at the limit or after a violation."""
         return self.wait(self.cluster.health, self.after_ns(LIVENESS_LIMIT_NS), "in sync again")
 
     def look_for(self, is_there: Callable[[], bool], time_ns: int) -> None:
@@ -61,7 +63,7 @@ class Stage:
             simulator.run_until(simulator.now_ns + _STEP_NS)
 
     def stay(self, from_ms: int, to_ms: int) -> None:
-        """Run for a random time."""
+        """Run for a random time between `from_ms` and `to_ms`."""
         time_ns = self.draw.randrange(from_ms, to_ms) * NS_PER_MS
         self.cluster.simulator.run_until(self.after_ns(time_ns))
 
@@ -71,18 +73,18 @@ class Stage:
         return {each.node_id for each in self.cluster.brokers.values() if each.life is not None}
 
     def unregistered(self) -> str:
-        """Return which running brokers are not registered; empty if there are none."""
+        """Describe the running brokers that are not registered; empty if all are."""
         present, registered = self.present, self.cluster.published.brokers.keys()
         if present <= registered:
             return ""
         return f"of brokers {sorted(present)} only {sorted(registered)} are registered"
 
     def led_in_vain(self, struck: Sequence[tuple[int, SimDisk]], how: str) -> str:
-        """Return a partition led in a slow or full directory though another ISR member is up.
+        """Describe a partition whose leader is in a bad directory although another ISR member is
+        up.
 
-        `struck` has the (broker id, disk) of each slow or full directory; `how` is "slow" or
-        "full". Returns an empty text if no slow or full directory has a leader that another ISR
-        member could replace.
+        `struck` has the (broker id, disk) of each bad directory; `how` says what is wrong: "slow"
+        or "full". Returns an empty text if there is no such partition.
         """
         present = self.present
         for name, state in self.partitions():
@@ -96,7 +98,9 @@ class Stage:
         return ""
 
     def partitions(self) -> Iterator[tuple[TopicPartition, PublishedPartition]]:
-        """Yield the name and the state of each partition that waits for no operator."""
+        """Yield the name and the state of each partition, except those that only an operator can
+        make available.
+        """
         for name, key, state in self.cluster.published.states():
             if state is not None and state.isr and not self.cluster.waits_for_operator(key):
                 yield name, state

@@ -1,4 +1,4 @@
-"""The story of a run: the facts that matter, in plain words, in order of time.
+"""The story of a run: a report of what happened, in plain words, in order of time.
 
 `watching` collects `facts` during the run. `report` selects the facts that matter and formats them
 as lines. `verdict` adds the rule and the logs after a violation.

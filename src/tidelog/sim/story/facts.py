@@ -1,14 +1,15 @@
 """The facts of a story, each on its own line: about a partition, a group or the whole cluster.
 
-A run has very many facts about records, and these facts are alike. Facts about records carry an
-actor and offsets, so that `report` can summarize them.
+A run has very many similar facts about records. These facts have an actor and offsets, so that
+`report` can summarize them.
 """
 
 from __future__ import annotations
 
 from tidelog.core.dataclass import dataclass
 
-#: Kinds of facts that come by the hundred; a story summarizes a long series of such facts.
+#: Kinds of facts about records, of which a run has hundreds; a story summarizes a long series of
+#: them.
 APPENDED = "appended"
 COPIED = "copied"
 COMMITTED = "committed"
@@ -36,5 +37,5 @@ class Fact:
     text: str
     #: Actor of the event, for kinds of facts that are summarized.
     who: str = ""
-    #: First and last offset of the records; for an offset commit, both are the committed offset.
+    #: (first, last) offset of the records; for an offset commit, both are the committed offset.
     offsets: tuple[int, int] | None = None

@@ -1,9 +1,9 @@
 """Selection of the facts that matter, formatted as lines with the simulated time.
 
 The story of a violation has the facts about the partitions or the group that the violation names,
-and the facts about the whole cluster. The story of a run without a violation has all partitions,
-without facts about records. A long series of facts about records is summarized; the last facts
-before a violation have a line each.
+and the facts about the whole cluster. The story of a run without a violation has the facts about
+all partitions, except facts about records. A long series of facts about records is summarized,
+except the last of them before the violation.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _VERBS: Final = {
     facts.ACKNOWLEDGED: "gets the acknowledgement of records at",
     facts.OFFSETS: "gets the acknowledgement of offsets",
 }
-#: How many of the last facts about records have their own line in a story.
+#: Number of the last facts about records that a story does not summarize.
 _LAST_ROUTINE: Final = 24
 _GROUP: Final = re.compile(r"\b(?:group|by group) (\w+)")
 _NS_PER_S: Final = 1_000_000_000

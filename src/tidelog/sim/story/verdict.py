@@ -1,8 +1,8 @@
 """The verdict of a story: the violated rule, and the records of each replica around the offset.
 
 The text of the violation determines the rule. The table shows records around the violation's
-offset, or around the first offset at which a log differs from the committed records. The logs are
-shown as the files were at the end of the run.
+offset, or around the first offset at which a log differs from the committed records. The table
+shows the logs as their files were at the end of the run.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _OFFSETS: Final = (
     re.compile(r"log ends at (\d+)"),
     re.compile(r"no leader ever had more than (\d+)"),
 )
-#: Rule by the pattern of a violation's text; the first pattern that matches determines the rule.
+#: (pattern, rule): the first pattern that matches the text of a violation determines the rule.
 _RULES: Final = (
     (r"lacks committed records \(cut its log\)",
      "V32: a follower truncates only records that its leader lacks, never committed ones"),
@@ -124,10 +124,10 @@ def _cell(log: ReplicaLog | None, offset: int) -> str:
 
 
 def _record(number: int) -> str:
-    """Return a record number as text, a long number shortened to its last digits.
+    """Return a record number as text; a long number is shortened to its last digits.
 
-    Long record numbers are checksums of coordinators' records. The last digits suffice to
-    distinguish long record numbers.
+    Long record numbers are checksums of coordinators' records, which their last digits distinguish
+    well enough.
     """
     text = str(number)
     return text if len(text) <= 8 else f"..{text[-5:]}"

@@ -1,8 +1,8 @@
 """The watcher of a run, which records the facts of its story.
 
-The watcher follows the brokers' traces (`core.ports.Tracer`), commits of the store, the files, the
-claims of leaders and the responses to clients. The watcher only adds callbacks, as checkers do, so
-a watched run does the same as an unwatched run.
+The watcher follows the brokers' traces (`core.ports.Tracer`), the store's transactions, the log
+files, the claims of leaders and the responses to clients. It only adds callbacks, as checkers do,
+so a watched run is the same as an unwatched run.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _IN_ROLE: Final = (
     " in leader epoch {leader_epoch}; its log ends at {log_end_offset}, high watermark"
     " {high_watermark}"
 )
-#: Kind, subject and text of the story's fact about each traced event.
+#: By the name of a traced event: kind, subject and text of the story's fact about it.
 _TRACED: Final[Mapping[str, tuple[str, str, str]]] = {
     "controller_elected": (
         facts.CONTROLLER, "", "broker {node} becomes controller, epoch {epoch}",
@@ -90,7 +90,7 @@ _TRACED: Final[Mapping[str, tuple[str, str, str]]] = {
 }  # fmt: skip
 
 
-#: Kind and text of the story's fact about a line of the trace, by the kind of the line.
+#: By the kind of a trace line: kind and text of the story's fact about it.
 _NOTED: Final[Mapping[str, tuple[str, str]]] = {
     "fault": (facts.FAULT, "{detail}"),
     "faults": (facts.FAULT, "faults end: every link is whole, every broker is started"),
@@ -103,7 +103,7 @@ _OF_BROKERS: Final = ("pause", "resume")
 
 
 class Watcher:
-    """Watcher of one run, which must not have begun."""
+    """Watcher of one run; it must be added before the run begins."""
 
     def __init__(self, run: SeedRun) -> None:
         self.run = run
@@ -241,7 +241,7 @@ class Watcher:
             reasons.append(f"member {state.leader} of the last ISR is there")
         if not reasons:
             topic = self._cluster.published.all_topics[state.key.topic_id]
-            # An administrator may have removed the partition's replicas by an edit.
+            # The assignment may be missing, because an administrator edited the topic's node.
             preferred = topic.assignment.get(state.key.partition, ())[:1]
             if state.leader in preferred and state.leader != before.leader:
                 reasons.append("it is the preferred replica")

@@ -1,15 +1,16 @@
 """Protocol clients of a simulated cluster, written against `core.ports` and the wire codec.
 
 Each client is a node of the simulator, so its requests travel through the simulated network. The
-history records requests and responses.
+run's history records their requests and responses.
 
 `client` is a client node, `work` starts all clients of a run.
 
 Clients of every run: `administrator`, `partition_producers`, `shared_producers`,
 `partition_consumers`, `group_clients`.
 
-Churn is the changes that administrators and clients make while faults happen. `churning` has
-the base class of a kind of churn; `churn_kinds` imports the kinds, which registers them.
+Churn is changes that administrators and clients make while faults happen: they create topics, move
+partitions, join groups, and so on. `churning` has the base class of a kind of churn; `churn_kinds`
+imports the kinds, which registers them.
 
 Topics and records: `topic_churn`, `record_churn`, `edit_churn`, `topic_mishaps`. Clients:
 `client_churn`, `crowd_churn`, `lookup_churn`. Groups: `offset_churn`.

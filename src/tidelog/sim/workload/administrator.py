@@ -1,12 +1,13 @@
 """Administrators: one creates and recreates the run's topics, another alters a topic all the time.
 
-Administrators use the client package's operations, which retry. After an unknown outcome, an
-administrator repeats the operation until a response shows the state of the topic.
+Administrators use the operations of `tidelog.client`, which retry. If the outcome of an operation
+is unknown, an administrator repeats it until a response shows the state of the topic.
 
-An altered topic gets further partitions and other configurations. Acknowledged changes must hold:
-the number of partitions never falls below the acknowledged number. After the faults every replica
-uses the configuration that was set last. A change with an unknown outcome may have taken effect or
-not, so at the end of the run the administrator sets each configuration key once more.
+The second administrator adds partitions and changes the configuration. Acknowledged changes must
+hold: the number of partitions never falls below the acknowledged number, and after the faults every
+replica uses the configuration that was set last. If the outcome of a change is unknown, it may or
+may not have taken effect, so at the end of the run the administrator sets each configuration key
+once more.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from tidelog.log.config import LogConfig
 from tidelog.sim.sim_cluster import SimCluster
 from tidelog.sim.workload.client import ClientNode
 
-#: Configuration keys and their possible values, none of which changes what an acknowledgement
-#: promises.
+#: Configuration keys and the values that they get. The keys do not affect which records must
+#: survive.
 VALUES: Final[Mapping[str, Sequence[int]]] = {
     "segment.bytes": (2_048, 8_192, 65_536),
     "index.interval.bytes": (128, 512, 4_096),
@@ -42,10 +43,10 @@ class Administrator:
     def __init__(self, client: ClientNode, draw: random.Random) -> None:
         self.client = client
         self.stopping = False
-        #: Whether an existing topic counts as the requested topic, after an attempt with an unknown
-        #: outcome. With `takes_existing`, no other client may create topics of the same name.
+        #: Whether an existing topic counts as created by an earlier attempt whose outcome is
+        #: unknown. This requires that no other client creates topics of the same name.
         self.takes_existing = False
-        #: Share of topics that are created with an explicit assignment.
+        #: Share of topics that are created with an explicit replica assignment.
         self.chooses_replicas = 0.0
         self._draw = draw
         self._admin = TopicAdmin(client.router)
@@ -53,7 +54,7 @@ class Administrator:
     async def create(
         self, name: str, partitions: int, replication_factor: int, configs: dict[str, str]
     ) -> None:
-        """Create a topic, however long it takes.
+        """Create a topic; retry until it exists.
 
         Some topics get an explicit assignment, whose brokers need not be alive.
         """
@@ -80,9 +81,9 @@ class Administrator:
                 return
 
     async def _is_there(self, name: str, partitions: int, error: TidelogError) -> bool:
-        """Return whether an attempt without a response created the topic.
+        """Return whether an attempt without a response created the topic; False if this cannot be
+        found out, so that the caller tries again.
 
-        If the topic's state stays unknown, the next attempt of the operation determines it.
         """
         if not isinstance(error, KafkaError) or error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
             return False
@@ -93,7 +94,7 @@ class Administrator:
         return True
 
     async def delete(self, name: str) -> None:
-        """Delete a topic, however long it takes."""
+        """Delete a topic; retry until it is gone."""
         self.client.history.deletion_begins(name, self.client.now_ns)
         while True:
             try:
@@ -127,9 +128,9 @@ class Administrator:
 
 
 class Churn:
-    """The churn of one topic, which begins with one partition.
+    """An administrator that alters one topic all the time.
 
-    `added` is called with each further partition.
+    `added` is called with each partition that it adds.
     """
 
     def __init__(
@@ -140,7 +141,7 @@ class Churn:
         added: Callable[[TopicPartition], object],
         growing: float = 0.15,
     ) -> None:
-        """Begin with one partition.
+        """The topic begins with one partition.
 
         `growing` is the share of changes that add a partition, up to MAX_PARTITIONS.
         """
@@ -150,7 +151,8 @@ class Churn:
         self.is_done = False
         #: Number of acknowledged partitions.
         self.partitions = 1
-        #: Acknowledged value of each key, unless a later change of the key has an unknown outcome.
+        #: Acknowledged value of each configuration key; a key is missing if the outcome of its last
+        #: change is unknown.
         self.values: dict[str, int] = {}
         self.alterations = 0
         self._draw = draw
@@ -187,9 +189,9 @@ class Churn:
         self._added(TopicPartition(self.topic, wanted - 1))
 
     async def _has(self, wanted: int) -> bool:
-        """Return whether an attempt without a response added the partition.
+        """Return whether an attempt without a response added the partition; False if this cannot be
+        found out, so that the caller tries again.
 
-        If the topic's state stays unknown, the next attempt of the operation determines it.
         """
         topic = await self.client.topic(self.topic)
         return topic is not None and len(topic.partitions) == wanted
@@ -209,7 +211,9 @@ class Churn:
         return True
 
     def unsettled(self, cluster: SimCluster) -> str:
-        """Return acknowledged changes that the cluster does not show yet; empty for none."""
+        """Describe acknowledged changes that the cluster does not show yet; empty if there are
+        none.
+        """
         count = len(cluster.published.topics[self.topic].assignment)
         if count < self.partitions:
             return f"{self.topic} has {count} of {self.partitions} partitions acknowledged"

@@ -1,6 +1,7 @@
 """All kinds of churn; the import of their modules registers them.
 
-Modules that need churn import it from `churn_kinds`, so that no kind of churn is missing.
+Other modules import the kinds of churn (changes by clients) from this module, so that no kind is
+missing.
 """
 
 from tidelog.sim.workload import (  # noqa: F401

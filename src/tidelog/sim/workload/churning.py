@@ -1,9 +1,9 @@
 """Kinds of churn: changes by administrators, producers and members while faults happen.
 
-Each kind of churn is a class, registered here under its name in snake case. A kind of churn acts
-until it is stopped, and counts acknowledged operations. `sim.client_workload` starts the kinds of
-churn that a seed draws. After the faults, `sim.final_phase` waits until all kinds of churn are done
-and the cluster shows their changes.
+Each kind of churn (such changes) is a class, registered here under its name in snake case. An
+object of this class makes changes until it is stopped, and counts acknowledged operations.
+`sim.client_workload` starts the kinds of churn that a seed draws. After the faults,
+`sim.final_phase` waits until all kinds of churn are done and the cluster shows their changes.
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ class ChurnKind(ABC):
 
     #: Name of the kind of churn in counts and tables.
     name: ClassVar[str]
-    #: Whether seeds draw this kind of churn; otherwise only profiles that name the kind play it.
+    #: Whether every seed may draw this kind of churn; otherwise only profiles that name the kind
+    #: use it.
     is_drawn: ClassVar[bool]
-    #: Range of the time in ms before each change; None if the kind of churn waits by itself.
+    #: Shortest and longest time in ms before each change; None if `act` itself waits.
     pause_ms: ClassVar[tuple[int, int] | None] = None
 
     def __init__(self, work: Workload, draw: random.Random) -> None:
@@ -73,10 +74,11 @@ class ChurnKind(ABC):
         """Make one change, or a few that belong together."""
 
     async def finish(self) -> None:  # noqa: B027  # few kinds leave anything behind
-        """Undo changes that would make the final phase fail; by default nothing."""
+        """End lasting changes that would make the final phase fail; by default nothing."""
 
     def unsettled(self) -> str:
-        """Return a condition that does not hold yet after the churn is done; empty for none.
+        """After the churn is done, describe a condition that the cluster does not fulfil yet; empty
+        if there is none.
 
         The final phase waits until every kind of churn returns an empty text.
         """
@@ -101,7 +103,7 @@ class ChurnKind(ABC):
     def tried(self, what: str, *, forgets: bool = False) -> Iterator[None]:
         """Trace and suppress an error of the operation that runs in the context.
 
-        With `forgets`, the client forgets the cluster's metadata after an error.
+        With `forgets`, the client drops its cached metadata after an error.
         """
         try:
             yield
@@ -113,7 +115,7 @@ class ChurnKind(ABC):
     async def create(
         self, topic: str, partitions: int = 1, configs: Mapping[str, str] = _NO_CONFIGS
     ) -> None:
-        """Create a topic, however long it takes."""
+        """Create a topic; retry until it exists."""
         work = self.work
         every = {**work.topic_configs, **configs}
         await self.admin.create(topic, partitions, work.replication_factor, every)
@@ -123,7 +125,9 @@ class ChurnKind(ABC):
         return self.work.cluster.published.topics[topic].topic_id
 
     def key(self, partition: TopicPartition) -> LogKey:
-        """Return a partition of an existing topic, from which no partition is removed."""
+        """Return the key of a partition. Its topic must exist, and no partition of it is ever
+        removed.
+        """
         return LogKey(self.topic_id(partition.topic), partition.partition)
 
     async def alter(
@@ -135,7 +139,8 @@ class ChurnKind(ABC):
     ) -> bool:
         """Set configuration keys in one request, and remove the keys without a value.
 
-        Return whether the request is acknowledged; an acknowledgement is traced with its `detail`.
+        Return whether the request is acknowledged; if so, add a line with `what` and `detail` to
+        the trace.
         """
         changes = [
             ConfigChange(_REMOVE if value is None else ConfigOperation.SET, key, value)
@@ -155,7 +160,7 @@ class ChurnKind(ABC):
 
 
 class OfTopics(ChurnKind):
-    """A kind of churn with a writer and a reader for its topics."""
+    """A kind of churn that produces to and consumes from its topics."""
 
     def __init__(self, work: Workload, draw: random.Random) -> None:
         super().__init__(work, draw)
@@ -203,11 +208,10 @@ class Churning:
     """The churn of one run: the kinds that its seed draws, each with its own random stream."""
 
     def __init__(self, work: Workload, share: float, always: Collection[str] = ()) -> None:
-        """Draw the kinds.
+        """Draw the kinds of churn for a run.
 
-        `share` is the average share of the kinds of churn that a seed draws. `always` names kinds
-        of churn that take part in the run of every seed. Raises ValueError for an unknown kind of
-        churn.
+        `share` is the average share of the kinds that a seed draws. `always` names kinds that every
+        run has. Raises ValueError for an unknown kind.
         """
         unknown = [name for name in always if name not in CHURN]
         if unknown:
@@ -232,7 +236,9 @@ class Churning:
             each.stopping = True
 
     def unfinished(self) -> str:
-        """Return a kind of churn that still acts, or whose effect is missing; empty for none."""
+        """Describe a kind of churn that still makes changes, or whose changes the cluster does not
+        show yet; empty if there is none.
+        """
         for each in self.kinds:
             problem = each.unsettled() if each.is_done else "is not done"
             if problem:

@@ -1,8 +1,8 @@
 """A client node: connections to brokers, API versions, and a driver for `tidelog.client`.
 
 A connection negotiates versions first and pipelines requests after that. As in Kafka's clients, a
-connection closes if a request gets no response in time. `run` drives the client package's
-operations (metadata, topics, producer ids), so that these run under simulation, too.
+connection closes if a request gets no response in time. `run` executes the operations of
+`tidelog.client` (metadata, topics, producer ids) on simulated connections.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 CONNECT_TIMEOUT_MS = 1_500
 _HANDSHAKE_TIMEOUT_MS = 1_500
-#: Version of ApiVersions that every broker serves.
+#: Version of the ApiVersions request that clients send; every broker serves it.
 _API_VERSIONS_VERSION = 3
 
 
@@ -53,7 +53,9 @@ class ClientConnection:
         self.is_open = True
 
     def version(self, api_key: int, highest: int | None = None) -> int:
-        """Return the version to use; raise KafkaError if there is no common version."""
+        """Return the highest version of an API that client and broker support, at most `highest`;
+        raise KafkaError if there is none.
+        """
         return self._peer.version(api_key, highest)
 
     async def handshake(self) -> None:
@@ -144,7 +146,8 @@ class ClientNode:
         self.bootstrap = tuple(bootstrap)
         self.ports = node.start()
         self.history = history
-        #: Tasks that ended with an error, which is a defect of the workload itself.
+        #: (task name, error) of tasks that ended with an error; each is a defect of the workload
+        #: itself.
         self.failures: list[tuple[str, BaseException]] = []
         self.tasks = Tasks(self.ports.loop, self.ports.clock, self._failed)
         self.router = ClusterRouter(bootstrap, timeout_ms, self.ports.clock.monotonic_ms)
@@ -178,7 +181,9 @@ class ClientNode:
         return await self.run(router.repeat(f"finding the leader of {partition}", attempt))
 
     async def topic(self, name: str) -> TopicMetadata | None:
-        """Return a topic's current metadata from a broker; None without the topic or a response."""
+        """Return a topic's metadata from a broker; None if there is no response or no such
+        topic.
+        """
         try:
             return (await self.run(self.router.metadata([name]))).topics.get(name)
         except TidelogError:
@@ -224,7 +229,7 @@ class ClientNode:
         return opened[0]
 
     async def run(self, operation: Operation[T]) -> T:
-        """Drive an operation of `tidelog.client` and return its result; its errors pass through."""
+        """Run an operation of `tidelog.client`; return its result or raise its error."""
         advance: Callable[[], Any] = partial(next, operation)
         while True:
             try:

@@ -1,16 +1,17 @@
 """Churn of clients: producers and group members come and go, clients look for leaders and brokers.
 
-The same checkers judge the operations of clients that come and go and of clients that stay.
+All checkers of a run also check the operations of these clients.
 
-One client keeps a connection to the leader of a partition. When the connection to the leader ends,
-the client queries another broker at once. If the response names no other leader, the client waits
-for a long timer, as librdkafka does for a second. `checkers.answer_checker` judges the responses
-(V83).
+One client keeps a connection to the leader of a partition. When this connection ends, the client at
+once asks another broker for the leader. If the response names no other leader, the client asks
+again only after a long time, as librdkafka does after a second. `checkers.answer_checker` checks
+the responses (V83).
 
-One kind of client knows only the brokers of the last Metadata response. Like librdkafka, the client
-decommissions a broker that the response does not list, and drops its bootstrap addresses once it
-knows a broker. After a Metadata response without brokers, the client has no broker left and hangs
-forever. The topic `steady` exists all the time, so no broker may respond that it is unknown.
+Another client knows only the brokers in its last Metadata response. Like librdkafka, it drops a
+broker that the response does not list, and drops its bootstrap addresses once it knows a broker.
+A Metadata response without brokers would leave it without any broker to ask, forever, so no broker
+may send such a response. The topic `steady` exists all the time, so no broker may respond that it
+is unknown.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _MOST_GUESTS = 4
 _METADATA_VERSION: Final = 12
 _FIND_VERSION: Final = 4
 _TIMEOUT_MS: Final = 1_500
-#: Time in ms after which a client asks again, if a response named no other leader.
+#: Time in ms after which the client asks again if a response named no other leader.
 _TIMER_MS: Final = 800
 #: Interval in ms at which a waiting client checks whether the run is over.
 _LOOK_MS: Final = 200
@@ -45,7 +46,9 @@ _LOOK_MS: Final = 200
 
 @churn
 class ProducersComeAndGo(ChurnKind):
-    """Producers of every style, each of which writes for a moment; all promises must hold."""
+    """Producers of every style that each write only for a short time; acknowledged records must
+    survive.
+    """
 
     async def act(self) -> None:
         draw = self.draw
@@ -62,7 +65,7 @@ class ProducersComeAndGo(ChurnKind):
 
 
 class _Visits(ChurnKind):
-    """Members that join a group of their own, and leave it in the end."""
+    """Base class: members that join a separate group, and leave it at the end."""
 
     group: ClassVar[str]
 
@@ -146,10 +149,12 @@ class _Watched(ClientConnection):
 
 @churn_of_profiles
 class LeadersFollowed(ChurnKind):
-    """A client that asks for the next leader once when its connection ends, then by a timer."""
+    """A client that asks for the next leader when its connection to the leader ends, and then at
+    intervals.
+    """
 
-    # The client follows librdkafka's rd_kafka_broker_fail and rd_kafka_topic_scan_all. The clients
-    # kafka-python and aiokafka do not ask at once, but wait for their retry back-offs.
+    # The client does what librdkafka's rd_kafka_broker_fail and rd_kafka_topic_scan_all do. The
+    # clients kafka-python and aiokafka do not ask at once, but first wait for their retry back-off.
 
     async def act(self) -> None:
         partition = self.draw.choice(self.work.steady)
@@ -191,7 +196,9 @@ class LeadersFollowed(ChurnKind):
         connection.close("the client is done")
 
     async def _ask(self, partition: TopicPartition, lost: Address | None) -> Address | None:
-        """Ask one broker for the leader; return a leader other than the lost leader, or None."""
+        """Ask one broker for the leader; return its address, or None if it is the lost leader or
+        unknown.
+        """
         others = [each for each in self.client.bootstrap if each != lost]
         address = self.draw.choice(others)
         try:
@@ -242,9 +249,11 @@ def _wake(woken: asyncio.Future[None]) -> None:
 
 @churn_of_profiles
 class BrokersFollowed(ChurnKind):
-    """A client that knows only the brokers in the last Metadata response, which is never empty."""
+    """A client that knows only the brokers in its last Metadata response, which must never be
+    empty.
+    """
 
-    # The client follows librdkafka's rd_kafka_parse_Metadata and rd_kafka_broker_decommission
+    # The client does what librdkafka's rd_kafka_parse_Metadata and rd_kafka_broker_decommission do
     # (since 2.10).
 
     pause_ms = 1, 30

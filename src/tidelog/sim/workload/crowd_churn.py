@@ -1,4 +1,4 @@
-"""Churn of crowds: clients that take all connections, read no responses, or send no UTF-8.
+"""Crowds: clients that take all connections, do not read responses, or send text that is not UTF-8.
 
 Despite a crowd, the brokers must serve each other and their steady clients: no follower leaves an
 ISR because of a crowd (L1). Brokers limit unread responses (L2), and respond even to text that is
@@ -27,26 +27,26 @@ from tidelog.wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochRe
 
 #: Number of connections that a crowd opens above `max.connections`.
 _ABOVE: Final = 10
-#: Maximum number of connections of a crowd, apart from the additional `_ABOVE` connections.
+#: Maximum number of connections of a crowd, not counting the additional `_ABOVE`.
 _MOST: Final = 90
-#: Number of clients that read no responses, and number of fetches that each client sends at once.
+#: Number of clients that do not read responses; `_FETCHES` is the number of fetches that each sends
+#: at once.
 _READERS: Final = 12
 _FETCHES: Final = 100
 #: Share of the crowds that break all connections to their broker.
 _BREAKS: Final = 0.5
 _CONNECT_TIMEOUT_MS: Final = 1_500
 _LOOK_MS: Final = 20
-#: Number of checks until a response must have arrived, unless the connection is lost.
+#: A response must arrive within this number of checks, unless the connection is lost.
 _ANSWER_LOOKS: Final = 150
-#: Number of consecutive requests, at least one of which must get a response; single connections may
-#: break.
+#: Of this many requests in a row, at least one must get a response; some connections may break.
 _ODD_REQUESTS: Final = 10
 _METADATA_VERSION: Final = 1
 _FETCH_VERSION: Final = 11
 _NAME: Final = b"NAME"
 _VERSIONS: Final = ApiVersionsRequest()
-#: Share of the crowds in which a client begins like a Kafka follower, and its possible first
-#: requests, which name a broker's replica id and request no data.
+#: Share of the crowds in which a client begins like a follower in Kafka. `_OF_FOLLOWERS` has its
+#: possible first requests, which have a broker's replica id and request no data.
 _FOLLOWS: Final = 0.3
 _REPLICA: Final = 1
 _OF_FOLLOWERS: Final = (
@@ -139,7 +139,9 @@ class Crowds(ChurnKind):
         return opened
 
     async def _take_all(self) -> None:
-        """Take all connections of a broker for a while; sometimes break all connections to it."""
+        """Take all connections of a broker for a while; sometimes, break all connections to the
+        broker.
+        """
         address = self.draw.choice(self.client.bootstrap)
         crowd: list[CrowdConnection] = []
         until_ns = self.client.now_ns + self.draw.randrange(3_000, 7_000) * NS_PER_MS
@@ -154,7 +156,8 @@ class Crowds(ChurnKind):
                     await self._follow(address.host, address.port)
                 if self.draw.random() < _BREAKS:
                     self._break_connections(address.host)
-                    crowd.clear()  # the crowd connects again at once
+                    # The connections of the crowd are broken, too, so it connects again.
+                    crowd.clear()
             self.succeeded(f"{len(crowd)} connections to {address.host}")
         finally:
             _close(crowd)
@@ -190,7 +193,7 @@ class Crowds(ChurnKind):
                 cluster.simulator.network.reset_connections(broker.life)
 
     async def _read_nothing(self) -> None:
-        """Repeatedly fetch many bytes, and read no response for a while."""
+        """Repeatedly fetch many bytes without reading the responses for a while."""
         partition = self.draw.choice(self.work.steady)
         wanted = FetchPartition(partition.partition, fetch_offset=0)
         wanted.partition_max_bytes = limits.MIB
@@ -213,7 +216,7 @@ class Crowds(ChurnKind):
             _close(crowd)
 
     async def _no_utf_8(self) -> None:
-        """Request a topic whose name is no UTF-8, again and again until a response comes (L3)."""
+        """Send requests with a topic name that is not valid UTF-8, until a response comes (L3)."""
         for _ in range(_ODD_REQUESTS):
             if await self._is_answered():
                 self.succeeded("a name that is no UTF-8 was answered")

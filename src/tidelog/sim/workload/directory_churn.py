@@ -1,12 +1,12 @@
 """Churn of log directories: moves within brokers (D11), drains and balancing (D12, D15).
 
-All brokers get move requests at any time, also to the current directory, to directories that do not
-exist, and for absent replicas. While replicas move, the rates of moves are set and changed. After
-the faults the rates are removed, and every move must end: no broker has a future replica any more.
+All brokers get requests to move replicas, also to the current directory, to directories that do not
+exist, and for replicas that they do not have. Meanwhile, the rates of moves change. After the
+faults the rates are removed, and every move must end: no broker has a future replica any more.
 
-As `tidelog log-dirs drain` does, the operator sets a drain and a cordon in one request, even on
-brokers that faults strike, and ends both later. Balancing is enabled and disabled, with limits that
-change. After the faults some directories stay drained, and must be empty in the end.
+Like `tidelog log-dirs drain`, the operator sets a drain and a cordon in one request, even on
+brokers that have faults, and later ends both. Balancing is enabled and disabled, with limits that
+change. Some directories stay drained after the faults, and must be empty at the end.
 """
 
 from __future__ import annotations
@@ -29,14 +29,13 @@ _UNKNOWN_SHARE: Final = 0.05
 _CORDONED: Final = "cordoned.log.dirs"
 _DRAINING: Final = "draining.log.dirs"
 _BALANCE: Final = "log.dir.balance.enable"
-#: Rates of balancing in bytes a second. The lowest rate is so low that balancing moves do not end
-#: for a while.
+#: Rates of balancing in bytes a second. The lowest rate is so low that a balancing move takes long.
 _BALANCE_RATES: Final = (500, 5_000, 50_000)
 _LAST_RATE: Final = 200_000
 _DRAINS: Final = 0.45
 _CANCELS: Final = 0.3
 _CORDONS: Final = 0.1
-#: Share of the brokers that have a drained directory in the end.
+#: Share of the brokers that have a drained directory at the end.
 _DRAINED: Final = 0.6
 
 
@@ -100,7 +99,7 @@ class DirectoriesDrained(ChurnKind):
     def __init__(self, work: Workload, draw: random.Random) -> None:
         super().__init__(work, draw)
         self._brokers = list(work.cluster.brokers)
-        #: The directories that stay drained in the end, by broker.
+        #: By broker, the directory that stays drained until the end.
         self._drained: dict[int, str] = {}
 
     async def act(self) -> None:

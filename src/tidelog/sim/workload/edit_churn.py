@@ -1,13 +1,13 @@
-"""An editor that changes the nodes of a topic in the store with foreign tools (V25).
+"""An administrator that edits the nodes of a topic in the store, as tools other than tidelog can
+(V25).
 
-The editor creates a topic by its store node, adds partitions, removes the highest partition,
-deletes all nodes of the topic and recreates it. Between valid edits, the editor writes invalid
-content: no JSON, truncated JSON, gaps, brokers that do not exist, other replicas, an invalid state.
-The controller must treat a valid edit like a request. The controller must ignore an invalid edit,
-and no acknowledged record may be lost; the editor repairs the node after a while. A controller
-elected during an invalid edit has read the invalid node before the repair. After the repair, the
-editor has another controller elected, as an administrator does, so that a controller reads the
-repaired node.
+The administrator creates a topic by its store node, adds partitions, removes the highest partition,
+deletes all nodes of the topic and creates it again. In between, the administrator writes invalid
+content: no JSON, truncated JSON, missing partition numbers, brokers that do not exist, other
+replicas, an invalid state. The controller must treat a valid edit like a request. It must ignore an
+invalid edit, and no acknowledged record may be lost; the administrator repairs the node after a
+while. If a new controller was elected meanwhile, it has read the invalid node. The administrator
+therefore lets another controller be elected after the repair, which reads the repaired node.
 """
 
 from __future__ import annotations
@@ -29,14 +29,16 @@ from tidelog.sim.workload.work import Workload
 _MAX_PARTITIONS: Final = 4
 #: Id of a broker that does not exist.
 _NOBODY: Final = 99
-#: Time after which an edit without an effect is written again, as an operator would.
+#: Time after which the administrator repeats an edit that had no effect.
 _PATIENCE_MS: Final = 3_000
 _POLL_MS: Final = 20
 
 
 @churn_of_profiles
 class NodesEdited(OfTopics):
-    """Edits with foreign tools: a topic's nodes are created, changed, broken, repaired, deleted."""
+    """Direct edits of a topic's nodes in the store: creation, changes, invalid content, repairs,
+    deletion.
+    """
 
     topic: ClassVar[str] = "edited"
     pause_ms = 50, 800
@@ -65,7 +67,7 @@ class NodesEdited(OfTopics):
     # valid edits
 
     async def _make(self) -> None:
-        """Create the topic by its store node, without any node below that node."""
+        """Create the topic by its store node alone; the controller creates the nodes below it."""
         self._topic_id = self.draw.randbytes(16)
         self._partitions = {0: self._replicas()}
         if self.draw.random() < 0.5:
@@ -83,9 +85,9 @@ class NodesEdited(OfTopics):
         published = self.work.cluster.published
         former = published.partitions.get(published.key(self._topic_id, number))
         if number >= _MAX_PARTITIONS or (former is not None and former.isr):
-            # A controller that was elected while the topic's node lacked the partition does not
-            # know the partition's state. Brokers have set the partition's replicas aside, and only
-            # an operator could restore the replicas.
+            # The partition was removed earlier, and its state still has an ISR: a controller
+            # elected meanwhile did not finish the removal. Brokers have set the replicas aside, and
+            # only an operator could restore them, so do not add the partition again.
             return
         self._partitions[number] = self._replicas()
         await self._write()
@@ -102,7 +104,8 @@ class NodesEdited(OfTopics):
         published.removed[published.key(self._topic_id, number)] = None
         del self._partitions[number]
         await self._write()
-        # The controller begins no removal while another removal of the topic is under way.
+        # Wait for the end of this removal, because the controller carries out one removal of a
+        # topic at a time.
         await self._until(lambda: not self._is_held(number))
         self.succeeded(f"partition {number} removed from its node")
 
@@ -135,8 +138,7 @@ class NodesEdited(OfTopics):
         await self.pause(20, 1_500)
         await self._available()
         node = cluster.store.tree.get(path)
-        # If the store node no longer contains `data`, another client has changed the node, and its
-        # new content stays.
+        # Leave the node as it is if another client has changed it meanwhile.
         if node is not None and node.data == data:
             cluster.store.write_from_outside(path, before)
         self.succeeded("invalid content repaired")
@@ -180,7 +182,7 @@ class NodesEdited(OfTopics):
         await self._edit([SetData(layout.topic_path(self.topic), self._node(self._partitions), -1)])
 
     async def _edit(self, ops: list[Op]) -> None:
-        """Apply a valid edit, and pass it to the checkers of published state."""
+        """Apply a valid edit, and report it to the checkers of published state."""
         await self._available()
         cluster = self.work.cluster
         results = cluster.store.edit_from_outside(ops)
@@ -191,10 +193,10 @@ class NodesEdited(OfTopics):
             await self.client.tasks.sleep(_POLL_MS)
 
     async def _until_adopted(self) -> None:
-        """Wait until every partition in the topic node has a state with an ISR.
+        """Wait until every partition in the topic's node has a state with an ISR.
 
-        The controller ignores a topic node if the brokers in it are down, so the editor writes such
-        a node again.
+        The controller ignores partitions whose brokers are all down, so the node is written again
+        after a while.
         """
         published = self.work.cluster.published
 
@@ -220,7 +222,9 @@ class NodesEdited(OfTopics):
                 await self._write()
 
     def _is_held(self, number: int) -> bool:
-        """Return whether a broker still has files of a partition removed from the topic's node."""
+        """Return whether a broker still has files of a partition that was removed from the topic's
+        node.
+        """
         return any(
             (key.topic_id, key.partition) == (self._topic_id, number)
             for broker in self.work.cluster.brokers.values()
@@ -228,10 +232,9 @@ class NodesEdited(OfTopics):
         )
 
     async def _another_controller(self) -> None:
-        """End the session of the active controller repeatedly, until another broker is elected.
+        """End the session of the active controller, repeatedly, until another broker is elected.
 
-        If the fault budget does not allow the end of the session, the controller node is deleted
-        instead of the session.
+        If the fault budget forbids this, delete the controller node instead.
         """
         cluster = self.work.cluster
         epoch = cluster.published.controller_epoch

@@ -1,10 +1,11 @@
 """Members of groups: they join, share partitions, commit, pause, leave, crash, and join again.
 
-A member finds its coordinator, joins, assigns partitions if it leads, and fetches committed
-offsets, all on one connection. A member that has joined commits ever higher offsets. A member also
-makes the mistakes of real clients. A member may commit after a pause in which it lost its
-membership, forget its member id, or drop its connection while it waits. A committer commits offsets
-for a group without being its member. Any error that no fault explains is an anomaly.
+On one connection, a member finds its coordinator, joins, assigns partitions if it is the group
+leader, and fetches committed offsets. Then it commits ever higher offsets. A member also makes
+mistakes of real clients: it commits after a pause in which it lost its membership, forgets its
+member id, or drops its connection while it waits for a response. A committer commits offsets for a
+group without being its member. The clients report any error response that faults do not explain as
+an anomaly.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ from tidelog.wire.messages.offset_fetch import (
 )
 from tidelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
-#: Highest API versions of client families; a missing API means its newest version.
+#: By client family: the highest version of each API, or the newest version if the API is missing.
 FAMILIES: Final[Sequence[Mapping[int, int]]] = (
     {},
     {},
@@ -64,7 +65,7 @@ _ANSWER_MS: Final = 2_500
 _JOIN_ANSWER_MS: Final = 2 * REBALANCE_TIMEOUT_MS
 _BACKOFF_MS: Final = (20, 250)
 _HEARTBEAT_MS: Final = 200
-#: API versions at which the form of a group request changes.
+#: API versions from which the fields of a group request differ.
 _COORDINATOR_KEYS_VERSION: Final = 4
 _LEAVING_MEMBERS_VERSION: Final = 3
 _FETCHED_GROUPS_VERSION: Final = 8
@@ -74,7 +75,7 @@ _FENCED: Final = frozenset((
     ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID,
     ErrorCode.REBALANCE_IN_PROGRESS,
 ))  # fmt: skip
-#: Errors that the next coordinator may not have; the outcome of a commit is unknown after them.
+#: Temporary errors of a coordinator; after such an error, the outcome of a commit is unknown.
 _PASSING: Final = frozenset((
     ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.REQUEST_TIMED_OUT,
@@ -89,7 +90,8 @@ class GroupPlan:
     name: str
     topic: str
     partitions: int
-    #: The last committed offset; each commit has the next offset, so that no offset occurs twice.
+    #: Counter of committed offsets: each commit takes the next number, so that no offset occurs
+    #: twice.
     next_offset: int = 0
     has_static_members: bool = False
 
@@ -117,7 +119,8 @@ class _Speaker:
         self.process = f"member-{client.node_id}"
         #: Whether the client behaves well, without pauses, crashes and other mistakes.
         self.is_steady = False
-        #: Number of rounds of work that the client began while it was steady, and completed.
+        #: Number of rounds of work (heartbeats, commits) that the client began and completed while
+        #: it was steady.
         self.steady_rounds = 0
         self.stopping = False
         self.is_done = False
@@ -126,7 +129,7 @@ class _Speaker:
         self._coordinator_id = -1
 
     async def _coordinator(self) -> ClientConnection:
-        """Return a connection to the coordinator that a random broker names."""
+        """Ask a random broker for the coordinator; return a connection to the coordinator."""
         connection = await self.client.connection(self._draw.choice(self.client.bootstrap))
         version = self._version(connection, apis.FIND_COORDINATOR)
         group = self.plan.name
@@ -252,7 +255,9 @@ class _Speaker:
         return offsets
 
     async def read_last(self) -> None:
-        """Report the committed offset of every partition to the checker, however long it takes."""
+        """Read the committed offset of every partition, with retries, and report the offsets to the
+        checker.
+        """
         while True:
             try:
                 connection = await self._coordinator()
@@ -285,7 +290,7 @@ class Committer(_Speaker):
 
 
 class SimMember(_Speaker):
-    """One client over all its memberships of one group."""
+    """One client that becomes a member of its group again and again."""
 
     def __init__(
         self,
@@ -367,8 +372,8 @@ class SimMember(_Speaker):
         version = self._version(connection, apis.JOIN_GROUP)
         metadata = SUBSCRIPTION.encode(ConsumerProtocolSubscription([self.plan.topic]), 1)
         if self._draw.random() < 0.3:
-            # The member's new subscription has other bytes but the same meaning, so the coordinator
-            # makes all members join again.
+            # The user data in the subscription is new, so the coordinator starts a rebalance
+            # although the topics are the same.
             subscription = ConsumerProtocolSubscription([self.plan.topic], self._draw.randbytes(2))
             metadata = SUBSCRIPTION.encode(subscription, 1)
         request = JoinGroupRequest(
@@ -442,8 +447,8 @@ class SimMember(_Speaker):
     async def _live(self, connection: ClientConnection, was_steady: bool) -> None:
         """Send heartbeats and commits, and make mistakes, until the membership ends.
 
-        A member leaves and rejoins when the members of the group stop making mistakes
-        (`is_steady`).
+        If `is_steady` is set meanwhile, the membership ends, too, so that the client joins again as
+        a steady member.
         """
         draw = self._draw
         while not self.stopping:
@@ -455,26 +460,27 @@ class SimMember(_Speaker):
                 self.steady_rounds += was_steady
                 await self.client.tasks.sleep(draw.randrange(20, _HEARTBEAT_MS))
             elif what < 0.03:
-                # The coordinator removes the silent member, and then rejects its commit.
+                # Pause so long that the coordinator removes the member, and then rejects its
+                # commit.
                 await self.client.tasks.sleep(SESSION_TIMEOUT_MS * draw.uniform(0.8, 3.0))
                 await self._commit_owned(connection)
             elif what < 0.05:
                 await self._leave(connection)
                 return
             elif what < 0.07:
-                # The member crashes without leaving the group.
+                # Crash: the member is gone without having left the group.
                 self._member_id = ""
                 connection.close("a member crashes")
                 await self.client.tasks.sleep(draw.randrange(100, 2_000))
                 return
             elif what < 0.09:
-                # The member joins again and drops the connection while it waits.
+                # Send a JoinGroup request, and drop the connection before the response comes.
                 self.client.tasks.spawn("an abandoned join", self._forsake(connection))
                 await self.client.tasks.sleep(draw.randrange(1, 40))
                 connection.close("a member does not wait for its join")
                 return
             elif what < 0.11:
-                return  # the member joins again
+                return  # join again without having left
             else:
                 await self._commit_late(connection)
         await self._leave(connection)
@@ -503,7 +509,9 @@ class SimMember(_Speaker):
             )
 
     async def _commit_late(self, connection: ClientConnection) -> None:
-        """Commit under the former generation, after the member joined another generation."""
+        """Commit with the generation before the current one; the coordinator must reject this
+        commit.
+        """
         if not 0 <= self._former_generation < self._generation or not self._owned:
             return
         try:

@@ -1,15 +1,14 @@
-"""Churn of preferred leader elections by request (ElectLeaders), and of replica descriptions.
+"""Requests for preferred leader elections (ElectLeaders) and for descriptions of replicas.
 
-If a response says that a partition's preferred leader was elected, that leader must have led at
-some time since the request. This module does not check the final leader, which depends on automatic
-leader balance.
+If a response says that a partition's preferred leader was elected, this broker must have led at
+some time since the request. The leader at the end of the run is not checked, because automatic
+leader balance may change it.
 
-Operators ask why replicas are out of the ISR, and why partitions have no leader. Each response is
-compared with the published state of the partition epoch in the response. Leader, ISR and eligible
-replicas in a response must match the published state. A partition's description has a cause for
-every replica outside the ISR, and no cause for a member of the ISR. A partition's description names
-all members if the partition has no leader, and no members otherwise. A response must not name a
-broker's death as the cause if the broker was registered all the time.
+Operators ask why replicas are out of the ISR, and why partitions have no leader. Leader, ISR and
+eligible replicas in a response must be those of the published state with the response's partition
+epoch. A description must state a cause for every replica outside the ISR, and none for a member of
+the ISR. If the partition has no leader, the description must list all members, otherwise none. A
+response must not name a broker's death as the cause if the broker was registered all the time.
 """
 
 from __future__ import annotations
@@ -32,15 +31,17 @@ _ENDED = (ShrinkCause.SESSION, ShrinkCause.BOUNCE)
 
 @churn
 class LeadersElected(ChurnKind):
-    """Elections of preferred leaders by request; a reported election must have happened."""
+    """Requests to elect preferred leaders; an election that a response reports must have
+    happened.
+    """
 
     pause_ms = 50, 1_200
 
     def __init__(self, work: Workload, draw: random.Random) -> None:
         super().__init__(work, draw)
         self._partitions = PartitionAdmin(self.client.router)
-        #: Last virtual time, in nanoseconds, at which the published state of a partition named a
-        #: broker as its leader.
+        #: By (partition, broker), the virtual time in ns at which published state last had the
+        #: broker as leader.
         self._led_ns: dict[tuple[LogKey, int], int] = {}
         work.cluster.published.on_state.append(self._follow)
 
@@ -67,9 +68,9 @@ class LeadersElected(ChurnKind):
         published = self.work.cluster.published
         topic = published.topics.get(partition.topic)
         if topic is None or topic.created_ns >= begin_ns:
-            return  # the request may concern the topic from before or after a recreation
+            return  # the topic was recreated meanwhile, so the response may be about either topic
         if topic.assigned_ns.get(partition.partition, -1) >= begin_ns:
-            return  # another replica became the preferred replica
+            return  # a reassignment has changed the preferred replica since the request
         key = published.key(topic.topic_id, partition.partition)
         preferred = topic.assignment[partition.partition][0]
         state = published.partitions[key]

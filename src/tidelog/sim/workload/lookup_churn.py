@@ -1,13 +1,14 @@
-"""Churn of offset lookups (ListOffsets), by time and at the end, and of retention.
+"""Lookups of offsets (ListOffsets), by timestamp and at the log end, and records that expire.
 
-Each lookup is compared with the committed records (V36). The "latest" offset is never above the end
-of the committed records. The "latest" offset is never below the end of what leaders of earlier
-epochs committed, nor below an earlier response of the same leader. A record found by time is
-committed, has the reported time, and is the first record as new as requested. If the published
-leader finds no record and still leads, no matching record existed at the time of the request.
+Each response is compared with the committed records (V36). The "latest" offset must not be above
+the end of the committed records. It must not be below the end of the records that leaders of
+earlier epochs committed, or below an earlier response of the same leader. A record found by
+timestamp must be committed, have the timestamp in the response, and be the first record with the
+requested or a later timestamp. If the published leader finds no record, and still leads afterwards,
+there must have been no matching record at the time of the request.
 
-Retention and DeleteRecords may remove any committed record of a looked-up topic, and no other
-record. `replication_checker` checks these removals.
+Retention and DeleteRecords may remove committed records of the topic, but no other records;
+`replication_checker` checks this.
 """
 
 from __future__ import annotations
@@ -24,11 +25,12 @@ from tidelog.sim.observed.replica_logs import LogKey
 from tidelog.sim.workload.churning import ChurnKind, churn_of_profiles
 from tidelog.sim.workload.work import Workload
 
-#: Timestamp with which ListOffsets finds the record of the largest timestamp (KIP-734).
+#: Special timestamp with which ListOffsets returns the record that has the largest timestamp
+#: (KIP-734).
 _MAX_TIMESTAMP: Final = -3
-#: Offset that stands for the high watermark in DeleteRecords.
+#: Special offset with which DeleteRecords deletes up to the high watermark.
 _EVERYTHING: Final = -1
-#: Offset in a response if no record is as new as the requested timestamp.
+#: Offset in a response if no record has the requested or a later timestamp.
 _NONE: Final = -1
 #: Ages in ms of the records that lookups search.
 _AGES_MS: Final = (0, 50, 300, 1_500, 8_000)
@@ -36,14 +38,16 @@ _AGES_MS: Final = (0, 50, 300, 1_500, 8_000)
 
 @churn_of_profiles
 class OffsetsLookedUp(ChurnKind):
-    """Lookups of the latest offset, of offsets by time, and of the newest record's offset."""
+    """Lookups of the latest offset, of offsets by timestamp, and of the record with the largest
+    timestamp.
+    """
 
     pause_ms = 5, 120
 
     def __init__(self, work: Workload, draw: random.Random) -> None:
         super().__init__(work, draw)
         self._reader = LogReader(self.client.router)
-        #: The highest "latest" offset in responses of each leader, by partition and leader epoch.
+        #: By (partition, leader epoch), the highest "latest" offset in the leader's responses.
         self._latest: dict[tuple[LogKey, int], int] = {}
 
     async def act(self) -> None:
@@ -74,7 +78,8 @@ class OffsetsLookedUp(ChurnKind):
             return
         if listed.offset != _NONE:
             self._check_found(truth, listed, wanted)
-        # A leader has all records committed before the request; a deposed leader may lack some.
+        # Note the leader epoch of the request: only the current leader must have all records that
+        # were committed before the request.
         asked_epoch = self.client.router.leader_epoch(partition)
         if led_by == self._leadership(key) and led_by[1] == asked_epoch:
             self._check_not_passed_over(truth, listed, wanted, committed)
@@ -121,9 +126,11 @@ class OffsetsLookedUp(ChurnKind):
     def _check_not_passed_over(
         self, truth: Truth, listed: ListedOffset, wanted: int, committed: int
     ) -> None:
-        """Check that a lookup missed none of the records committed at the time of the request.
+        """Check that a lookup missed none of the records that were committed at the time of the
+        request.
 
-        A lookup of the newest record may return no record, because that record may be uncommitted.
+        A lookup of the largest timestamp may return no record, because the record may not be
+        committed yet.
         """
         newest = max(self._times(truth)[:committed], default=-1)
         if listed.offset == _NONE and 0 <= wanted <= newest:
@@ -159,7 +166,8 @@ class RecordsExpire(ChurnKind):
     async def begin(self) -> None:
         work, partition = self.work, TopicPartition(self.topic, 0)
         await self.create(self.topic, configs=self.configs)
-        # The client does not know when retention runs, nor which records retention removes.
+        # Allow the loss of all records, because the client does not know when retention removes
+        # which records.
         self.client.records_may_go(partition, self.topic_id(self.topic), 1 << 62)
         work.produce(work.client(), partition)
         work.produce(work.client(), partition)

@@ -1,14 +1,15 @@
-"""Churn of reassignments: partitions move between brokers while clients work (V50).
+"""Reassignments: partitions move between brokers while clients work (V50).
 
-The administrator uses requests to brokers and the store node that requests reassignments. After the
-faults every reassignment must end. In the end, the topics' nodes list no adding or removing
-replicas, and the nodes that start or cancel reassignments are gone. Every broker that hosts a
-partition is one of its replicas (V52); strays that brokers set aside do not count.
+The administrator requests reassignments from brokers, or by the store node for such requests. After
+the faults every reassignment must end. At the end, the topics' nodes list no adding or removing
+replicas, and the nodes that request or cancel reassignments are gone. A broker must host no
+partition to which it is not assigned (V52), except strays.
 
-Moves and brokers have throttles (R4, R15): rates and lists of replicas are set, changed and
-removed. As `kafka-reassign-partitions --throttle` does, the administrator lists replicas by topic
-and sets rates by broker, also on stopped brokers. In the end all throttles are removed, and no
-broker may throttle any replica. The rates are so low that moved replicas wait for the throttle.
+Throttles of moves and of brokers (R4, R15), which are rates and lists of replicas, are set, changed
+and removed meanwhile. As `kafka-reassign-partitions --throttle` does, the administrator lists
+replicas by topic and sets rates by broker, also on stopped brokers. The rates are so low that
+replicas wait for the throttle. At the end all throttles are removed, and no broker may throttle any
+replica.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ _BY_NODE: Final = 0.2
 _BACK: Final = 0.15
 _ALL_BACK: Final = 0.08
 _OTHER_FACTOR: Final = 0.15
-#: Number of checks whether a new replica of a move is in sync.
+#: Maximum number of checks whether a new replica of a move is in sync.
 _LOOKS: Final = 300
 _LOOK_MS: Final = 5
-#: Throttled rates in bytes a second; 0 stops replicas outside the ISR until the rate changes.
+#: Throttle rates in bytes a second; 0 stops replicas outside the ISR until the rate changes.
 _THROTTLES: Final = (0, 300, 1_000, 4_000, 20_000)
 _LISTS: Final = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 _ALL_REPLICAS: Final = 0.5
@@ -74,8 +75,8 @@ class PartitionsMoved(ChurnKind):
     ) -> list[TopicPartition]:
         """Request reassignments; return the partitions whose reassignments begin or are queued.
 
-        The checker of the reassignment queue gets each request, because newer requests end queued
-        requests (R8, R20).
+        Each request is reported to the checker of the reassignment queue, because a newer request
+        replaces a queued request for the same partition (R8, R20).
         """
         if not queued:
             self._queue.opened(targets)
@@ -122,7 +123,9 @@ class PartitionsMoved(ChurnKind):
             self.succeeded("a cancel of all moves")
 
     def _leave_in_the_store(self, targets: dict[TopicPartition, tuple[int, ...] | None]) -> None:
-        """Create the node that requests reassignments (Kafka's old way), unless the node exists."""
+        """Create the store node that requests reassignments, as Kafka's old tool does, unless it
+        exists.
+        """
         store = self.work.cluster.store
         path = layout.REASSIGN_PARTITIONS
         if store.is_available and store.tree.get(path) is None:

@@ -1,15 +1,13 @@
-"""Churn of committed offsets: commits, resets and deletions, and deletions of the group.
+"""Committed offsets of groups without members: commits, resets and deletions, and deletions of
+groups.
 
-The group has no members, and the administrator sends one request after the other. The last
-acknowledged request determines the group's offsets. If a request was retried or got no response,
-the group may also have the offsets of that request, because each attempt may take effect at any
-later time.
+One client sends all requests about a group, one after the other, so the last acknowledged request
+determines the group's offsets. If a request was retried or got no response, the group may also have
+the offsets of this request, because each attempt may take effect at any later time.
 
-Groups have offsets of a topic that is deleted and created again (G6). The groups of a recreated
-topic have no members, and one client sends their requests one after the other. Once every broker
-shows the new topic, no group may read it from an offset of the former topic. A group must keep a
-commit that was acknowledged after every broker showed the new topic. A commit that was retried, or
-got no response, may take effect at any later time.
+Some groups have offsets of a topic that is deleted and created again (G6). Once every broker knows
+the new topic, an offset of the former topic must not be returned for it. A commit that was
+acknowledged after every broker knew the new topic must be kept.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ T = TypeVar("T")
 
 _GROUP: Final = "ledger"
 _PARTITIONS: Final = 3
-#: Offset of a partition without a committed offset.
+#: Stands for the offset of a partition without a committed offset.
 _NO_OFFSET: Final = -1
 _WRITES: Final = (OFFSET_COMMIT, OFFSET_DELETE, DELETE_GROUPS)
 _READERS: Final = ("rereaders", "returners", "repeaters", "recaller")
@@ -63,7 +61,7 @@ class Attempts:
 
 
 class OffsetLedger:
-    """The offsets of a group without members, as the requests of one client change them."""
+    """The expected offsets of a group without members, whose requests all come from one client."""
 
     def __init__(
         self,
@@ -73,20 +71,22 @@ class OffsetLedger:
         since: str = "",
         rule: str = "",
     ) -> None:
-        """Begin without offsets; messages about violations contain the texts `since` and `rule`."""
+        """Begin without committed offsets; `since` and `rule` are added to the messages of
+        violations.
+        """
         router = kind.client.router
         self.admin = GroupAdmin(router, Coordinators(router))
         self.group = group
         self.partitions = partitions
-        #: The acknowledged offset of each partition, and offsets of requests with an unknown
-        #: outcome.
+        #: The acknowledged offset of each partition; `_possible` has offsets of requests whose
+        #: outcome is unknown.
         self.certain = dict.fromkeys(partitions, _NO_OFFSET)
         self._possible: dict[TopicPartition, dict[int, None]] = {each: {} for each in partitions}
         self._kind = kind
         self._since, self._rule = since, rule
 
     async def commit(self, wanted: dict[TopicPartition, int]) -> None:
-        """Commit new offsets; a reset of a group's offsets is the same request."""
+        """Commit new offsets; a reset of a group's offsets uses the same request."""
         offsets = {each: FetchedOffset(offset) for each, offset in wanted.items()}
         await self.change(wanted, self.admin.commit(self.group, offsets), "committed")
 
@@ -112,7 +112,9 @@ class OffsetLedger:
             self._possible[partition][offset] = None
 
     def _check_gone(self) -> None:
-        """Check that a group reported as missing has no acknowledged offset."""
+        """Check that the group has no acknowledged offsets, because a response says that it does
+        not exist.
+        """
         for partition, certain in self.certain.items():
             if certain != _NO_OFFSET and _NO_OFFSET not in self._possible[partition]:
                 self._kind.client.history.broken_promise(
@@ -214,7 +216,7 @@ class OffsetsOfRecreatedTopics(OfTopics):
             await ledger.look_at_last()
 
     def _shown(self) -> list[bytes]:
-        """Return the topic's id in the metadata of each broker."""
+        """Return the id of the topic that each broker returns in its metadata."""
         views = [
             node.broker.services.view
             for node in self.work.cluster.brokers.values()

@@ -1,10 +1,10 @@
-"""Consumers that each read one assigned partition, from its beginning on, without end.
+"""Consumers that each read one assigned partition from its beginning, until they are stopped.
 
-A consumer follows the topic id, and reads a recreated topic from its beginning. A consumer with an
-API version without topic ids reports only records that certainly belong to its topic. After an
-offset out of range, the consumer reads again from the partition's beginning. A response that says
-that the log ends before the consumer's position breaks a promise, unless the topic is being
-deleted.
+A consumer notices a new topic id, and reads a recreated topic from its beginning. A consumer whose
+Fetch version has no topic ids reports only records that certainly belong to its topic. After
+OFFSET_OUT_OF_RANGE, the consumer reads again from the partition's beginning. The log must not end
+before the consumer's position, because the consumer read only committed records; a topic that is
+being deleted is an exception.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tidelog.wire.registry import FETCH
 MAX_WAIT_MS: Final = 300
 _ANSWER_MARGIN_MS: Final = 1_500
 _PARTITION_MAX_BYTES: Final = 4_096
-#: Share of a patient consumer's fetches that request more bytes than most responses can have.
+#: Share of a patient consumer's fetches that wait for more bytes than most responses can have.
 _PATIENT: Final = 0.5
 _MANY_BYTES: Final = (1_000, 4_096, 100_000)
 _LONG_WAIT_MS: Final = 2_500
@@ -34,7 +34,7 @@ _TOPIC_IDS_VERSION: Final = 13
 
 
 class _BeginAgainError(KafkaError):
-    """The error of a consumer that cannot rely on its position."""
+    """The error after which a consumer must read again from the partition's beginning."""
 
 
 class SimPartitionConsumer:
@@ -91,7 +91,7 @@ class SimPartitionConsumer:
 
     @property
     def _name(self) -> str:
-        """Name of the partition of this incarnation of the topic, as in histories."""
+        """Name of the partition, with the topic's id, as histories name it."""
         return f"{self.partition.topic}@{self.topic_id.hex()}-{self.partition.partition}"
 
     def _begin_again(self, kind: str) -> None:
@@ -208,7 +208,7 @@ class SimPartitionConsumer:
             self.position = batch.next_offset
 
     def _out_of_range(self, data: PartitionData, *, by_id: bool) -> None:
-        """Report a position out of range, and raise _BeginAgainError.
+        """Handle OFFSET_OUT_OF_RANGE: report a broken promise, and raise _BeginAgainError.
 
         All records below the position were committed, so a leader must have them.
         """
@@ -222,9 +222,10 @@ class SimPartitionConsumer:
         raise _BeginAgainError(ErrorCode.OFFSET_OUT_OF_RANGE, f"fetch of {self.partition}")
 
     def _is_sent_on(self, data: PartitionData) -> bool:
-        """Return whether a request deleted the records at the position; if so, continue after them.
+        """Return whether DeleteRecords removed the records at the position; if so, continue at the
+        log start.
 
-        The consumer continues at the log start, which must not be above the requested offset.
+        The log start must not be above the offset of the request.
         """
         history = self.client.history
         key = (self.topic_id, self.partition.partition)

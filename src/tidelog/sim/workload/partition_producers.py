@@ -1,10 +1,11 @@
-"""Producers of one partition each: idempotent like librdkafka's, plain, and fire-and-forget.
+"""Producers of one partition each: idempotent ones like librdkafka's, plain ones, and ones that
+never retry.
 
-An idempotent producer keeps up to five batches in flight. After any failure, an idempotent producer
-retries all unacknowledged batches in order, with their sequences. An idempotent producer takes a
-new producer id only if the broker does not know the old id, or if acknowledged data may be lost. A
-plain producer (acks=all, one batch in flight) retries, too, so it may store a batch twice. A
-producer with acks=1 or 0 never retries.
+An idempotent producer keeps up to five batches in flight. After any failure, it sends all
+unacknowledged batches again in order, with their sequence numbers. It takes a new producer id only
+if the broker does not know the old one, or if the run may lose acknowledged data. A plain producer
+(acks=all, one batch in flight) retries, too, so a batch may be stored twice. A producer with acks=1
+or 0 never retries.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ from tidelog.wire.messages.produce import (
 from tidelog.wire.registry import PRODUCE
 
 MAX_IN_FLIGHT: Final = 5
-#: Time that the broker may wait for replicas, and further time that the client waits for the
-#: response.
+#: Time in ms that the broker may wait for replicas; `_ANSWER_MARGIN_MS` is how much longer the
+#: client waits for the response.
 PRODUCE_TIMEOUT_MS: Final = 1_500
 _ANSWER_MARGIN_MS: Final = 700
 _BACKOFF_MS: Final = (5, 100)
-#: Retriable errors after which nothing was appended.
+#: Retriable errors which say that the broker appended nothing.
 NOT_APPENDED: Final = frozenset((
     ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.FENCED_LEADER_EPOCH,
@@ -74,7 +75,7 @@ class Numbers:
 
 @dataclass(slots=True, eq=False)
 class UnsettledBatch:
-    """A batch without a final outcome."""
+    """A batch that has no final outcome yet."""
 
     operation: Produce
     #: Bytes of padding of each record.
@@ -127,7 +128,7 @@ class PartitionProducer:
         return self.stopping and not self._waiting
 
     def abandon(self) -> None:
-        """Stop without waiting: the outcome of open batches stays unknown."""
+        """Stop without waiting for open batches, whose outcome stays unknown."""
         self.stopping = True
         self._waiting_end_unknown()
 
@@ -157,7 +158,9 @@ class PartitionProducer:
         await self.client.tasks.sleep(self._draw.randrange(*_BACKOFF_MS))
 
     async def _pump(self, connection: ClientConnection) -> None:
-        """Keep the window of batches in flight full until a batch fails or all batches are done."""
+        """Keep as many batches in flight as allowed, until a batch fails or all batches are
+        done.
+        """
         in_flight: deque[tuple[UnsettledBatch, asyncio.Future[Any]]] = deque()
         healthy = True
         refused: UnsettledBatch | None = None
@@ -182,7 +185,9 @@ class PartitionProducer:
                 return
 
     def _check_order(self, refused: UnsettledBatch, waiting: UnsettledBatch) -> None:
-        """Report a batch that a broker acknowledged after it rejected an earlier batch (V38)."""
+        """Report a violation: a broker acknowledged a batch after it had rejected an earlier batch
+        (V38).
+        """
         first, second = refused.operation, waiting.operation
         history = self.client.history
         remade = history.was_remade_since(first.topic, first.begin_ns)
@@ -193,7 +198,9 @@ class PartitionProducer:
             )
 
     async def _next(self, position: int, *, may_wait: bool) -> UnsettledBatch | None:
-        """Return the batch in flight at a position, or a new batch when it is due."""
+        """Return the open batch at a position; after the last one, return a new batch if it is time
+        for one.
+        """
         if position < len(self._waiting):
             return self._waiting[position]
         if self.stopping:
@@ -233,7 +240,7 @@ class PartitionProducer:
         return waiting
 
     def _encode(self, waiting: UnsettledBatch) -> None:
-        """Give a batch the producer's next sequence numbers."""
+        """Encode a batch with the producer's next sequence numbers."""
         operation = waiting.operation
         waiting.batch = encode_batch(
             operation.numbers,
@@ -278,26 +285,28 @@ class PartitionProducer:
 
     def _refused(self, waiting: UnsettledBatch, error: ErrorCode) -> bool:
         if waiting not in self._waiting:
-            return False  # the producer gave up the batch with its former producer id
+            # The producer has already given up this batch together with its former producer id.
+            return False
         if error in NOT_APPENDED or error in UNCERTAIN:
             if not self._repeats:
                 self._end(waiting, Outcome.UNKNOWN if error in UNCERTAIN else Outcome.REFUSED)
             return False
         if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self._waiting[0] is not waiting:
-            return False  # an earlier batch was rejected
+            return False  # expected after the rejection of an earlier batch
         operation = waiting.operation
         remade = self.client.history.was_remade_since(operation.topic, operation.begin_ns)
         if error in _NEW_ID or (error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and remade):
-            # The leader of the recreated topic does not know the producer, so it may have accepted
-            # a later batch first.
+            # The leader does not know the producer. If the topic was recreated, it may have
+            # accepted a later batch first.
             self._renew()
             return False
         if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
             history = self.client.history
             history.sequence_refused(operation, self._broker_id)
             if not history.keeps_promises or operation.numbers[0] in history.expired_open:
-                self._renew()  # The leader lost earlier batches, so it never accepts this batch.
-            return False  # The batch is retried, perhaps at another leader.
+                # The leader lacks earlier batches, so it will never accept this batch.
+                self._renew()
+            return False  # the batch is sent again, perhaps to another leader
         self.client.history.anomaly(f"{error.name} for the oldest open {operation}")
         self._end(waiting, Outcome.UNKNOWN)
         return False
@@ -326,7 +335,7 @@ class PartitionProducer:
 
 
 async def outcome_of(future: asyncio.Future[Any]) -> tuple[Any, bool]:
-    """Return the response and False, or None and True if the response is missing."""
+    """Return (response, False), or (None, True) if no response came."""
     try:
         return await future, False
     except TidelogError:

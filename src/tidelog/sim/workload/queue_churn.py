@@ -1,7 +1,7 @@
-"""Churn of queued reassignments: queues, freezes and requests below /admin (R8, R11, R12, R20).
+"""Reassignments that are queued, frozen, or requested by nodes below /admin (R8, R11, R12, R20).
 
-Clients and an administrator use every way to request a move, some of them at once. After the faults
-reassignments are unfrozen; then every queued move and every request is executed.
+Clients and an administrator use every way to request a move, several at a time. After the faults
+reassignments are unfrozen; then every queued and every requested move must be carried out.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from tidelog.metadata.store import Create, Op
 from tidelog.sim.workload.churning import churn_of_profiles
 from tidelog.sim.workload.move_churn import PartitionsMoved
 
-#: Actions of this kind of churn, each with the weight with which the next action is drawn.
+#: Actions, each with its weight in the random choice of the next action.
 _ACTS: Final = {
     "queue": 6.0, "queue_by_node": 2.0, "freeze": 3.0, "freeze_by_node": 1.0, "request": 3.0,
     "single": 2.0, "move": 2.0, "cancel": 1.5, "cancel_all": 1.0, "wait": 4.0,
 }  # fmt: skip
-#: Share of the requests with a child node, which should not exist.
+#: Share of the request nodes that get a child node, which they should not have.
 _BELOW: Final = 0.3
 
 
@@ -84,7 +84,7 @@ class MovesQueued(PartitionsMoved):
         self._queue.is_frozen = True
         self.succeeded("a freeze")
         await self.pause(100, 1_500)
-        # The controller rejects requests for reassignments while these are frozen.
+        # Send a request while reassignments are frozen; the controller must reject it.
         await self._asks(self._targets(), queued=False)
         await self.pause(100, 1_500)
         self._queue.is_frozen = False
@@ -122,7 +122,9 @@ class MovesQueued(PartitionsMoved):
                 self._write(Create(f"{path}/below", b""))
 
     def _write(self, *ops: Op) -> bool:
-        """Create store nodes; return False if the last node exists already or the store is down."""
+        """Create store nodes; return False if the last of them exists already, or the store is
+        unavailable.
+        """
         store = self.work.cluster.store
         if not store.is_available or store.tree.get(ops[-1].path) is not None:
             return False

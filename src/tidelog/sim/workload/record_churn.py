@@ -1,18 +1,17 @@
-"""Churn of records: deletion (KIP-107), expiry without timestamps (D21), repeated reads.
+"""Records that are deleted (KIP-107), that expire without timestamps (D21), or are read again.
 
-A deletion removes only records below the requested offset; a log that begins above that offset
-breaks a promise. An acknowledged deletion has reached all live replicas, so its low watermark is at
-least the requested offset. After an acknowledged deletion, the log start is never below the low
+DeleteRecords removes only records below the requested offset; a log that begins above this offset
+breaks a promise. An acknowledged deletion has reached all live replicas, so the low watermark in
+the response is at least the requested offset. Afterwards the log start must not be below the low
 watermark, unless the leader's broker dies, or all brokers that knew the low watermark die. As in
 Kafka, brokers write log starts to disk only from time to time.
 
-Records without a timestamp are as old as their segment. A record without a timestamp may be gone
-when `retention.ms` have passed since a replica first stored it. A log that begins above a record
-younger than `retention.ms` breaks a promise; the replication checker checks this.
+Records without a timestamp are as old as their segment. Retention may remove such a record when
+`retention.ms` have passed since a replica first stored it, but not before; the replication checker
+checks this.
 
-Consumers read a partition from its beginning, one after the other, while other consumers stay at
-the log ends, where every record was just written. Consumers that read from the beginning of a
-partition read old records from the leaders' disks.
+New consumers read a partition from its beginning, one after the other, so that leaders read old
+records from their disks; other consumers stay at the log ends.
 """
 
 from __future__ import annotations
@@ -35,17 +34,16 @@ if TYPE_CHECKING:
 
 #: Retention in ms: shorter than the time of the faults, longer than it takes to fill a segment.
 _RETENTION_MS: Final = 2_500
-#: Interval in ms of the checks of the records; a check includes records that expire before the next
-#: check.
+#: Interval in ms at which records that may expire before the next check are noted.
 _AGE_LOOK_MS: Final = 20
-#: Interval in ms of the checks of a reader's progress, and the number of checks until the reader is
-#: given up.
+#: Interval in ms of the checks of a reader's progress; `_READER_LOOKS` is the number of checks
+#: after which the reader is given up.
 _READER_LOOK_MS = (20, 60)
 _READER_LOOKS = 60
 
 
 class _Deletions(ChurnKind):
-    """Churn of deletions from one partition of a separate topic."""
+    """Deletions of records from one partition of a separate topic."""
 
     topic: ClassVar[str]
     configs: ClassVar[dict[str, str]]
@@ -60,7 +58,8 @@ class _Deletions(ChurnKind):
         self._partition = TopicPartition(self.topic, 0)
         self._consumers: list[SimPartitionConsumer] = []
         self._topic_id: TopicId = b""
-        #: The acknowledged low watermark, and the incarnations of brokers that know it, by broker.
+        #: The acknowledged low watermark; `_knowing` has the brokers that know it, with their
+        #: incarnations.
         self._low_watermark = 0
         self._knowing: dict[int, int] = {}
 
@@ -98,12 +97,11 @@ class _Deletions(ChurnKind):
             self._knowing = self._who_knows()
 
     def _ends(self, known_end: int) -> list[int]:
-        """Return the log ends of replicas, as possible offsets of a deletion.
+        """Return the log ends of replicas, which are interesting offsets for a deletion.
 
-        The log of an isolated old leader may end where its successors' logs begin. If a deletion
-        ends where an isolated old leader's log ends, only the start offset of the leader epoch
-        shows a follower that the old leader's records differ (V67). A random offset hardly ever
-        equals the end of an isolated leader's log.
+        After a deletion up to the log end of an isolated old leader, the new leader's log begins
+        there. Only the start offset of the leader epoch then shows the old leader that its records
+        differ (V67). A random offset would hardly ever hit this log end.
         """
         logs = map(self._log, self.work.cluster.brokers.values())
         found = [log.log_end_offset for log in logs if log is not None]
@@ -117,7 +115,7 @@ class _Deletions(ChurnKind):
     def _who_knows(self) -> dict[int, int]:
         """Return the brokers that know the low watermark, with their incarnations.
 
-        A broker does not forget the low watermark within an incarnation.
+        A broker forgets it only when its process ends.
         """
         return {
             broker.node_id: broker.incarnation
@@ -129,8 +127,8 @@ class _Deletions(ChurnKind):
     def _known_low_watermark(self) -> int:
         """Return the acknowledged low watermark while the leader knows it, else 0.
 
-        As in Kafka, a broker that dies may forget the low watermark and lead again. A low watermark
-        that the leader has forgotten is no longer promised, even if other brokers know it.
+        As in Kafka, a broker that died may have forgotten the low watermark when it leads again.
+        The low watermark is then no longer promised, even if other brokers know it.
         """
         cluster = self.work.cluster
         self._knowing |= self._who_knows()
@@ -186,7 +184,7 @@ class CompactedAndDeleted(_Deletions):
     keyed: ClassVar[bool] = True
 
 
-#: Topics of churn whose records have keys.
+#: Topics of these clients whose records have keys.
 COMPACTED_TOPICS: Final = (CompactedAndDeleted.topic,)
 
 
@@ -200,7 +198,7 @@ class UntimedRecords(ChurnKind):
         super().__init__(work, draw)
         self._partition = TopicPartition(self.topic, 0)
         self._topic_id: TopicId = b""
-        #: Offset below which records may be gone.
+        #: Offset below which retention may have removed the records.
         self._expired = 0
 
     async def begin(self) -> None:
@@ -247,7 +245,7 @@ class UntimedRecords(ChurnKind):
 
 @churn_of_profiles
 class RecordsReread(ChurnKind):
-    """New consumers that read partitions of permanent topics from the beginning to the end."""
+    """New consumers that read partitions of lasting topics from the beginning to the end."""
 
     pause_ms = 50, 500
 

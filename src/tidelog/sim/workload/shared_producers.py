@@ -1,17 +1,17 @@
 """An idempotent producer of several partitions, like librdkafka's.
 
 All partitions share one producer id and one epoch. Each partition has up to five batches in flight.
-After a failure, a partition waits for all open responses, then sends all batches again, in order.
-OUT_OF_ORDER_SEQUENCE_NUMBER for a batch after an unacknowledged batch makes the producer bump its
-epoch as soon as no partition has a batch in flight. After the bump, every partition sends all
-unacknowledged batches under the new epoch, from sequence 0 on. A batch that was stored under the
-old epoch, but got no response, is stored again under the new epoch. The acknowledgement of a batch
-acknowledges all batches before it, because a broker accepts no batch out of sequence. At some
-leader changes, a new batch overtakes the batches that the former leader rejected, as in a race of
-librdkafka's threads. The producer follows librdkafka's rdkafka_idempotence.c
-(rd_kafka_idemp_drain_done); rdkafka_request.c (rd_kafka_handle_idempotent_Produce_error,
-rd_kafka_dr_implicit_ack, rd_kafka_msgbatch_handle_Produce_result); rdkafka_broker.c
-(rd_kafka_toppar_producer_serve).
+After a failure, the producer waits for all open responses of the partition, then sends the
+partition's batches again, in order. If a batch that follows an unacknowledged batch gets
+OUT_OF_ORDER_SEQUENCE_NUMBER, the producer bumps its epoch as soon as no partition has a batch in
+flight. It then sends all unacknowledged batches of every partition with the new epoch, from
+sequence 0 on. A batch that was stored with the old epoch, but got no response, is stored again with
+the new epoch. The acknowledgement of a batch also acknowledges all batches before it, because a
+broker accepts no batch out of sequence. At some leader changes, the producer sends a new batch
+before the batches that the former leader rejected, as a race of librdkafka's threads can do. The
+producer follows librdkafka's rdkafka_idempotence.c (rd_kafka_idemp_drain_done); rdkafka_request.c
+(rd_kafka_handle_idempotent_Produce_error, rd_kafka_dr_implicit_ack,
+rd_kafka_msgbatch_handle_Produce_result); rdkafka_broker.c (rd_kafka_toppar_producer_serve).
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class SharedProducer:
         self._taking: asyncio.Task[None] | None = None
         #: Number of epoch bumps.
         self.bumps = 0
-        #: Share of the leader changes at which a new batch overtakes rejected batches, and the
-        #: random stream that draws these leader changes.
+        #: (share of the leader changes at which a new batch is sent before rejected batches, random
+        #: stream for this choice); None for never.
         self.overtaking: tuple[float, random.Random] | None = None
 
     def add(
@@ -65,7 +65,9 @@ class SharedProducer:
         return added
 
     def overtakes(self) -> bool:
-        """Draw whether a new batch overtakes rejected batches at a leader change."""
+        """Decide at random whether a new batch is sent before rejected batches at a leader
+        change.
+        """
         return self.overtaking is not None and self.overtaking[1].random() < self.overtaking[0]
 
     @property
@@ -100,7 +102,9 @@ class SharedProducer:
         self._next_identity = _NO_ID
 
     def answered(self) -> None:
-        """Change to the next producer id and epoch if no batch is in flight any more."""
+        """Record a response; if no batch is in flight any more, change to the next producer id and
+        epoch.
+        """
         if self._next_identity is not None and not any(p.in_flight for p in self.partitions):
             self.identity, self._next_identity = self._next_identity, None
 
@@ -119,7 +123,7 @@ class SharedPartition(PartitionProducer):
         super().__init__(shared.client, partition, numbers, draw, pace_ms=pace_ms)
         self._shared = shared
         self.in_flight = 0
-        #: The leader that the last batches went to.
+        #: The leader to which the last batches were sent.
         self._former_leader = -1
 
     async def _pump(self, connection: ClientConnection) -> None:
@@ -132,7 +136,9 @@ class SharedPartition(PartitionProducer):
         await super()._pump(connection)
 
     def _may_overtake(self) -> bool:
-        """Whether a new batch is sent next although earlier batches are not acknowledged."""
+        """Return whether a new batch is sent next, before earlier batches that are not
+        acknowledged.
+        """
         shared = self._shared
         return (
             not self.stopping
@@ -156,14 +162,14 @@ class SharedPartition(PartitionProducer):
     async def _next(self, position: int, *, may_wait: bool) -> UnsettledBatch | None:
         shared = self._shared
         if not shared.may_send:
-            # Without a producer id, `run` requests an id before it sends a batch.
+            # If the shared producer has no id yet, `run` requests one before it sends a batch.
             self._producer_id = shared.identity[0]
             return None
         if (self._producer_id, self._producer_epoch) != shared.identity:
             self._take_identity()
         waiting = await super()._next(position, may_wait=may_wait)
         if (self._producer_id, self._producer_epoch) != shared.identity or not shared.may_send:
-            return None  # the producer id or epoch changed while this producer waited
+            return None  # the producer id or epoch changed during the wait
         return waiting
 
     def _send(self, connection: Any, waiting: UnsettledBatch) -> asyncio.Future[Any]:

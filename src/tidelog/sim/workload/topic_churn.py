@@ -1,12 +1,12 @@
-"""Churn of topics: creation, deletion, recreation, extension and reconfiguration.
+"""Topics that are created, deleted, recreated, extended and reconfigured.
 
-Each kind of churn has its own topics, with a producer and a consumer. Acknowledged changes must
-hold. The checker of the history checks deletions and creations; partitions and configurations are
-checked after the faults.
+Each kind of such changes has its own topics, with a producer and a consumer. Acknowledged changes
+must hold: the checker of the history checks deletions and creations, and this module checks
+partitions and configurations after the faults.
 
-The setting `flush.before.ack` of one topic changes while producers wait (V69). Brokers learn of a
-changed `flush.before.ack` at different times. The checker of synced commits compares each commit
-with the disks, under the leader's setting at the instant of the commit.
+The setting `flush.before.ack` of one topic changes while producers wait (V69). Brokers learn of the
+change at different times. `SyncedChecker` compares each commit with the disks if the leader has the
+setting at this instant.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class TopicsComeAndGo(OfTopics):
         consumers = [self.work.consume(self.reader, each) for each in partitions]
         await self.pause(100, 2_500)
         if self.stopping:
-            return  # the topic stays, and all its records are read in the end
+            return  # the topic stays, and all its records are read at the end of the run
         await self.admin.delete(topic)
         self.succeeded(f"{topic} deleted")
         for producer in producers:
@@ -57,7 +57,9 @@ class TopicsComeAndGo(OfTopics):
 
 @churn
 class TopicsRecreated(OfTopics):
-    """Deletions and recreations of a topic under its name, unnoticed by its clients."""
+    """Deletions and recreations of a topic under the same name; its clients are not stopped
+    meanwhile.
+    """
 
     topic: ClassVar[str] = "recurring"
     pause_ms = 200, 3_000
@@ -79,7 +81,7 @@ class TopicsRecreated(OfTopics):
 
 
 class _Altered(OfTopics):
-    """A topic that an administrator alters; in the end replicas use its last configuration."""
+    """A topic that an administrator alters; at the end replicas must use its last configuration."""
 
     topic: ClassVar[str]
     grows: ClassVar[float]
@@ -135,7 +137,7 @@ class ConfigsChanged(_Altered):
 class PartitionsRemoved(OfTopics):
     """Repeated removals and additions of a topic's highest partition.
 
-    Records that are written to the partition belong only to its current incarnation.
+    A re-added partition must not have records of the removed one.
     """
 
     topic: ClassVar[str] = "shrinking"
@@ -168,7 +170,7 @@ class PartitionsRemoved(OfTopics):
     async def _until_done(self, what: str, ask: Callable[[], Operation[None]], done: str) -> None:
         """Retry a request until it is done.
 
-        An error with the text `done` means that an earlier attempt, which got no response,
+        An error that contains the text `done` means that an earlier attempt without a response
         succeeded.
         """
         while True:

@@ -1,10 +1,10 @@
 """An operator's mistake: the nodes of a topic are removed from the store, and restored later.
 
-While the topic's nodes are missing, its replicas are strays. The operator has strays restored in
-any order, until a leader has every acknowledged record. After the nodes are restored, the module
-reads every earlier acknowledged record again. Only this module checks the topic's records, because
-checkers allow records of a deleted topic to be lost. Brokers die at any step, without loss of data
-(V25, V35).
+While the topic's nodes are missing, its replicas become strays. The operator lets brokers restore
+the strays in any order, until a leader has every acknowledged record. After the nodes are restored,
+this module reads every acknowledged record again. Other checkers do not check the topic's records,
+because records of a deleted topic may be lost. Brokers die at any step, without loss of data (V25,
+V35).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PATHS: Final = (
     _STATE.rpartition("/")[0],
     _STATE,
 )
-#: First record number of this kind of churn, above the numbers of all other records.
+#: First record number in this topic; it is above the record numbers of all other clients.
 _FIRST_NUMBER: Final = 1 << 40
 _CRASHES: Final = 0.5
 _OPTIONS: Final = FetchOptions(1 << 20, 1 << 20, 1, 200)
@@ -68,8 +68,8 @@ class TopicsMislaid(OfTopics):
         self.succeeded("restored")
 
     async def finish(self) -> None:
-        # If the operator restored the topic's nodes at once, a broker that learned of the removal
-        # late could set its replica aside afterwards.
+        # Restore strays again and again: a broker that learns late of the missing nodes may set its
+        # replica aside after the nodes are back.
         await self._restore()
 
     async def _write(self) -> None:
@@ -94,7 +94,9 @@ class TopicsMislaid(OfTopics):
         return found
 
     async def _bring_back(self, nodes: dict[str, tuple[bytes, int]]) -> None:
-        """Restore the topic's nodes, with higher versions because versions are partition epochs."""
+        """Restore the topic's nodes, with higher versions than before, because versions are
+        partition epochs.
+        """
         store = self.work.cluster.store
         while not store.is_available:
             await self.pause(20, 100)
@@ -127,9 +129,9 @@ class TopicsMislaid(OfTopics):
             self.client.router.forget()
 
     async def _is_whole(self) -> bool:
-        """Return whether a leader returned every acknowledged record.
+        """Read all acknowledged records from the leader; return whether this succeeded.
 
-        A leader that lost an acknowledged record is a violation.
+        A leader that lacks an acknowledged record is a violation.
         """
         found: dict[int, int] = {}
         end = 0
@@ -160,9 +162,9 @@ class TopicsMislaid(OfTopics):
         return not missing
 
     def _look_at_leader(self, offset: int) -> None:
-        """Check that the leader's log does not end before an acknowledged record.
+        """Check that the leader's log does not end before an acknowledged record, because the
+        leader could never get this record again.
 
-        A leader whose log ends before an acknowledged record would never get that record.
         """
         cluster = self.work.cluster
         topic = cluster.published.topics[_KEY.topic]

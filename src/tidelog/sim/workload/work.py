@@ -1,4 +1,4 @@
-"""The clients of a run, each started by one call: producers, consumers and members of groups.
+"""Functions that each start one client of a run: a producer, a consumer or a member of a group.
 
 Each client is a separate node with its own random stream. The cluster's history records the
 responses that clients get.
@@ -22,7 +22,8 @@ from tidelog.sim.workload.partition_producers import Numbers, PartitionProducer
 
 _FIRST_CLIENT_ID: Final = 101
 _CLIENT_TIMEOUT_MS: Final = 4_000
-#: Highest API versions of producers: the newest (None), and the versions of old client families.
+#: Highest Produce versions of producers: None means the newest, the others are those of old
+#: clients.
 _PRODUCE_VERSIONS: Final = (None, None, 3, 7, 8, 9)
 _MIN_ISR: Final = "min.insync.replicas"
 
@@ -33,7 +34,7 @@ class Workload:
     def __init__(
         self, seed: int, cluster: SimCluster, profile: Profile, only: Only, draw: random.Random
     ) -> None:
-        """Begin without clients; `draw` is the run's own random stream."""
+        """Begin without clients; `draw` is a random stream of the run."""
         self.seed = seed
         self.cluster = cluster
         self.profile = profile
@@ -73,7 +74,7 @@ class Workload:
         keyed: bool = False,
         timed: bool = True,
     ) -> PartitionProducer:
-        """Start a producer of one partition; its records have timestamps only if it is `timed`."""
+        """Start a producer of one partition; with `timed` False, its records have no timestamps."""
         number = len(self.producers)
         producer = PartitionProducer(
             client,
@@ -120,5 +121,7 @@ class Workload:
             member.client.tasks.spawn(f"member {len(self.members)}", member.run())
 
     def visit(self, member: SimMember) -> None:
-        """Start a member that leaves its group before the run ends."""
+        """Start a member that will leave its group before the run ends; the final phase does not
+        wait for its work.
+        """
         member.client.tasks.spawn("guest", member.run())
