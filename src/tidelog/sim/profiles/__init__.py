@@ -1,11 +1,11 @@
-"""Profiles: named biases of a run's events, so that rare events become frequent.
+"""Profiles: named settings of a run that make certain rare events frequent.
 
-Every seed draws its own subset of a profile's kinds of faults and its own rates. `sim/faults`
-defines the kinds of faults; a test compares their names with the names in profiles.
+Each seed draws which of its profile's kinds of faults happen, and how often. `sim/faults` defines
+the kinds of faults; a test compares their names with the names in profiles.
 
-`profile` is the definition, with default weights for kinds of faults that a profile does not name.
-Every module besides `profile` has the profiles of one concern: `general_profiles`,
-`topic_profiles`, `replica_profiles`, `controller_profiles`, `disk_profiles`.
+`profile` defines the class `Profile`, and default weights for kinds of faults that a profile does
+not name. The other modules contain profiles, by subject: `general_profiles`, `topic_profiles`,
+`replica_profiles`, `controller_profiles`, `disk_profiles`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from tidelog.sim.profiles.topic_profiles import TOPICS
 
 __all__ = ["PROFILES", "Pace", "Profile"]
 
-#: The position in this list determines a seed's profile under `--profile mixed`: append, never
-#: reorder.
+#: The position of a profile in this list determines which seeds have it under `--profile mixed`:
+#: append, never reorder.
 _ORDER: Final = (
     "default", "topic_churn", "thinned_logs", "partition_removals", "mislaid_topics",
     "late_commands", "quick_restarts", "slow_catch_up", "slow_followers", "compaction",

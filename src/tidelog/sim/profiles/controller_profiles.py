@@ -1,15 +1,16 @@
-"""Profiles of the controller, its store, brokers' processes, and leaders that write state nodes.
+"""Profiles that test the controller, the store, broker processes, and leaders that write state
+nodes.
 
-Controllers are deposed with writes in flight. The store is slow, or its responses are lost. In some
-profiles, brokers write the cluster's events to their topic.
+In some profiles, controllers are deposed with writes in flight, and the store is slow or loses
+responses. In some profiles, brokers write the cluster's events to their topic.
 
 Brokers shut down in a controlled way, alone or together; processes pause beyond their session
-timeouts. When leaders crash or stop, clients ask brokers for the next leaders.
+timeouts. In one profile, leaders crash or stop, and clients ask brokers for the next leaders.
 
-Leaders write state nodes themselves (A12), because all or some brokers are below protocol level
-2.7. The store loses requests and responses, sessions end, and controllers die after a leader's
-write, before they remove the leader's notification of the write. All invariants hold as in other
-profiles; in addition every broker must learn of every ISR.
+In the last profiles, leaders write state nodes themselves (A12), because all or some brokers are
+below protocol level 2.7. The store loses requests and responses, sessions end, and controllers die
+after a leader's write, before they remove the leader's notification of the write. All invariants
+must hold, and in addition every broker must learn of every ISR.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ CONTROLLERS: Final = (
         store_latency_ms=(2.0, 40.0),
         scenario="unlucky_elections",
     ),
-    # A controller never gets responses of the store, so it does not act, but its session lives
+    # A controller gets no response of the store, so it does not act, but it keeps its session
     # (V42).
     Profile(
         "unanswered_controllers",
@@ -76,15 +77,14 @@ CONTROLLERS: Final = (
         pace=Pace(left_out=0.2, interval_ms=(150, 800)),
         config="cluster.events.enable=true",
     ),
-    # Registrations are deleted by hand, while the sessions of their brokers live (V4).
+    # Registrations are deleted by hand, while their brokers keep their sessions (V4).
     Profile(
         "removed_registrations",
         faults="remove_registration 6, expire_session 1, crash_any 1, slow_link 2, lose_answer 1,"
         " cut_store 1",
         pace=Pace(left_out=0.2, interval_ms=(200, 900), down_ms=((20, 400), (200, 1_500))),
     ),
-    # The metadata store is restored from an older copy, which lists stopped replicas as in sync
-    # (E8).
+    # The metadata store is restored from an older copy, which has stopped replicas in the ISR (E8).
     Profile(
         "older_stores",
         faults="slow_link 2, slow_disk 1, lose_answer 1, late_watches 1",
@@ -94,7 +94,7 @@ CONTROLLERS: Final = (
         has_groups=False,
         config="leader.recovery.wait.ms=3000",
     ),
-    # A peer requests ISR changes in the leaders' names, and gets the responses (A3).
+    # A peer that pretends to be the leader requests ISR changes, and gets the responses (A3).
     Profile(
         "rogue_isr_changes",
         faults="rogue_isr_change 6, slow_link 1, late_watches 1",
@@ -123,7 +123,8 @@ CONTROLLERS: Final = (
         churn=("brokers_followed",),
     ),
     # Leaders crash or stop, and clients request the next leaders at once (V83). A connection breaks
-    # only with one of its processes, so that a held response waits for a leader that has ended.
+    # only when one of its processes ends, so that brokers delay responses only because a leader has
+    # ended.
     Profile(
         "leaders_end",
         faults="crash_leader 5, crash_controller 2, crash_any 1, stop 3",
@@ -186,8 +187,8 @@ CONTROLLERS: Final = (
         churn=("partitions_moved",),
         protocol_levels=("2.6", "2.6", "3.9"),
     ),
-    # Leaders write the eligible replicas, on which recovery by proof of intact logs depends (E5,
-    # E6).
+    # Leaders write the eligible replicas, from which the controller later elects leaders by proof
+    # of intact logs (E5, E6).
     played(
         "direct_last_replica",
         scenario="last_replica_standing",

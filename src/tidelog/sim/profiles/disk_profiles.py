@@ -1,6 +1,6 @@
-"""Profiles of disks.
+"""Profiles with faults of disks.
 
-Disks are full, fail calls, lose unsynced data, are damaged or replaced.
+Disks are full, slow or damaged, their calls fail, unsynced data is lost, or disks are replaced.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from tidelog.sim.profiles.profile import Pace, Profile
 from tidelog.wire.registry import RELINQUISH_LEADERSHIP, REQUEST_COMMANDS
 
 DISKS: Final = (
-    # Full disks reject one batch and accept the next, while topics grow and are recreated. The
-    # first batch of a new producer may find no room on the disk.
+    # Full disks reject one batch and accept the next, while topics grow and are recreated. The disk
+    # may have no room even for the first batch of a new producer.
     Profile(
         "full_disks",
         faults="full_disk 6, slow_disk 3, crash_leader 2",
@@ -21,7 +21,7 @@ DISKS: Final = (
         recreates=1.0,
         churn_share=0.5,
     ),
-    # Disks fail calls, fill up, lose unsynced data in every way, and are replaced.
+    # Calls of disks fail, disks fill up, lose unsynced data in every way, and are replaced.
     Profile(
         "failing_disks",
         faults="lose_power 4, read_errors 2, write_errors 2, sync_errors 3, full_disk 3,"
@@ -51,7 +51,7 @@ DISKS: Final = (
         churn=("flush_policy_changed",),
     ),
     # The power fails after a segment was rolled, before any of it is synced. Replicas are recreated
-    # repeatedly, so that the first segment is often unsynced.
+    # repeatedly, so that the unsynced segment is often the first of its log.
     Profile(
         "rolled_segments",
         faults="lose_power_at_sync 6, slow_disk 2, replaced_disk 2, crash_leader 1, slow_link 1",
@@ -79,9 +79,8 @@ DISKS: Final = (
         churn=("records_reread",),
         scenario="damaged_member",
     ),
-    # Files are damaged, and controllers, like Kafka's, cannot replace a leader with a damaged log
-    # at its request. Brokers report a damaged replica as offline to a controller that cannot
-    # replace a damaged member (V68).
+    # Files are damaged, and the controller, like Kafka's, has no request by which a leader with a
+    # damaged log can leave the ISR. Brokers therefore report a damaged replica as offline (V68).
     Profile(
         "damaged_leaders_offline",
         faults="damaged_batches 4, damaged_leaders 8, crash_leader 2, crash_controller 1,"
@@ -91,8 +90,8 @@ DISKS: Final = (
         churn=("records_reread",),
         withheld_apis=(RELINQUISH_LEADERSHIP, REQUEST_COMMANDS),
     ),
-    # Brokers have two or three log directories. Disks are slow, full, damaged or replaced, fail
-    # calls and lose unsynced data, one directory at a time.
+    # Brokers have two or three log directories. One directory at a time, disks are slow, full,
+    # damaged or replaced, their calls fail, or they lose unsynced data.
     Profile(
         "jbod",
         faults="crash_leader 2, stop 1.5, strike 1.5, expire_session 1, crash_controller 0.5,"
@@ -130,7 +129,8 @@ DISKS: Final = (
     ),
     # Operators drain log directories and cancel drains, and brokers balance their volumes by
     # themselves (D12, D15). During drains, brokers die at any step, target directories fail and
-    # fill up, leaders change, and topics come and go. In the end drained directories are empty.
+    # fill up, leaders change, and topics come and go. At the end, drained directories must be
+    # empty.
     Profile(
         "drained_directories",
         faults="crash_leader 2, stop 1.5, strike 2, expire_session 1, crash_controller 0.5,"
@@ -163,8 +163,8 @@ DISKS: Final = (
     ),
     # Log directories are slow for seconds: one by one, all directories of a broker, or all
     # directories of the cluster. Brokers report slow directories, move leaders away, or give the
-    # directories up (D13). The controller soon forgets the reports about directories, so that
-    # brokers repeat them.
+    # directories up (D13). The controller soon forgets brokers' reports about slow directories, so
+    # brokers must repeat the reports.
     Profile(
         "slow_directories",
         faults="slow_directory 8, crash_leader 2, stop 1.5, lose_power 1, fill_directory 1,"
@@ -180,8 +180,8 @@ DISKS: Final = (
         log_dirs=(1, 2),
         phase="slow directory",
     ),
-    # Records carry no timestamps and retention is short, so records are as old as the last write to
-    # their file (D21). Brokers die and lose unsynced data, and replicas move between log
+    # Records have no timestamps and retention is short; a record's age counts from the last write
+    # to its segment's file (D21). Brokers die and lose unsynced data, and replicas move between log
     # directories.
     Profile(
         "untimed_records",
@@ -217,9 +217,9 @@ DISKS: Final = (
         scenario="sessions_end_early",
     ),
     # A batch is rejected because a disk is full or the ISR is too small, and later batches are
-    # accepted. While some leaders reject batches, leaders of other partitions die with batches that
-    # are stored and not acknowledged. The idempotent producer of all partitions bumps its epoch for
-    # a batch out of sequence (V38).
+    # accepted. Meanwhile, leaders of other partitions die with batches that are stored but not
+    # acknowledged. One idempotent producer writes to all partitions, and bumps its epoch if a batch
+    # is out of sequence (V38).
     Profile(
         "refused_batches",
         faults="full_disk 5, slow_disk 2, crash_leader 3, slow_link 3, cut_two_ways 1,"
@@ -229,8 +229,8 @@ DISKS: Final = (
         shared_producer=True,
     ),
     # An idempotent producer sends a new batch to a new leader before it resends the batches that
-    # the former leader rejected. A bump of the idempotent producer's epoch would store batches of
-    # other partitions twice (V38).
+    # the former leader rejected. If this made the producer bump its epoch, batches of other
+    # partitions would be stored twice (V38).
     Profile(
         "overtaken_batches",
         faults="elect_preferred 5, slow_link 3, crash_leader 2, expire_session 2, stop 2,"

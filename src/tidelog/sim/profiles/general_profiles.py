@@ -1,6 +1,7 @@
-"""Profiles without a bias towards one part: default faults, all faults, and all losses.
+"""Profiles that do not concentrate on one part: default faults, all faults, and losses beyond the
+budget.
 
-The module also has the profiles that change the work of clients: compaction, lookups of offsets,
+The module also has the profiles that change what clients do: compaction, lookups of offsets,
 compression, crowds. One profile splits the bytes of connections.
 """
 
@@ -46,7 +47,7 @@ GENERAL: Final = (
         shares_stream=True,
     ),
     # Consumers look up offsets and retention removes old records, while leaders change and
-    # followers lag. Processes take over each other's `group.instance.id`.
+    # followers lag. Group members in two processes take over each other's `group.instance.id`.
     Profile(
         "lookups",
         faults="slow_link 5, elect_preferred 3, crash_leader 3, expire_session 2, cut_two_ways 2,"
@@ -58,9 +59,10 @@ GENERAL: Final = (
     ),
     # Leaders compress the batches that they append.
     Profile("recompressed", config="compression.type=gzip"),
-    # Crowds of clients take all connections, or read none of their responses. Connections of
-    # brokers break at the same time, so that each broker must reconnect through the crowd (L1).
-    # Only connections fail, and a broker restores them at once, so no follower may leave an ISR.
+    # Crowds of clients take all connections of a broker, or do not read their responses.
+    # Connections between brokers break at the same time, so that brokers must reconnect despite the
+    # crowd (L1). Because only connections fail, and brokers restore them at once, no follower may
+    # leave an ISR.
     Profile(
         "crowded",
         faults="reset_connections 1",
@@ -72,8 +74,8 @@ GENERAL: Final = (
         isr_stands=True,
         session_timeout_ms=4_000,
     ),
-    # Connections break, a send or read may end within a frame, and a read may have parts of several
-    # frames.
+    # Connections break, sends and reads may end within a frame, and a read may contain parts of
+    # several frames.
     Profile(
         "split_frames",
         faults="split_reads 12, reset_connections 3, crash_leader 2, crash_any 1, clog 2,"

@@ -1,11 +1,11 @@
-"""Profiles of leaders and followers.
+"""Profiles that test leaders and followers.
 
-Roles and ISR changes arrive late. Followers fall behind. Replicas return with fewer records than
-other brokers expect. Leaders are elected again and again.
+Brokers learn late of their roles and of ISR changes. Followers fall behind. Replicas return with
+fewer records than other brokers expect. Leaders are elected again and again.
 
-Reads of some leaders are slow: their page cache is cold and their disks take seconds, while
-followers and producers are as quick as ever. A follower whose fetch waits for a slow read of its
-leader stays in the ISR, but a dead follower leaves the ISR (F5 to F8).
+In some profiles, leaders read slowly: nothing is in the page cache, and a disk read takes seconds,
+while followers and producers are fast. A follower whose fetch waits for a slow read of its leader
+must stay in the ISR, but a dead follower must leave it (F5 to F8).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Final
 from tidelog.sim.profiles.profile import Pace, Profile, played
 
 _PENDING: Final = "follower.fetch.pending.reads.insync.enable=true"
-#: A follower falls out of sync within a single slow read, and waits for many slow reads. The
-#: segments are large, because a Fetch response ends at the end of a segment, and a follower would
-#: not reach the leader's log end offset.
+#: A single slow read takes longer than replica.lag.time.max.ms, and a follower waits for many of
+#: them. The segments are large: a Fetch response ends at the end of a segment, so with small ones a
+#: follower would not reach the leader's LEO.
 _SHORT_LAG: Final = (
     "replica.lag.time.max.ms=600, replica.socket.timeout.ms=20000, log.segment.bytes=4194304"
 )
@@ -31,7 +31,7 @@ REPLICAS: Final = (
         shares_stream=True,
     ),
     # Leaders die while followers catch up batch by batch. After a leader's death, some logs end
-    # between the new leader's high watermark and the end of the committed records.
+    # above the new leader's high watermark, but below the end of the committed records.
     Profile(
         "slow_catch_up",
         faults="crash_leader 4, crash_any 2, slow_link 2",
@@ -39,8 +39,8 @@ REPLICAS: Final = (
         config="replica.fetch.max.bytes=300",
         shares_stream=True,
     ),
-    # Leaders die while the links to their followers are slow or cut. Leaders acknowledge records
-    # before followers have them, and lose such records.
+    # Leaders die while the links to their followers are slow or cut. Leaders append records that no
+    # follower has, and later truncate them.
     Profile(
         "slow_followers",
         faults="slow_link 6, cut_two_ways 3, crash_leader 3",
@@ -55,7 +55,7 @@ REPLICAS: Final = (
         pace=Pace(left_out=0.0, interval_ms=(60, 250), down_ms=((20, 400), (200, 1_500))),
         shares_stream=True,
     ),
-    # Changes of the ISR are slow, or arrive late, while followers fall behind and return.
+    # ISR changes are slow, or leaders learn of them late, while followers fall behind and return.
     Profile(
         "late_isr",
         faults="slow_link 5, cut_one_way 4, cut_two_ways 2, crash_any 1, expire_session 1",
@@ -98,7 +98,7 @@ REPLICAS: Final = (
         has_groups=False,
         pace=Pace(left_out=0.0, interval_ms=(2_000, 5_000)),
     ),
-    # Records of two leader epochs are truncated, and reappear after a power loss.
+    # Records of two leader epochs are truncated, and come back after a power loss.
     played(
         "two_terms_lost",
         pace=Pace(left_out=0.0, interval_ms=(2_000, 5_000)),
@@ -108,8 +108,8 @@ REPLICAS: Final = (
         scenario="two_terms_lost",
         has_groups=False,
     ),
-    # The configuration allows leaders from outside the ISR (V13). Committed records may be lost,
-    # but all other invariants hold.
+    # The configuration allows unclean leader election (V13). Committed records may be lost, but all
+    # other invariants hold.
     Profile(
         "unclean_elections",
         faults="crash_leader 1, crash_any 1, crash_controller 1, expire_controller 1,"
@@ -136,8 +136,9 @@ REPLICAS: Final = (
     played("a_host_stays_away", scenario="every_member_ends", phase="absence", shares_stream=True),
     played("older_disks", scenario="older_disk_returns", shares_stream=True),
     played("last_replica_standing", scenario="last_replica_standing", shares_stream=True),
-    # Requests for ISR changes get no response, while other members fall behind and catch up. Newer
-    # ISR changes supersede the changes whose outcome is open (A8).
+    # Requests for ISR changes get no response, while other members fall behind and catch up.
+    # Leaders then request newer ISR changes, although the outcome of the older ones is unknown
+    # (A8).
     Profile(
         "superseded_changes",
         faults="slow_link 6, cut_one_way 4, reset_connections 4, crash_any 2, crash_controller 1,"
@@ -162,8 +163,8 @@ REPLICAS: Final = (
         config="replica.lag.time.max.ms=700",
         churn=("replicas_described",),
     ),
-    # Consumers and followers ask for many bytes and wait for long, at the ends of small segments,
-    # while leaders change, logs roll and records are deleted (V61).
+    # Fetches of consumers and followers wait long for many bytes, often at the end of a small
+    # segment, while leaders change, logs roll and records are deleted (V61).
     Profile(
         "patient_fetches",
         faults="crash_any 2, stop 1, expire_session 1, elect_preferred 2, slow_disk 1, slow_link 1",
@@ -173,7 +174,7 @@ REPLICAS: Final = (
         churn=("records_deleted",),
         patient_fetches=True,
     ),
-    # Nothing fails, and only reads are slow. No follower may leave an ISR.
+    # There are no faults except slow reads. No follower may leave an ISR.
     Profile(
         "slow_leaders",
         faults="slow_reads 1",
@@ -183,8 +184,8 @@ REPLICAS: Final = (
         isr_stands=True,
         session_timeout_ms=4_000,
     ),
-    # Only reads are slow. Followers fall out of sync even while the leader reads for them, so they
-    # leave ISRs; acknowledged records survive.
+    # There are no faults except slow reads, and the setting that keeps waiting followers in the ISR
+    # is off. Followers therefore leave ISRs; acknowledged records must survive.
     Profile(
         "slow_leaders_unaided",
         faults="slow_reads 1",
@@ -193,9 +194,9 @@ REPLICAS: Final = (
         config=_SHORT_LAG,
         session_timeout_ms=4_000,
     ),
-    # Followers die, or are cut off, while their leaders read from slow disks. A dead follower's
-    # session outlives `replica.lag.time.max.ms`, so that the leader itself must remove the follower
-    # from the ISR (F7).
+    # Followers die, or are cut off, while their leaders read from slow disks. The session timeout
+    # is longer than `replica.lag.time.max.ms`, so that the leader, not the controller, must remove
+    # a dead follower from the ISR (F7).
     Profile(
         "dead_followers",
         faults="slow_reads 6, crash_any 3, crash_leader 1, reset_connections 2, cut_two_ways 1,"
@@ -206,14 +207,14 @@ REPLICAS: Final = (
     ),
     # Brokers die while leaders read from slow disks for other followers. The controller removes the
     # dead members from the ISRs, and the same leaders continue under new leader epochs (F7). The
-    # healthy followers stay in the ISRs.
+    # healthy followers must stay in the ISRs.
     Profile(
         "readers_led_on",
         faults="slow_reads 4, crash_any 1, stop 1, expire_session 0.5",
         pace=Pace(left_out=0.0, interval_ms=(400, 1_500), down_ms=((200, 1_000), (1_000, 3_000))),
         recreates=0.0,
-        # If a fetch arrives before its leader knows the new epoch, the follower repeats the fetch
-        # within `replica.lag.time.max.ms`.
+        # If a fetch reaches a leader that does not know the new epoch yet, this backoff lets the
+        # follower repeat the fetch within `replica.lag.time.max.ms`.
         config=f"{_SHORT_LAG}, {_PENDING}, replica.fetch.backoff.ms=100",
         healthy_stay=True,
         session_timeout_ms=2_000,

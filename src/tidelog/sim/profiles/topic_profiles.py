@@ -1,7 +1,7 @@
 """Profiles whose topics change while faults happen.
 
-Topics are recreated, altered, lost from the store. Partitions are added, removed and reassigned.
-The store nodes of topics and partitions are edited or unreadable.
+Topics are recreated and altered, and their nodes disappear from the store. Partitions are added,
+removed and reassigned. Store nodes of topics and partitions are edited or unreadable.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ TOPICS: Final = (
         chosen_replicas=1.0,
         shares_stream=True,
     ),
-    # Records at the beginning of logs are deleted, while isolated leaders come back with records
-    # that no other replica has (V67).
+    # Records at the beginning of logs are deleted, while leaders that were isolated come back with
+    # records that no other replica has (V67).
     Profile(
         "thinned_logs",
         faults="isolate 4, cut_two_ways 3, crash_leader 3, crash_any 2, slow_link 2",
@@ -40,7 +40,7 @@ TOPICS: Final = (
         churn=("partitions_removed",),
     ),
     # An operator deletes the store nodes of a topic by mistake and restores them. Replicas are
-    # restored while brokers die and controllers fail (V25, V35). The brokers that die lose no data.
+    # restored while brokers and controllers fail without a loss of data (V25, V35).
     Profile(
         "mislaid_topics",
         faults="cut_two_ways 2, cut_one_way 1, isolate 1, pause 1.5, expire_session 2,"
@@ -49,8 +49,8 @@ TOPICS: Final = (
         recreates=0.0,
         churn=("topics_mislaid",),
     ),
-    # Links are cut while topics are deleted and recreated. The controller retries commands while
-    # links are cut, and the first attempts arrive when a link is healed.
+    # Links are cut while topics are deleted and recreated. While a link is cut, the controller
+    # repeats its commands; the first attempts arrive only when the link is healed.
     Profile(
         "late_commands",
         faults="cut_two_ways 4, cut_one_way 4, isolate 2",
@@ -80,7 +80,7 @@ TOPICS: Final = (
         churn=("partitions_moved",),
         scenario="controller_lost_at_each_write",
     ),
-    # Moves get another target when the first of their new replicas is in sync (R10).
+    # Reassignments get another target as soon as the first of their new replicas is in sync (R10).
     Profile(
         "redirected_moves",
         faults="slow_link 3, slow_disk 2, crash_any 0.5, expire_controller 0.3",
@@ -89,7 +89,7 @@ TOPICS: Final = (
         brokers=5,
         churn=("moves_redirected",),
     ),
-    # Moves wait in a queue, are frozen, and are requested by nodes of the store (R8, R11, R12).
+    # Reassignments wait in a queue, are frozen, and are requested by store nodes (R8, R11, R12).
     Profile(
         "queued_moves",
         faults="crash_any 2, crash_controller 4, expire_controller 3, expire_session 1, strike 3,"
@@ -98,13 +98,14 @@ TOPICS: Final = (
         recreates=0.3,
         brokers=5,
         churn=("moves_queued",),
-        # With min.insync.replicas 3, moves pause when a member of the ISR restarts.
+        # With min.insync.replicas 3, reassignments pause when a member of the ISR restarts.
         config="reassignment.max.concurrent.partitions=2,"
         " reassignment.max.concurrent.partitions.per.broker=1, min.insync.replicas=3",
         scenario="controller_lost_at_each_write",
     ),
-    # Partitions move while rates of the replication throttle are set, changed and removed, also on
-    # stopped brokers (R15). Fetch responses are small, so that the throttle holds replicas back.
+    # Partitions move while rates of the replication throttle are set, changed and removed, also for
+    # brokers that are down (R15). Fetch responses are small, so that the throttle delays replicas
+    # often.
     Profile(
         "throttled_moves",
         faults="crash_any 2, crash_leader 1, expire_session 1, slow_link 1, cut_two_ways 1,"
@@ -117,8 +118,8 @@ TOPICS: Final = (
         churn=("moves_throttled", "throttles_changed"),
         throttles=True,
     ),
-    # A topic is deleted and created again while groups have offsets of it, and while their
-    # coordinators die, move and load (G6).
+    # A topic is deleted and created again while groups have committed offsets for it, and while
+    # their coordinators die and move (G6).
     Profile(
         "recreated_offsets",
         faults="crash_leader 4, crash_any 3, crash_controller 1, elect_preferred 2, slow_link 3,"
@@ -127,7 +128,7 @@ TOPICS: Final = (
         recreates=0.0,
         churn=("offsets_of_recreated_topics",),
     ),
-    # A topic's store node contains nonsense for a while, and controllers change meanwhile (V35).
+    # A topic's store node is unreadable for a while, and controllers change meanwhile (V35).
     Profile(
         "unreadable_topic",
         faults="crash_any 1, slow_link 1",
@@ -135,7 +136,8 @@ TOPICS: Final = (
         scenario="unreadable_topic",
         shares_stream=True,
     ),
-    # The state node of one partition contains nonsense; other partitions of its topic continue.
+    # The state node of one partition is unreadable; the other partitions of the topic must
+    # continue.
     Profile(
         "unreadable_partition",
         faults="crash_any 1, slow_link 1",
