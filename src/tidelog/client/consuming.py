@@ -71,7 +71,8 @@ class _Progress:
     position: int
     #: The next offset to fetch.
     fetch_from: int
-    #: Records fetched ahead, and the offset after these records and after skipped records.
+    #: Records that were fetched and that `poll` has not returned. `ahead_end` is the offset after
+    #: these records and after skipped records.
     ahead: deque[Record] = field(default_factory=deque)
     ahead_end: int = 0
     #: The offset after the readable records in the last response; -1 before the first response.

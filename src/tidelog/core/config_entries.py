@@ -173,7 +173,7 @@ def _broker_synonyms(static: BrokerConfig, dynamic: DynamicConfigs, name: str) -
             if synonym in layer
         )
     if not found and getattr(static, attribute) != default:
-        # The value follows from other keys, as metadata.store does from zookeeper.connect.
+        # The value is derived from another key, for example metadata.store from zookeeper.connect.
         found.append(Synonym(name, to_text(getattr(static, attribute)), ConfigSource.STATIC_BROKER))
     if name not in _WITHOUT_DEFAULT:
         found.append(Synonym(name, to_text(default), ConfigSource.DEFAULT))

@@ -155,7 +155,7 @@ class Reloaded(NamedTuple):
 def reloaded(static: BrokerConfig, offered: BrokerConfig) -> Reloaded:
     """Return `static` with the values of `offered` for keys that can change while brokers run.
 
-    Raises ConfigError if new values contradict values of `static` that stay.
+    Raises ConfigError if new values contradict values of `static` that do not change.
     """
     reloadable = {*dynamic_keys(), *_COARSER}
     kept = {name: text for name, text in static.given.items() if name not in reloadable}

@@ -87,7 +87,7 @@ READ_OTHERWISE: Final[dict[str, str]] = {
     ),
 }
 
-#: Configurations with which tidelog starts and that Kafka refuses: short name -> description.
+#: Configurations that tidelog accepts and Kafka refuses: short name -> description.
 TAKEN: Final[dict[str, str]] = {
     "empty texts": (
         "empty values of `listener.security.protocol.map`, `advertised.listeners`,"

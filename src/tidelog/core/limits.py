@@ -85,7 +85,7 @@ MAX_RECOMPRESSED_ON_LOOP_BYTES = 64 * KIB
 #: header is not trusted.
 MAX_DECOMPRESSED_BYTES = 100 * MIB
 #: Invalid records that one Produce response names by index with their reasons, about 100 bytes each
-#: (KIP-467). librdkafka puts at most as many records into a batch (`batch.num.messages`).
+#: (KIP-467). librdkafka puts at most 10,000 records into a batch (`batch.num.messages`).
 MAX_RECORD_ERRORS = 10_000
 #: `message.max.bytes`, with Kafka's default: 1 MiB and the log overhead of a batch (offset and
 #: length).

@@ -124,7 +124,7 @@ class Sample:
 class MetricReading(NamedTuple):
     """Numbers that a collector has read from the state of the broker.
 
-    The metrics have the same names of labels, and share the values of labels. A reading without
+    All metrics of a reading have the same label names and the same label values. A reading without
     metrics only lets the broker do other work.
     """
 

@@ -119,7 +119,7 @@ class ResponseRoom:
         self.queue_limit_bytes = MAX_SEND_QUEUE_BYTES
         #: Number of pending requests from which a connection begins no further request.
         self.max_in_flight = MAX_IN_FLIGHT_PER_CONNECTION
-        #: Bytes that connections hold, and bytes that pending disk reads will bring.
+        #: Bytes that connections hold, and the bytes of pending disk reads.
         self.used_bytes = 0
         #: The pending disk reads, which hold at most half of the budget over all directories.
         self.reads = DiskReads(clock, max_bytes // (_READS_PART * directories))

@@ -122,7 +122,8 @@ class HistoryChecker:
         if kind == "poll":
             self._poll(consumer, operation.records, line, {})
             if operation.outcome == INFO:
-                # The consumer may have got records that the history does not contain.
+                # The consumer may have got records that the history does not contain, so its
+                # positions are unknown.
                 consumer.positions.clear()
         elif kind == "txn":
             self._transaction(consumer, operation, line)
@@ -176,8 +177,8 @@ class HistoryChecker:
                             [line],
                         )
         if operation.outcome != OK:
-            # The client may have reset the consumer to the positions that it had before the
-            # transaction.
+            # The client may have reset the consumer to its positions before the transaction, so the
+            # positions in the polled partitions are unknown.
             for number in polled:
                 consumer.positions.pop(number, None)
 
@@ -230,7 +231,8 @@ class HistoryChecker:
                     values.keys[index] = (record[2], len(record) > 3 and record[3])
                 if node != NOWHERE:
                     values.node[index] = node
-            # A record with acks=1 may be lost with its leader; its offset is then reused.
+            # Only acks=all proves the offset of a record: a record with acks=1 may be lost with its
+            # leader, and another record then gets its offset.
             if operation.outcome == OK and operation.acks == -1:
                 self._acknowledged(operation, partition, listed, line, reached)
 

@@ -187,7 +187,7 @@ class ZookeeperStore:
 
 
 class _Life:
-    """One session from its first connection to its end, a `LoopSide`."""
+    """One session from its first connection to its end; the `LoopSide` of the session's thread."""
 
     def __init__(self, store: ZookeeperStore) -> None:
         self._store = store
