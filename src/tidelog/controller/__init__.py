@@ -4,17 +4,17 @@
 sends commands.
 
 Begin with `controller`, which turns events into a decision, and a durable decision into effects.
-`events` are the inputs, and `settings` hold for a term. `agenda` names the partitions to check. A
-`decision` is the value that the phases of the controller pass on. `draft` is published state
+`events` has the inputs, and `settings` the configuration of a term. `agenda` collects the
+partitions to check. `decision` defines the results of both phases. `draft` is published state
 overlaid with the writes of the decision. The writes of `writes` and `state_writes` go to the store;
 `settlement` collects their consequences.
 
 The image (`image`) holds published state, whose values `records` defines. `incarnations` detects
-restarted brokers. `lifecycle` derives the first and the last state of a partition.
+restarted brokers. `lifecycle` computes the first and the last state of a partition.
 
-The controller has these concerns, each with decisions of its own: `topics`, `partitions`,
-`elections`, `reassignments`, `registrations`, `shutdowns`, `replica_answers` and `producer_ids`.
-Each concern owns its events, its answers, its orders to brokers, and its writes.
+The decisions are divided by concern: `topics`, `partitions`, `elections`, `reassignments`,
+`registrations`, `shutdowns`, `replica_answers` and `producer_ids`. Each concern owns its events,
+its answers, its orders to brokers, and its writes.
 
 `answers` are responses to requests, and `orders` are instructions to send commands to brokers.
 `command_builder` turns the `orders` of a decision into requests to brokers, and `commands` holds

@@ -1,13 +1,12 @@
-"""Detection of a stalled controller task of a broker, judged tick by tick (V42).
+"""Detection of a stalled controller task of a broker, by the ticks of a timer (V42).
 
 One task of a broker competes for `/controller` and acts as the controller. A task without anything
 to do rests. A working task waits for the store, which must report an outcome of every request. A
 task that works for `STALLED_TICKS` ticks without an outcome of its requests is stalled. If a
 stalled task owns the `/controller` node, the cluster has a controller that does not act. A resting
 task checks its claim to `/controller`, and so finds a node of its own session for which no
-controller acts. Ticks are counted instead of time, because a process that was stopped gets one tick
-for the whole stop. This module knows nothing of clocks, of the store, or of the caller's reaction
-to a stalled task.
+controller acts. The module counts ticks instead of time, because a paused process gets only one
+tick for the whole pause.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
-#: Ticks without any outcome of its requests after which the controller task is stalled.
+#: Number of ticks without any outcome of a request after which the controller task is stalled.
 STALLED_TICKS: Final = 4
 
 
 class ActivityVerdict(Enum):
-    """The state of the controller task, as a tick finds it."""
+    """The state of the controller task at a tick."""
 
     #: The controller task rests, and should check whether its claim to `/controller` is still true.
     LOOK = "look"

@@ -1,8 +1,8 @@
 """Agenda: the partitions and reassignments that the next decision looks at.
 
 Events of topics, partitions, elections and reassignments add entries; the next decision removes
-them. The agenda is level-triggered: the decision about an entry follows from the image, so a
-superfluous entry costs one check.
+them. The agenda is level-triggered: the decision about an entry depends on the image alone, so a
+superfluous entry costs a check and changes nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Agenda:
     def __init__(self) -> None:
         #: Partitions that may need another leader or ISR (V11).
         self.partitions: dict[TopicPartition, None] = {}
-        #: Reassignments that may now be complete, or whose cancel may now end (V50).
+        #: Reassignments that may now be complete, or whose cancellation may now be complete (V50).
         self.reassignments: dict[TopicPartition, None] = {}
         #: Reassignments whose removed replicas may still have to be deleted (V52).
         self.departures: dict[TopicPartition, None] = {}
@@ -66,7 +66,7 @@ class Agenda:
         return other
 
     def key(self) -> tuple[object, ...]:
-        """Return the model checker's key of the agenda: equal keys mean equal decisions."""
+        """Return a hashable form for the model checker; equal forms mean equal decisions."""
         return (
             tuple(self.partitions),
             tuple(self.reassignments),

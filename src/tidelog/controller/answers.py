@@ -1,8 +1,7 @@
 """Answers to requests: the result of each part of a request once the decision is durable.
 
-A result that needs a write names that write, and the answer is made from the outcomes of the
-writes. No broker or client thus learns of a state that is not durable (V2, A1). The outcomes of the
-writes do not change the decision.
+A result that depends on a write names that write, and the controller makes the answer when the
+write has its outcome. No broker or client thus learns of a state that is not durable (V2, A1).
 """
 
 from __future__ import annotations
@@ -31,8 +30,7 @@ class Precedence(IntEnum):
     REASSIGNMENTS = 5
     REASSIGNMENTS_LISTED = 6
     PRODUCER_IDS = 7
-    #: Answers to DeleteTopics, which wait over several decisions, come before answers to controlled
-    #: shutdowns.
+    #: Number 7 stands for the answers to DeleteTopics, which wait over several decisions.
     CONTROLLED_SHUTDOWN = 8
 
 
@@ -47,7 +45,7 @@ class Result(Generic[Subject]):
     write: int | None = None
 
     def refuse(self, error: KafkaError) -> None:
-        """Reject the part of the request to which this result belongs."""
+        """Set the error of this result."""
         self.error, self.message = error.code, error.message
 
 
@@ -70,12 +68,12 @@ class Answer(Generic[Subject]):
     respond: Callable[[Sequence[Result[Subject]]], Any]
     on_conflict: OnConflict[Subject] = changed_meanwhile
     results: list[Result[Subject]] = field(default_factory=list)
-    #: The request, if the controller decides it again after a conflict; None to respond with the
-    #: conflict.
+    #: The request, if the controller handles it once more after a conflict; None if the response
+    #: reports the conflict.
     again: Event | None = None
 
     def is_due_again(self, outcomes: Sequence[Outcome]) -> bool:
-        """Return whether the request must be decided again, because its write conflicted."""
+        """Return whether the controller must handle the request again after a conflict."""
         return self.again is not None and any(
             isinstance(_outcome(result, outcomes), Conflict) for result in self.results
         )

@@ -3,8 +3,7 @@
 This module decides which events to report, and makes the key of each; docs/reference/events.md
 describes each kind of event. An event is reported only after it happened and is durable. The
 controller that wrote a state change reports the change, once its write is done. An event's key
-identifies the event, so that a reader recognises an event that arrives twice. The module knows
-nothing of topics, batches or brokers' connections.
+identifies the event, so that a reader recognises an event that arrives twice.
 """
 
 from __future__ import annotations
@@ -198,7 +197,7 @@ def controller_elected(controller_id: int, controller_epoch: int) -> ClusterEven
 
 
 def controller_resigned(controller_id: int, controller_epoch: int, cause: str) -> ClusterEvent:
-    """Return the event of a controller's term that has ended, as that controller reports it."""
+    """Return the event of a controller's term that has ended; that controller reports it."""
     fields = {"controller": controller_id, "controller_epoch": controller_epoch, "cause": cause}
     return ClusterEvent(CONTROLLER_RESIGNATION, str(controller_epoch), fields)
 
@@ -242,7 +241,7 @@ def first_fetch(
 def takeover(
     topic_partition: TopicPartition, topic_id: TopicId, leader_epoch: int, fields: Mapping[str, Any]
 ) -> ClusterEvent:
-    """Return the event of a new leader's takeover, with its times.
+    """Return the event with the times of a new leader's takeover.
 
     The event is reported when every live follower fetches from the new leader and the first record
     of its epoch is committed, or after a time limit.
@@ -305,7 +304,8 @@ def reassignment_begun(
     """Return the event of a partition whose reassignment to `target` has begun (R16).
 
     `zxid` is the transaction that recorded the reassignment in the topic's node. `original` is
-    empty if it is not recorded; a target that equals `original` is a cancel.
+    empty if it is not recorded. If `target` equals `original`, the reassignment was cancelled and
+    returns to its original replicas.
     """
     fields = {
         "replicas": list(target),
@@ -381,7 +381,7 @@ def log_dir_failed(
     replicas: int,
     led: int,
 ) -> ClusterEvent:
-    """Return the event of a log directory that its broker gave up while it ran (D4).
+    """Return the event of a log directory that failed while its broker ran (D4).
 
     `error` is the name of an errno. `replicas` is the number of replicas that went offline; `led`
     of them were leaders.
@@ -431,7 +431,7 @@ def log_dir_slow(
 def log_dir_fast_again(
     broker_id: int, broker_epoch: int, log_dir: str, number: int, slow_ms: int
 ) -> ClusterEvent:
-    """Return the event of a slow log directory that is fast again; see `log_dir_slow`."""
+    """Return the event that a slow log directory is fast again; see `log_dir_slow`."""
     fields = {
         "broker": broker_id,
         "broker_epoch": broker_epoch,

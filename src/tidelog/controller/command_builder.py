@@ -30,7 +30,7 @@ from tidelog.wire.messages.update_metadata import UpdateMetadataPartitionState
 
 
 class CommandBuilder:
-    """Collector of the commands of one decision, which was applied to the image."""
+    """Collector of the commands of one decision, after it was applied to the image."""
 
     def __init__(self, image: Image) -> None:
         self._image = image
@@ -40,8 +40,8 @@ class CommandBuilder:
         self._shown: dict[ShownKey, UpdateMetadataPartitionState] = {}
         self._full: list[int] = []
         self._brokers_changed = False
-        #: By partition, the role of all its replicas; a role in this map permits no broker to
-        #: create a replica.
+        #: By partition, the role of all its replicas. The roles in this map do not permit a broker
+        #: to create a missing replica.
         self._roles: dict[TopicPartition, BrokerRole] = {}
         #: Replicas of each partition that has roles in a full command.
         self._placed: dict[TopicPartition, Sequence[int]] = {}
@@ -129,7 +129,7 @@ class CommandBuilder:
             return
         key = (self._image.topics[topic_partition.topic].topic_id, topic_partition)
         if key in shown:
-            return  # the image does not change while commands are built
+            return  # already added; the image does not change meanwhile
         replicas = self._image.replicas(topic_partition)
         deleting = self._image.is_deleting(topic_partition.topic) or lifecycle.is_tombstone(state)
         offline = self._offline(topic_partition, replicas)
@@ -170,9 +170,8 @@ class CommandBuilder:
     ) -> None:
         """Add metadata of a partition whose state node cannot be read, to full commands.
 
-        By the metadata in a full command, a broker learns that a partition with an unreadable state
-        exists. Partial commands omit a partition with an unreadable state, until its topic is
-        deleted.
+        From the metadata in a full command, a broker learns that the partition exists. Partial
+        commands omit the partition until its topic is deleted.
         """
         deleting = self._image.is_deleting(topic_partition.topic)
         if topic_partition not in self._image.unreadable_states or (
@@ -191,7 +190,7 @@ class CommandBuilder:
         )
 
     def _unreadable(self) -> dict[TopicPartition, BrokerRole]:
-        """Return roles by which replicas with unreadable partition states are no strays (V35)."""
+        """Return roles for replicas with unreadable states, so that they are not strays (V35)."""
         return {
             topic_partition: self._kept(topic_partition)
             for topic_partition in self._image.unreadable_states
@@ -199,7 +198,7 @@ class CommandBuilder:
         }
 
     def _kept(self, topic_partition: TopicPartition) -> BrokerRole:
-        """Return the role of a replica that stays unchanged and follows no leader."""
+        """Return the role of a replica that keeps its log and follows no leader."""
         image = self._image
         return BrokerRole(
             image.topics[topic_partition.topic].topic_id,

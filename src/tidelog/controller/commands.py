@@ -1,13 +1,13 @@
-"""Commands that wait for one broker: control requests and questions for log ends (V17, V30, V35).
+"""Commands that wait for one broker: control requests, and requests for log ends (V17, V30, V35).
 
 `CommandBuilder` derives the content of commands from the image. `Commands` merge while they wait
 (V81): the last state of a partition wins, and a StopReplica(delete) followed by a LeaderAndIsr
-keeps this order. The backlog is bounded. Deleted topics leave traces in the backlog; a broker whose
-backlog is much larger than a full command gets a full command instead. `Commands.requests` returns
-the requests in sending order. An UpdateMetadata with changed live brokers is first, so that a
-follower knows its leader. StopReplica and LeaderAndIsr follow. The UpdateMetadata with the
-partitions is last, so that clients learn of a leader that already leads. The request versions are
-those that Kafka 3.9 sends at the controller's protocol level.
+keeps this order. The backlog is bounded: it also keeps entries of deleted topics, but when it
+becomes much larger than a full command, the broker gets a full command instead. `Commands.requests`
+returns the requests in sending order. An UpdateMetadata with changed live brokers is first, so that
+a follower knows its leader. StopReplica and LeaderAndIsr follow. The UpdateMetadata with the
+partitions is last, so that clients learn of a new leader only after it leads. The request versions
+are those that Kafka 3.9 sends at the controller's protocol level.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, GET_REPLICA_LOG_INFO = 4, 5, 6, 9
 GET_REPLICA_LOG_INFO_VERSION = 0
 #: Kafka's AbstractControlRequest.Type.
 INCREMENTAL, FULL = 1, 2
-#: The leader and the epoch that brokers get for a partition whose topic is being deleted. A command
-#: under `EPOCH_DURING_DELETE` deletes the replica, whatever the replica's own epoch is (Kafka's
-#: LeaderDuringDelete, EpochDuringDelete).
+#: The leader and the epoch that brokers get for a partition whose topic is being deleted. A
+#: StopReplica with `EPOCH_DURING_DELETE` deletes the replica, whatever the replica's own epoch is
+#: (Kafka's LeaderDuringDelete, EpochDuringDelete).
 LEADER_DURING_DELETE = -2
 EPOCH_DURING_DELETE = -2
 #: The leader and the epochs that brokers get for a partition whose state cannot be read. A broker
@@ -67,7 +67,7 @@ class Sender(NamedTuple):
     controller_id: int
     controller_epoch: int
     listener: str
-    #: Versions of the requests, which depend on the controller's own protocol level (A12).
+    #: Versions of the requests, chosen by the controller's protocol level (A12).
     versions: RequestVersions = protocol_level.request_versions(protocol_level.NEWEST)
 
 
@@ -113,8 +113,7 @@ Shown = Mapping[ShownKey, UpdateMetadataPartitionState]
 class SharedShown(dict[ShownKey, UpdateMetadataPartitionState]):
     """Metadata that is sent to several brokers, whose requests share its encoding.
 
-    The metadata is a copy, which commands hold as a `Mapping`: nothing changes it after the first
-    request.
+    The metadata is a copy that does not change any more after the first request.
     """
 
     __slots__ = ("_topics",)
@@ -153,12 +152,11 @@ class Commands:
     shown: Shown = field(default_factory=dict)
     #: Partitions for which the controller asks the broker for its log end (E6).
     log_ends: dict[tuple[TopicId, int], TopicPartition] = field(default_factory=dict)
-    #: The map of metadata (`shown`) if this broker alone uses the map; None if brokers share the
-    #: map.
+    #: The map `shown` if only this broker uses it; None if several brokers share the map.
     _own_shown: dict[ShownKey, UpdateMetadataPartitionState] | None = None
 
     def merge(self, later: Commands) -> None:
-        """Add commands that were decided later; this object's own commands have not been sent."""
+        """Add commands of a later decision to these commands, which have not been sent yet."""
         self.brokers = later.brokers
         self.brokers_changed = self.brokers_changed or later.brokers_changed
         self.partition_count = later.partition_count
@@ -200,7 +198,7 @@ class Commands:
 
     @property
     def has_outgrown(self) -> bool:
-        """Whether the backlog is larger than a full command, by a wide margin."""
+        """Whether the backlog is much larger than a full command."""
         waiting = len(self.roles) + len(self.stops) + len(self.shown)
         return waiting > 3 * self.partition_count + limits.MAX_SUPERSEDED_STATES
 
@@ -209,7 +207,7 @@ class Commands:
         self.shown, self.shows_all, self._own_shown = {}, False, None
 
     def requests(self, sender: Sender, broker_epoch: int) -> list[Outgoing]:
-        """Return the requests in sending order; metadata waits until the roles are acknowledged."""
+        """Return the requests in sending order; the metadata of partitions follows the roles."""
         outgoing = []
         if self.brokers_changed and self._has_roles():
             outgoing.append(

@@ -6,10 +6,10 @@ send. At most one decision is in flight. Events that arrive during a decision ar
 on the applied image (DESIGN.md, rule 6).
 
 The image changes only when `decide` begins and in `applied`, and is read-only otherwise. Readings
-of the store and answers of brokers are facts: `decide` applies them before it decides. `applied`
-applies the writes, then the changes that follow from commands, and builds the commands last.
-Elections are level-triggered: the decision on a partition follows from the image alone. As the
-image alone decides, a conflict in the store, a new controller and a repeated event need no code of
+of the store and answers of brokers are facts: `decide` applies them to the image before it decides.
+`applied` changes the image by the writes, then by the commands' consequences, and builds the
+commands last. Elections are level-triggered: the decision about a partition depends on the image
+alone. A conflict in the store, a new controller and a repeated event therefore need no code of
 their own (V15, V41).
 """
 
@@ -96,7 +96,7 @@ class Controller:
 
     @property
     def balance(self) -> Balance:
-        """Leaderships due to return to preferred replicas automatically; callers only read them."""
+        """The leaderships that automatic elections still have to return to preferred replicas."""
         return self._preferred.balance
 
     def wanted_former(self) -> list[TopicPartition]:
@@ -110,7 +110,8 @@ class Controller:
     def give_up(self, ticket: int) -> Any | None:
         """Return the answer to a DeleteTopics request whose timeout is over.
 
-        Returns None while the request is not decided; its answer then follows the decision.
+        Returns None if no decision has served the request yet; the answer then comes with that
+        decision.
         """
         return self._deletions.give_up(ticket)
 
@@ -132,7 +133,7 @@ class Controller:
         return self._deciding
 
     def _learn(self, event: Event, draft: Draft, refused: refusals.RefusedRequests) -> None:
-        """Apply an event that is a fact; requests of clients and brokers are ignored."""
+        """Apply an event to the image if it is a fact, not a request of a client or broker."""
         image, agenda = self.image, self._agenda
         match event:
             case registrations.BrokersRead():
@@ -212,7 +213,7 @@ class Controller:
         self._serve(draft, requests.ReassignmentRequests(reassignments, nodes), events)
         self._additions.write(draft)
         if not draft.full:
-            # A new controller resumes reassignments once it has sent its full commands (V41).
+            # A new controller continues reassignments only after it has sent full commands (V41).
             self._advance(reassignments, nodes)
         nodes.close()
         reassignments.close()
@@ -226,10 +227,11 @@ class Controller:
         reassignments: requests.ReassignmentRequests,
         events: Sequence[Event],
     ) -> None:
-        """Serve requests; a request that conflicts with an earlier part of this decision waits."""
+        """Serve requests; a request that conflicts with this decision waits for the next one."""
         names: creation.TakenNames | None = None
         for event in events:
-            # Elections go first: AlterPartition is judged against the leaders elected here.
+            # Elections come first, because AlterPartition requests are judged by the leaders that
+            # this decision elects.
             if isinstance(event, leaders.ElectLeadersAsked):
                 leaders.elect_leaders(event, draft)
             elif isinstance(event, relinquishing.RelinquishAsked):
@@ -336,9 +338,9 @@ class Controller:
         return other
 
     def key(self) -> tuple[object, ...]:
-        """Return the model checker's key of the controller: equal keys mean equal next decisions.
+        """Return a hashable form for the model checker; equal forms mean equal next decisions.
 
-        The returned key leaves out queued events and the numbers (tickets) of requests.
+        The returned form leaves out queued events and the numbers (tickets) of requests.
         """
         return (
             self.image.key(),

@@ -1,4 +1,4 @@
-"""A decision and its effects, the values that pass between the phases of the controller.
+"""The results of the controller's two phases: a decision, and its effects.
 
 `Decision` lists what to write, answer, send and report, before any of these steps has happened.
 `Effects` lists what remains to do once the writes are done and the image holds them.

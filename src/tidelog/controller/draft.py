@@ -1,8 +1,8 @@
 """A decision under construction: published state overlaid with the writes of this decision.
 
-Later events of the same decision are judged against the results of earlier events. A decision thus
-writes a partition's state at most once, and a topic's node at most once. Every answer names the
-write for which it waits. A draft reads the image and does not change it.
+Later events of the same decision are handled as if the earlier writes were already done. A decision
+thus writes a partition's state at most once, and a topic's node at most once. Every answer names
+the write for which it waits. A draft reads the image and does not change it.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Draft:
         self.reassigned: dict[str, None] = {}
         #: Topics that this decision queues for deletion.
         self.queued: dict[str, None] = {}
-        #: Partitions whose metadata changed without a write because replicas went offline or came
-        #: back.
+        #: Partitions whose metadata changed without a write, because replicas went offline or came
+        #: online.
         self._shown: dict[TopicPartition, None] = {}
         #: Brokers that get a full command: new registrations, and all brokers for a new controller.
         self._full: dict[int, None] = {}
@@ -92,8 +92,7 @@ class Draft:
     def has_changed(self, names: Iterable[str]) -> bool:
         """Return whether this decision writes the node of one of the topics, or resizes a topic.
 
-        To resize a topic is to change its number of partitions, or the stored requests for such a
-        change.
+        Resizing changes a topic's number of partitions, or the stored requests for such a change.
         """
         return any(name in self.resized or name in self.reassigned for name in names)
 
@@ -125,7 +124,7 @@ class Draft:
         self.decision.notices.add(notice)
 
     def report(self, text: str) -> None:
-        """Report a request left in the store that cannot be carried out."""
+        """Report a request in a node of the store that the controller cannot carry out."""
         self.notice(UnmetRequest(text))
 
     def close(self) -> Decision:

@@ -8,6 +8,6 @@ from __future__ import annotations
 
 
 class Event:
-    """A fact or a request; a request carries a ticket, which its answer names."""
+    """A fact or a request. A request has a number, its ticket, by which the answer refers to it."""
 
     __slots__ = ()

@@ -6,8 +6,7 @@ decides, writes, and sends commands; these are the phases of a failover. A failo
 new leader has acknowledged its command, or was replaced by another leader. The new leaders measure
 the further phases of a failover (`replication.takeover`). A failover of more than `SAMPLED`
 partitions is sampled evenly. The number of published leaders that have not acknowledged their
-leadership is exact, not sampled. Times are arguments, in ms of a clock that never goes back. This
-module decides nothing about the cluster, and nothing waits for it.
+leadership is exact, not sampled. Times are arguments, in ms of a monotonic clock.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ from tidelog.core.types import NO_LEADER, TopicPartition
 
 #: Maximum number of partitions of one failover whose times are kept.
 SAMPLED: Final = 1_000
-#: Causes of failovers: all lost leaders were leaving (V43), or at least one was not.
+#: Causes of failovers: SHUTDOWN if all lost leaders were leaving brokers (V43), DEATH otherwise.
 SHUTDOWN: Final = "shutdown"
 DEATH: Final = "death"
 
 
 @dataclass(slots=True)
 class TurnTimes:
-    """Times at which the controller, in one turn, noticed, read, decided and wrote."""
+    """Times at which the controller noticed changes, read, decided and wrote in one turn."""
 
     noticed_ms: int
     read_ms: int = 0
@@ -39,12 +38,12 @@ class TurnTimes:
 
 @dataclass(slots=True)
 class LostLeaders:
-    """Brokers that no longer lead, as one turn of the controller finds them."""
+    """Brokers that lost their leaderships in one turn of the controller."""
 
     brokers: Sequence[int]
     #: Whether all lost leaders were leaving brokers.
     is_shutdown: bool = False
-    #: When the first of the lost leaders showed signs of failure; None if no sign was seen.
+    #: Time of the first sign that one of the lost leaders had failed; None without a sign.
     silent_since_ms: int | None = None
 
 

@@ -1,12 +1,12 @@
 """The controller's image: published state, and the progress of commands to brokers.
 
 The image changes only by `apply`. A change is a fact: read from the store, written to the store, or
-reported by a broker (DESIGN.md, rule 6). The image decides nothing, and is read-only while a
-decision is made and while commands are built. Partitions are indexed by the brokers to which they
-are assigned, so that the cost of an event grows with the partitions that it affects. Topics whose
-nodes cannot be read are known by name only: the controller leaves them unchanged and names them as
-"keep" in full commands (V35). The controller also leaves a partition unchanged if its state node
-cannot be read; the image then has no state of the partition.
+reported by a broker (DESIGN.md, rule 6). The image is read-only while a decision is made and while
+commands are built. Partitions are indexed by the brokers to which they are assigned, so that the
+cost of an event grows with the partitions that it affects. If a topic's node cannot be read, the
+image has only the topic's name. The controller leaves the topic unchanged, and its full commands
+make brokers keep the topic's replicas (V35). If a partition's state node cannot be read, the image
+has no state of the partition, and the controller leaves the partition unchanged.
 """
 
 from __future__ import annotations
@@ -82,14 +82,14 @@ class Image:
         self.is_frozen = False
         #: Content of `/admin/reassign_partitions_queue`; None if the node does not exist (R8).
         self.queue: RequestedReassignments | None = None
-        #: Reassignment requests in nodes of the store that were not accepted yet (R12).
+        #: Stored reassignment requests that the controller has not accepted yet (R12).
         self.request_nodes: tuple[RequestNode, ...] = ()
         #: Accepted requests whose reassignments are not over (R12).
         self.accepted: dict[TopicPartition, AcceptedRequest] = {}
         #: Reassignments whose added replicas do not copy at present, and the reason.
         self.paused: dict[TopicPartition, str] = {}
         #: Live brokers that were commanded to delete a removed replica, and have not acknowledged
-        #: it (V52).
+        #: the command (V52).
         self.leaving: dict[TopicPartition, dict[int, None]] = {}
         #: Replica presence by broker (D3, D4). `presences` has a partition only while a broker
         #: reports its replica as lost or offline.
@@ -98,7 +98,7 @@ class Image:
         self.recoveries: dict[TopicPartition, Recovery] = {}
         #: The serial number of the next recovery.
         self.next_recovery = 0
-        #: The members that partitions without a leader wait for, as last sent to brokers; for
+        #: The members for which partitions without a leader wait, as last sent to brokers; for
         #: display only.
         self.waits: dict[TopicPartition, LeaderWait] = {}
         #: Why replicas are outside the ISR, if this controller term knows the cause; for display
@@ -148,7 +148,7 @@ class Image:
         return None if topic is None else topic.moves.get(topic_partition.partition)
 
     def is_completing(self, topic_partition: TopicPartition) -> bool:
-        """Return whether a reassignment's target is already reached (V52)."""
+        """Return whether a reassignment's published state has only the target replicas (V52)."""
         state = self.states.get(topic_partition)
         if state is None or not state.reassigned_to:
             return False
@@ -169,7 +169,7 @@ class Image:
         )
 
     def has_left(self, topic_partition: TopicPartition) -> bool:
-        """Return whether no live broker still has a replica that a reassignment removed."""
+        """Return whether all live brokers have deleted the replicas that a reassignment removed."""
         return self.leaving.get(topic_partition) == {}
 
     def is_deleting(self, topic: str) -> bool:
@@ -227,7 +227,7 @@ class Image:
     def as_far_as_proven(
         self, topic_partition: TopicPartition, state: PartitionState
     ) -> PartitionState:
-        """Return a state, marked as unproven if it is older than a loss of store writes (E8)."""
+        """Return a state; mark it as unproven if it is older than the loss of writes (E8)."""
         mark = self.went_back
         if mark is None or state.is_unproven or state.removed or not state.isr:
             return state
@@ -236,7 +236,7 @@ class Image:
         return unproven(state, self.assigned(topic_partition), mark.skipped)
 
     def key(self) -> tuple[object, ...]:
-        """Return the model checker's key of the image: equal keys mean equal decisions."""
+        """Return a hashable form for the model checker; equal forms mean equal decisions."""
         return (
             tuple(
                 sorted(
@@ -363,7 +363,7 @@ class Image:
         self.paused.update({each: why for each, why in paused.items() if each in self.moving})
 
     def place(self, topic: Topic, states: Mapping[int, PartitionState]) -> None:
-        """Adopt a topic's node, with the states that were published since the last reading."""
+        """Replace a topic by its newly read node; add the states published since then."""
         self.topics[topic.name] = topic
         for topic_partition in topic.partitions:
             for replica in topic.assignments[topic_partition.partition]:
@@ -376,7 +376,7 @@ class Image:
             self.moving[TopicPartition(topic.name, partition)] = None
 
     def assign(self, topic: Topic) -> None:
-        """Adopt changed replicas or reassignments of a topic; its partition states stay."""
+        """Replace the replicas and reassignments of a topic; its partition states stay."""
         before = self.topics[topic.name]
         assert before.partitions == topic.partitions, f"other partitions: {topic}"
         for partition, replicas in before.assignments.items():
@@ -416,7 +416,7 @@ class Image:
     def remove_partition(self, topic_partition: TopicPartition) -> None:
         """Drop a partition that its topic no longer has.
 
-        The partition's last state is kept as that of a former incarnation (V71).
+        The partition's last state stays in `former` (V71).
         """
         self.former[topic_partition] = self.states.pop(topic_partition, None)
         self.unreadable_states.pop(topic_partition, None)
@@ -431,6 +431,6 @@ class Image:
         self.shrinks.pop(topic_partition, None)
 
     def forget_former(self, name: str) -> None:
-        """Drop the former incarnations of a topic's partitions, which must be read again (V71)."""
+        """Drop the former incarnations of a topic's partitions; they must be read again (V71)."""
         for topic_partition in [partition for partition in self.former if partition.topic == name]:
             del self.former[topic_partition]

@@ -5,8 +5,7 @@ epoch is another incarnation of the broker. The state node of a partition record
 under which each ISR member was in sync, so even a controller elected after a restart detects that
 the member restarted (bounced, V10). A registration may prove that the previous incarnation ended
 cleanly (E3), or that its process still runs (E7). The log of a member that bounced may be shorter
-than published state assumes. The module judges the incarnations of leaders, and does not decide who
-leads.
+than published state assumes. The elections that use these functions are in `elections`.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ Brokers = Mapping[int, BrokerInfo]
 def restarted_members(state: PartitionState, brokers: Brokers) -> tuple[int, ...]:
     """Return ISR members that have restarted since they were in sync, cleanly or not.
 
-    If no broker epoch is recorded for a member, the member has restarted if its broker registered
-    after the state node was last modified.
+    If the state records no broker epoch of a member, the member has restarted if its broker
+    registered after the last modification of the state node.
     """
     restarted: tuple[int, ...] = ()
     for member, recorded in zip(state.isr, eligible_replicas.isr_epochs(state), strict=True):
@@ -36,10 +35,10 @@ def restarted_members(state: PartitionState, brokers: Brokers) -> tuple[int, ...
 
 
 def is_leader_restarted(state: PartitionState, brokers: Brokers) -> bool:
-    """Return whether the leader is alive in another incarnation than the elected incarnation.
+    """Return whether the leader's broker has restarted since it was elected, and is alive.
 
-    If the leader has restarted, an election is due, and its broker must not lead before the
-    election, because its log may be shorter (V10).
+    An election is then due, and the broker must not lead before the election, because its log may
+    be shorter (V10).
     """
     leader = brokers.get(state.leader)
     if leader is None or state.leader not in state.isr:
@@ -55,10 +54,9 @@ def lost_nothing(broker: BrokerInfo, recorded_epoch: int) -> bool:
 
     The process of the incarnation `recorded_epoch` shut down cleanly (E3), or still runs under
     another registration (E7). A broker names the epochs of several earlier incarnations, because
-    perhaps no controller recorded the latest of them. An epoch that the broker does not name may
-    belong to an incarnation with another disk, even if the epoch lies between two named epochs. If
-    the present disk was restored from a backup, it may lack records of an incarnation that the
-    broker does not name.
+    perhaps no controller recorded the latest of them. An epoch that the broker does not name proves
+    nothing, even if it lies between two named epochs: that incarnation may have used another disk,
+    and the present disk may come from an older backup.
     """
     if recorded_epoch == NO_BROKER_EPOCH:
         return False
@@ -71,8 +69,7 @@ def lost_nothing(broker: BrokerInfo, recorded_epoch: int) -> bool:
 def bounced_members(state: PartitionState, brokers: Brokers) -> tuple[int, ...]:
     """Return ISR members that restarted without proof that they lost nothing.
 
-    If a member restarted without proof that it lost nothing, its log may lack committed records
-    (V10).
+    The log of such a member may lack committed records (V10).
     """
     restarted = restarted_members(state, brokers)
     if not restarted:

@@ -1,10 +1,9 @@
-"""Causes for which replicas are outside the ISR, as the controller knows them (V10, V43, V62, D3).
+"""The causes why replicas are outside the ISR, as far as the controller knows (V10, V43, V62, D3).
 
 A leader that removes replicas sends the causes with AlterPartition. If the controller itself
 removes members, the cause follows from its image. The image keeps the causes of replicas that are
-still outside the ISR, and all brokers show them. The causes are lost with the controller's term:
-the next controller knows none, and brokers keep the causes that they received. This module decides
-nothing.
+still outside the ISR, and all brokers show them. The next controller does not know the causes;
+brokers keep the causes that they received.
 """
 
 from __future__ import annotations
@@ -51,9 +50,9 @@ def shrinks(
     offline: Collection[int] = (),
     reported: Mapping[int, ShrinkCause] | None = None,
 ) -> Shrinks:
-    """Return why each replica that is not in the ISR of `after` leaves the ISR of `before`.
+    """Return the replicas that are in the ISR of `before` but not of `after`, with the causes.
 
-    `ended` are the brokers whose registration ended; the value says whether by a controlled
+    `ended` are the brokers whose registration ended; the value is True if it ended by a controlled
     shutdown. `absent` are live brokers that reported their replica missing or offline. `offline`
     are the brokers of `absent` whose log directory has failed. `reported` are the causes that the
     leader sent. The result omits replicas that are no longer assigned.

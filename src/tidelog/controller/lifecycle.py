@@ -1,7 +1,7 @@
 """First and last published state of a partition (V20, V71).
 
-This module has pure functions of the replicas and the live brokers. `elections` and `isr` derive
-all states between a partition's first and last state.
+This module has pure functions of the replicas and the live brokers. `elections` and `isr` compute
+all states between the first and the last.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ def first_state(
 ) -> PartitionState | None:
     """Return the first state of a partition (V20).
 
-    The first live replica leads, and all live replicas are the ISR. Replicas of brokers that are
-    shutting down are not in the first ISR, unless all live replicas are. Returns None while no
-    replica is alive. `former` is the content of the state node of a removed partition with the same
-    number. The epochs of the new partition continue above those of `former`, so that no epoch of
-    the former incarnation counts (V71).
+    The first live replica leads, and all live replicas are in the ISR. Brokers that are shutting
+    down are left out, unless no other broker is alive. Returns None while no replica is alive.
+    `former` is the content of the state node of a removed partition with the same number. The
+    epochs of the new partition continue above those of `former`, so that no epoch of the former
+    incarnation counts (V71).
     """
     registered = tuple(replica for replica in replicas if replica in brokers)
     live = tuple(replica for replica in registered if not brokers[replica].is_leaving) or registered

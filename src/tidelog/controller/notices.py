@@ -15,7 +15,7 @@ Kind = TypeVar("Kind")
 
 @dataclass(frozen=True, slots=True)
 class UnmetRequest:
-    """A request in the store that cannot be carried out; for the log."""
+    """A stored request that the controller cannot carry out; for the log."""
 
     text: str
 

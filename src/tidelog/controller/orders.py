@@ -21,7 +21,7 @@ from tidelog.core.types import TopicPartition
 class Rank(IntEnum):
     """The sequence in which `CommandBuilder` gets a decision's instructions to send commands.
 
-    A broker has one role or one stop per partition: a later order for the partition replaces an
+    A broker gets one role or one stop per partition, so a later order for the partition replaces an
     earlier order.
     """
 
@@ -54,8 +54,8 @@ class Order(ABC):
 class SendState(Order):
     """Send a published state to every broker, and roles to the partition's replicas.
 
-    If a leader asked for the change, it gets the state in its response, and no roles are sent:
-    `has_roles` is False.
+    If a leader asked for the change, `has_roles` is False: the leader gets the state in its
+    response, and no broker gets a role.
     """
 
     topic_partition: TopicPartition
@@ -75,7 +75,7 @@ class SendState(Order):
 
 @dataclass(frozen=True, slots=True)
 class SendFoundState(SendState):
-    """Send a state that another writer published, found by a conflict in the store (V15)."""
+    """Send a state that another writer published; a conflict in the store showed it (V15)."""
 
     rank: ClassVar[Rank] = Rank.FOUND_STATE
 

@@ -1,16 +1,17 @@
 """Overdue commands: when the controller reports a broker that does not acknowledge commands (V81).
 
-A broker is behind from the moment at which a command joins its empty queue. An acknowledgement that
-leaves other commands waiting starts the delay again. A broker that is behind for longer than the
-limit is overdue. The delay is reported once, and once more when the broker has caught up. Time is
-an argument; `tidelog.broker.controller` reports and counts the delays.
+A broker is behind from the moment at which a command joins its empty queue. If the broker
+acknowledges some commands while others wait, the delay counts again from that acknowledgement. A
+broker that is behind for longer than the limit is overdue. The controller reports the delay once,
+and once more when the broker has caught up. Time is an argument; `tidelog.broker.controller`
+reports and counts the delays.
 """
 
 from __future__ import annotations
 
 
 class Overdue:
-    """Delay of one broker's command queue; times in ms of a clock that never goes back."""
+    """Delay of one broker's command queue; times in ms of a monotonic clock."""
 
     __slots__ = ("_since_ms", "is_overdue", "limit_ms")
 
@@ -25,7 +26,7 @@ class Overdue:
             self._since_ms = now_ms
 
     def behind_ms(self, now_ms: int) -> int:
-        """Return for how many ms the broker has left commands unacknowledged; 0 if none waits."""
+        """Return the delay in ms; 0 if the broker has acknowledged all commands."""
         return 0 if self._since_ms is None else now_ms - self._since_ms
 
     def failed(self, now_ms: int) -> int | None:

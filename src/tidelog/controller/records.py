@@ -1,7 +1,6 @@
 """Records that make up the image: topics, reassignments, deletions and removals.
 
-The records are values without behaviour of their own. The image knows which of these records are
-published.
+The records are values without behaviour of their own.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class Presence(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A reassignment under way, during which the replicas to add and to remove are assigned."""
+    """A reassignment under way; the replicas to add and the replicas to remove are assigned."""
 
     #: Replicas that were not assigned when the reassignment began.
     adding: Replicas
@@ -41,9 +40,9 @@ class Move:
     #: The replicas when the reassignment began, preferred leader first; empty if not recorded (R1,
     #: R6).
     original: Replicas
-    #: Transaction that wrote this target into the topic's node, or a later transaction after which
-    #: the node was read. A partition state older than `since_zxid` shows that the replicas may not
-    #: have been sent the target (V41).
+    #: Transaction that wrote this target into the topic's node, or a later transaction before the
+    #: node was read. If the partition's state is older, perhaps no command has sent the target to
+    #: the replicas (V41).
     since_zxid: int = 0
     #: Bytes a second that brokers may copy for the reassignment, 0 for no throttle of its own (R4).
     throttle: int = 0
@@ -59,10 +58,10 @@ def target_of(replicas: Sequence[int], move: Move) -> Replicas:
 
 
 def is_completing(state: PartitionState | None, replicas: Sequence[int], move: Move) -> bool:
-    """Return whether a reassignment's target is already reached (V52).
+    """Return whether published state has only the target replicas of a reassignment (V52).
 
-    After the target is reached, only the deletion of removed replicas and the write of the topic's
-    node are left to do. A removed replica must not be in the ISR.
+    Then only the deletion of the removed replicas and the write of the topic's node remain. A
+    removed replica must no longer be in the ISR.
     """
     if state is None or not state.reassigned_to:
         return False
@@ -76,18 +75,18 @@ def before(replicas: Replicas, move: Move) -> Replicas:
 
 
 def unwanted(replicas: Replicas, move: Move) -> Replicas:
-    """Return the replicas that an earlier target or a now cancelled reassignment added (R10)."""
+    """Return replicas that an earlier target or a cancelled reassignment added (R10)."""
     original = before(replicas, move)
     return tuple([each for each in move.removing if each not in original])
 
 
 def idle(replicas: Replicas, move: Move, state: PartitionState, is_paused: bool) -> Replicas:
-    """Return replicas that do not copy, because a reassignment pauses or drops them (R3, R10).
+    """Return replicas that do not copy: their reassignment pauses, or they are superfluous (R10).
 
-    Added replicas become superfluous by a cancel or another target, and are deleted when the move
-    ends. ISR members continue to copy, even while the move pauses. Superfluous replicas that are
-    eligible also continue to copy, because few other replicas may have the committed records. While
-    the move pauses, even eligible added replicas stop copying; they keep their records.
+    A cancellation or another target makes added replicas superfluous; they are deleted when the
+    move ends. ISR members continue to copy, even while the move pauses. Superfluous replicas that
+    are eligible also continue to copy, because few other replicas may have the committed records.
+    While the move pauses, even eligible added replicas stop copying; they keep their records.
     """
     out = (*state.isr, *state.elr)
     found = dict.fromkeys(each for each in unwanted(replicas, move) if each not in out)
@@ -120,7 +119,7 @@ class Recovery:
     serial: int = 0
     #: Whether leader.recovery.wait.ms is over.
     is_due: bool = False
-    #: Brokers that were asked for their log ends, and have not answered.
+    #: Brokers that were asked for their log ends and have not responded.
     asked: dict[int, None] = field(default_factory=dict)
     #: Log ends by broker, reported under the present registrations.
     logs: dict[int, LogEnd] = field(default_factory=dict)
@@ -130,7 +129,7 @@ class Recovery:
         return Recovery(self.serial, self.is_due, dict(self.asked), dict(self.logs))
 
     def key(self) -> tuple[object, ...]:
-        """Return the model checker's key of the recovery: equal keys mean equal next decisions."""
+        """Return a hashable form for the model checker; equal forms mean equal next decisions."""
         return (self.is_due, tuple(self.asked), tuple(sorted(self.logs.items())))
 
 
@@ -173,7 +172,7 @@ class RequestedReassignments:
 
 @dataclass(frozen=True, slots=True)
 class RequestNode:
-    """A request for reassignments that was not accepted yet (R12, R20)."""
+    """A stored request for reassignments that the controller has not accepted yet (R12, R20)."""
 
     path: str
     assignments: Mapping[TopicPartition, Replicas]
@@ -221,7 +220,8 @@ class Removal:
     #: Partitions that an edit removed from the topic's node, so that their removal can no longer be
     #: withdrawn.
     by_edit: dict[int, None] = field(default_factory=dict)
-    #: Partitions whose leaders were commanded to accept no more records; consumers still read them.
+    #: Partitions whose leaders were commanded to accept no more records. Consumers can still read
+    #: these partitions.
     closed: dict[int, None] = field(default_factory=dict)
     #: Partitions that every consumer group has read to the end.
     drained: dict[int, None] = field(default_factory=dict)
@@ -232,7 +232,7 @@ class Removal:
 
     @property
     def done(self) -> bool:
-        """Whether no live broker holds a removed partition, so the topic's node can drop it."""
+        """Whether all live brokers have deleted their replicas of the removed partitions."""
         return bool(self.commanded) and not self.waiting
 
     def forget(self, partition: int) -> None:
@@ -252,7 +252,7 @@ class Removal:
         )
 
     def key(self) -> tuple[object, ...]:
-        """Return the model checker's key of the removal: equal keys mean equal next decisions."""
+        """Return a hashable form for the model checker; equal forms mean equal next decisions."""
         return (
             tuple(sorted(self.requested.items())),
             tuple(sorted(self.by_edit)),

@@ -1,8 +1,8 @@
-"""Registrations of brokers: changes that a reading of `/brokers/ids` brings (V10, V11, V41).
+"""Registrations of brokers: the changes that a reading of `/brokers/ids` shows (V10, V11, V41).
 
-A broker epoch is the creation transaction id of a registration: a broker whose epoch differs has
-bounced. The controller checks every partition of a broker that arrived or left. A broker that
-arrived gets a full command.
+A broker epoch is the creation transaction id of a registration. A broker whose epoch has changed
+has restarted ("bounced"). The controller checks every partition of a broker that arrived or left. A
+broker that arrived gets a full command.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class BrokersChanged(Change):
 
 
 def _forget_answers_of(broker_id: int, image: Image) -> None:
-    """Drop a broker's reports, and the requests to it, as its registration has ended (V22, D3)."""
+    """Drop a broker's reports and open requests, because its registration has ended (V22, D3)."""
     ending: list[Deletion | Removal] = [*image.deletions.values(), *image.removals.values()]
     for pending in ending:
         pending.waiting.pop(broker_id, None)
@@ -128,13 +128,13 @@ def broker_changes(before: Brokers, after: Brokers) -> BrokerChanges:
 
 
 class Registrations:
-    """The reader of the brokers' registrations in one controller term."""
+    """The brokers' registrations as one controller term reads them."""
 
     __slots__ = ("has_read",)
 
     def __init__(self) -> None:
-        #: Whether the controller has read the registrations in this term; brokers of the first
-        #: reading do not count as arrivals.
+        #: Whether the controller has read the registrations in this term. Brokers in the first
+        #: reading are not reported as arrivals.
         self.has_read = False
 
     def read(self, event: BrokersRead, draft: Draft, agenda: Agenda) -> BrokerChanges:

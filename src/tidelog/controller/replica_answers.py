@@ -1,9 +1,9 @@
 """Brokers' answers to commands: replicas that exist, are missing or are stopped (D3, D4, V22, V52).
 
-The controller ignores an answer to a command of the broker's earlier registration. A broker also
-reports on its own that a log directory has failed. After a report of a failed log directory, the
-controller sends the broker all its roles, and the broker's answers name the offline replicas (D4).
-A new controller sends full commands, and so learns of offline replicas from the answers, too (D8).
+The controller ignores an answer that an earlier registration of the broker sent. A broker also
+reports through the store that a log directory has failed. The controller then sends the broker all
+its roles, and the broker's answers name the offline replicas (D4). A new controller sends full
+commands, and so learns of offline replicas from the answers, too (D8).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ErrorCode
 from tidelog.core.types import TopicPartition
 
-#: Error codes that show that the replica exists: a Kafka broker rejects a role of a leader epoch
-#: that it already knows.
+#: Error codes which show that the replica exists. A Kafka broker responds STALE_CONTROLLER_EPOCH to
+#: a role whose leader epoch it already knows.
 _HAS_REPLICA = (ErrorCode.NONE, ErrorCode.STALE_CONTROLLER_EPOCH)
 
 
@@ -72,7 +72,7 @@ class ReplicaAnswered(Change):
     presence: Presence
 
     def apply(self, image: Image) -> None:
-        """Keep the brokers' reports about the partition while any broker lacks its replica."""
+        """Record the report; drop a partition's reports if every broker has its replica."""
         answers = image.presences.setdefault(self.topic_partition, {})
         answers[self.broker_id] = self.presence
         is_here = self.presence is Presence.HERE
@@ -86,7 +86,7 @@ class ReplicaAnswered(Change):
 
 @dataclass(frozen=True, slots=True)
 class ReplicasStopped(Change):
-    """A broker acknowledged StopReplica for replicas that were deleted or that moved away."""
+    """A broker acknowledged the StopReplica of replicas that were to be deleted."""
 
     broker_id: int
     topic_partitions: Sequence[TopicPartition]
@@ -109,9 +109,9 @@ class ReplicasStopped(Change):
 def role_answered(event: LeaderAndIsrAnswered, draft: Draft, agenda: Agenda) -> None:
     """Record which replicas a broker has; check the partitions whose replica presence changed.
 
-    If a broker that is neither in the ISR nor eligible reports its replica missing, it answers an
-    outdated command. The controller sends the broker its role once more, to create the replica,
-    because hours may pass before another command follows.
+    If a replica is missing that is neither in the ISR nor eligible, the broker may create it, but
+    the answered command did not say so. The controller sends the role once more at once, because
+    hours may pass before the next command.
     """
     image = draft.image
     if not _is_current(event.broker_id, event.broker_epoch, image):
@@ -161,7 +161,7 @@ def commands_dropped(event: CommandsDropped, draft: Draft) -> None:
 
 
 def _reported_no_log(image: Image, topic_partition: TopicPartition, broker_id: int) -> bool:
-    """Return whether a recovery under way holds a report that the broker has no log."""
+    """Return whether the broker has reported to a recovery under way that it has no log."""
     recovery = image.recoveries.get(topic_partition)
     return recovery is not None and recovery.logs.get(broker_id) == NO_LOG
 

@@ -1,6 +1,6 @@
 """Settings that a controller gets when its term begins.
 
-The settings are the values of the broker's configuration on which decisions depend. The cluster's
+They are the values of this broker's configuration on which decisions depend. The cluster's
 unclean.leader.election.enable and min.insync.replicas may change within the term.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from tidelog.core.dataclass import dataclass
 
-#: Function that checks a topic's configuration and returns it as stored; raises ConfigError.
+#: Function that checks a topic's configuration and returns the form to store; raises ConfigError.
 ConfigValidator = Callable[[Mapping[str, str | None]], Mapping[str, str]]
 
 

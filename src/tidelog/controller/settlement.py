@@ -1,8 +1,7 @@
 """Settlement of a decision's writes: changes of the image, commands to send, and notices.
 
-Each write applies its own outcome (`Write.settle`), in the order of the writes. A conflict in the
-store is a fact like any other: the image adopts the node's content, or the node is read again
-(V15). A settlement decides nothing.
+Each write applies its own outcome (`Write.settle`), in the order of the writes. After a conflict in
+the store, the image takes over the node's content, or the node is read again (V15).
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """Controlled shutdown: a broker that is about to stop transfers its leaderships (V43, A3).
 
 This module decides whether to accept a request, in which order to check the broker's partitions,
-and which leaderships remain. The leaderships are transferred first, in batches of one decision
-each; removals from ISRs follow. `elections` decides each partition from published state and the
-live brokers, among which the leaving broker is marked. A controlled shutdown reads nothing from the
-store. The module knows nothing of the broker's own retries, and forgets a broker when its
-registration ends.
+and which leaderships remain. The controller first transfers the leaderships, in batches of one
+decision each, and then removes the broker from ISRs. `elections` decides each partition from
+published state and the live brokers, in which the leaving broker is marked. The controller forgets
+a controlled shutdown when the broker's registration ends.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class ControlledShutdownAsked(Event):
 
 @dataclass(frozen=True, slots=True)
 class ShutdownBegun(Change):
-    """A live broker has requested a controlled shutdown, and leaves with its registration (V43)."""
+    """A live broker has requested a controlled shutdown, and counts as leaving (V43)."""
 
     broker_id: int
 
@@ -187,7 +186,7 @@ class Shutdowns:
         return other
 
     def key(self) -> tuple[object, ...]:
-        """Return the model checker's key of the shutdowns: equal keys mean equal next decisions."""
+        """Return a hashable form for the model checker; equal forms mean equal next decisions."""
         return tuple(
             (key, len(shutdown.led), len(shutdown.followed))
             for key, shutdown in self._under_way.items()
@@ -210,7 +209,7 @@ def _response(error: ErrorCode, left: Sequence[TopicPartition]) -> ControlledShu
 def refusal(request: ControlledShutdownRequest, brokers: Brokers) -> ErrorCode:
     """Return the error of a controlled shutdown, NONE if it may begin.
 
-    A ControlledShutdown request before version 2 has no broker epoch.
+    ControlledShutdown requests below version 2 have no broker epoch.
     """
     broker = brokers.get(request.broker_id)
     if broker is None:
@@ -221,7 +220,7 @@ def refusal(request: ControlledShutdownRequest, brokers: Brokers) -> ErrorCode:
 
 
 def look_at(shutdown: Shutdown, image: Image, topic_partitions: Iterable[TopicPartition]) -> None:
-    """Split partitions into partitions that the broker leads and partitions that it follows."""
+    """Add partitions to the shutdown, by whether the broker leads or follows them."""
     for topic_partition in topic_partitions:
         state = image.states.get(topic_partition)
         if state is None or image.is_deleting(topic_partition.topic):
@@ -248,7 +247,8 @@ def next_batch(shutdown: Shutdown) -> ShutdownBatch:
 def remaining(image: Image, broker_id: int) -> list[TopicPartition]:
     """Return partitions whose leadership the broker could still transfer if it waited.
 
-    In each returned partition another replica is alive and not leaving, but has yet to catch up.
+    Each returned partition has another replica that is alive and not leaving, but has not caught up
+    yet.
     """
     found = []
     for topic_partition in image.hosted_by(broker_id):

@@ -1,7 +1,7 @@
 """Publication of a partition's state: the write, and its effect on the image.
 
 The write succeeds if the state node has the version that the image knows. After a conflict the
-image adopts the node's content, and the partition is checked again (V15).
+image takes over the node's content, and the next decision checks the partition again (V15).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tidelog.core import eligible_replicas
 from tidelog.core.dataclass import dataclass
 from tidelog.core.types import NO_LEADER, PartitionState, TopicPartition
 
-#: Expected partition epoch of a partition without a state node, which is to be created.
+#: The expected partition epoch of a write that creates the state node.
 NO_STATE = -1
 
 
@@ -63,7 +63,7 @@ class StateUnreadable(Change):
 
 @dataclass(frozen=True, slots=True)
 class ReplicasRemade(Change):
-    """Brokers are to create a partition's replicas; reports of missing replicas are void (D3)."""
+    """Brokers are commanded to create a partition's replicas, which are no longer missing (D3)."""
 
     topic_partition: TopicPartition
 

@@ -2,11 +2,10 @@
 
 A broker that had seen later writes of the store creates the node `/brokers/store_went_back` when it
 registers. Partition state older than `/brokers/store_went_back` comes from a restored copy of the
-store, or was derived from such a copy. Under state from a restored copy, every assigned replica may
-have the committed records, and no replica provably has them. The image adopts states older than
-`/brokers/store_went_back` as unproven, and recovery by proof compares the logs of all replicas
-(E6). A partition state newer than `/brokers/store_went_back` proves, as usual, which replicas have
-every committed record.
+store, or was derived from such a copy. Such a state does not prove which of the assigned replicas
+have the committed records. The image therefore marks it as unproven, and recovery by proof compares
+the logs of all replicas (E6). A newer partition state proves, as usual, which replicas have every
+committed record.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from tidelog.core.types import NO_STAMP, StoreWentBack
 
 @dataclass(frozen=True, slots=True)
 class StoreFoundOlder:
-    """Notice of partitions adopted from a store that lost its latest writes."""
+    """Notice: partition states are unproven, because the store lost its latest writes."""
 
     found: StoreWentBack
     partitions: int
@@ -53,7 +52,7 @@ def found(mark: StoreWentBack | None, draft: Draft, agenda: Agenda) -> None:
 
 
 def text(mark: StoreWentBack) -> str:
-    """Return the content of `/brokers/store_went_back` as a text for people."""
+    """Return the content of `/brokers/store_went_back` as text for the log."""
     stamp = f"of transaction {mark.found}" if mark.found != NO_STAMP else "missing"
     return (
         f"the metadata store went back, as broker {mark.broker_id} found when it registered: its"

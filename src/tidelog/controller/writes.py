@@ -43,4 +43,4 @@ class Write:
     __slots__ = ()
 
     def settle(self, outcome: Outcome, settlement: Settlement) -> None:
-        """Apply the outcome to the image, unless the image does not know the node."""
+        """Apply the outcome to the image, if the image has the written object."""

@@ -5,8 +5,8 @@ function. `leaders` checks the partitions whose circumstances changed and serves
 `waits` reports partitions without a leader.
 
 `preferred` returns leaderships to preferred replicas, and `balance` finds these leaderships.
-`relinquishing` moves leaderships away from brokers that step back (F11, V68, D13, D14).
+`relinquishing` elects other leaders for brokers that give up leaderships (F11, V68, D13, D14).
 
-`recovery` decides which member leads after a recovery by proof (E6), and `recoveries` keeps the
-progress of recoveries.
+`recovery` compares the logs of a leaderless partition's members to find a leader ("recovery by
+proof", E6), and `recoveries` keeps the progress of recoveries.
 """

@@ -1,14 +1,14 @@
 """Automatic election of preferred replicas: which leaderships return to them, and when (V46).
 
 A broker is out of balance when other brokers lead more than a given share of the partitions that
-prefer this broker. If a broker is out of balance, the leaderships of all partitions that prefer it
-return to it. Leaderships return in steps of bounded size, so that clients do not all refresh their
-metadata at once. A broker that has returned gets its leaderships only after it has caught up. A
-broker has to catch up while it is outside the ISR of a partition with a live leader; it is then
-busy fetching. A broker need not catch up on partitions that are being reassigned, removed or
-deleted. The controller no longer waits for a broker that joined no further ISR between two
-rebalance checks. An election that a client requests (V8) depends on the ISR alone. This module only
-reads the image; the caller times checks and steps, so the module knows no time.
+prefer this broker. The controller then returns the leaderships of all partitions that prefer this
+broker. It does so in steps of bounded size, so that clients do not all refresh their metadata at
+once. A broker that has restarted gets its leaderships only after it has caught up. While the broker
+is outside the ISR of a partition with a live leader, it still has to catch up, and is busy with
+fetching. A broker need not catch up on partitions that are being reassigned, removed or deleted.
+The controller no longer waits for a broker that joined no further ISR between two rebalance checks.
+An election that a client requests (V8) depends on the ISR alone. The caller determines the times of
+checks and steps.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from tidelog.core.dataclass import dataclass
 from tidelog.core.limits import MAX_AUTOMATIC_ELECTIONS_PER_STEP
 from tidelog.core.types import TopicPartition
 
-#: Rebalance checks before a broker with slow reads may lead again automatically: more than one
-#: interval (leader.imbalance.check.interval.seconds), at most two.
+#: Number of rebalance checks before a broker that reported slow reads gets leaderships back: one to
+#: two intervals (leader.imbalance.check.interval.seconds).
 SLOW_LOOKS = 2
 
 
 @dataclass(slots=True)
 class _Registration:
-    """Findings about a broker that is to get leaderships back, for its present incarnation."""
+    """The progress of a broker to which leaderships are to return, in its present incarnation."""
 
     broker_epoch: int
     #: Number of partitions on which the broker had to catch up at the last rebalance check.
@@ -116,7 +116,7 @@ class Balance:
         return due
 
     def note_slow(self, broker_id: int, image: Image) -> None:
-        """Return no leadership to a live broker until the second rebalance check from now (F11)."""
+        """Bar a live broker from leaderships until the second rebalance check from now (F11)."""
         self._slow[broker_id] = (image.brokers[broker_id].broker_epoch, SLOW_LOOKS)
 
     def is_slow(self, broker_id: int, image: Image) -> bool:
@@ -135,13 +135,13 @@ class Balance:
         self._unfit[broker_id, topic_partition] = (epoch, SLOW_LOOKS)
 
     def note_fit(self, broker_id: int) -> None:
-        """Drop the reports that disks of a broker are full or slow, as a disk has recovered."""
+        """Drop a broker's reports of full or slow disks, because it has withdrawn them."""
         self._unfit = {
             replica: found for replica, found in self._unfit.items() if replica[0] != broker_id
         }
 
     def is_avoided(self, broker_id: int, topic_partition: TopicPartition, image: Image) -> bool:
-        """Return whether a broker should not lead a partition, for slow reads or an unfit disk."""
+        """Return whether a broker should not lead a partition: slow reads or an unfit disk."""
         if self.is_slow(broker_id, image):
             return True
         broker = image.brokers.get(broker_id)
@@ -150,7 +150,7 @@ class Balance:
 
     @property
     def counts_looks(self) -> bool:
-        """Whether rebalance checks must run so that reports of slow or unfit disks expire."""
+        """Whether rebalance checks must run so that reports of slow reads and disks expire."""
         return bool(self._slow or self._unfit)
 
     def held_back(self) -> tuple[int, ...]:
@@ -180,7 +180,7 @@ class Balance:
         return other
 
     def key(self) -> tuple[object, ...]:
-        """Return the model checker's key of this object: equal keys mean equal next decisions."""
+        """Return a hashable form for the model checker; equal forms mean equal next decisions."""
         return (
             tuple(self._waiting),
             tuple(
@@ -191,10 +191,11 @@ class Balance:
 
 
 def out_of_balance(image: Image, percentage: int) -> list[TopicPartition]:
-    """Return the partitions whose leadership returns to the preferred replica.
+    """Return the partitions whose leadership is to return to the preferred replica.
 
-    Another replica leads each returned partition, whose preferred broker is alive and not leaving.
-    Of the partitions that prefer this broker, more than `percentage` have another leader.
+    Each returned partition is led by another replica, and its preferred broker is alive and not
+    leaving. More than `percentage` percent of the partitions that prefer this broker have another
+    leader.
     """
     preferring: dict[int, int] = {}
     elsewhere: dict[int, list[TopicPartition]] = {}

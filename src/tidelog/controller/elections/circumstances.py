@@ -1,7 +1,7 @@
-"""The circumstances of a partition's election: every input of the election beside the state.
+"""The circumstances of a partition's election: every input except the published state.
 
-`Circumstances` is a value: replicas, live brokers, configuration, missing replicas, and the
-findings of a recovery by proof so far. This module decides nothing.
+The circumstances are the replicas, the live brokers, the configuration, the missing replicas, and
+the progress of a recovery by proof (a comparison of log ends, E6).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tidelog.core.types import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """Inputs of an election beside the partition's published state."""
+    """Inputs of a partition's election, except the partition's published state."""
 
     #: Replicas in the order of preference.
     replicas: Sequence[int]

@@ -1,16 +1,15 @@
 """The next published state of one partition: leader, ISR, eligible replicas (V11-V14, E1-E6, D3).
 
-An election is level-triggered: the decision follows from the published state and its circumstances
-alone. Every controller therefore decides alike, and a repeated decision changes nothing. A result
-of `None` means that the state needs no change. A member is proven if it provably has every
-committed record, and bounced if it restarted without that proof. While a member that provably has
-every committed record is alive, bounced members leave the ISR before any election (V10), as do
-members whose broker lost the replica (D3). An ISR member that provably has every committed record
-is elected, else an eligible replica with this proof (E2). While no live member provably has every
-committed record, all members stay, and recovery by proof decides (E6). A leader that restarted gets
-a new leader epoch, also after a clean shutdown. A broker that is leaving is no candidate, and
-leaves every ISR in which a live broker stays. If no live broker would stay, a leaving leader leads
-until it stops (V43).
+An election is level-triggered: its result depends on the published state and the circumstances
+alone. Every controller therefore makes the same decision, and a repeated decision changes nothing.
+A result of `None` means that the state needs no change. A member is proven if it provably has every
+committed record, and bounced if it restarted without that proof. While a proven member is alive,
+bounced members leave the ISR before any election (V10), and so do members whose broker lost the
+replica (D3). A proven ISR member is elected; without one, a proven eligible replica is elected
+(E2). While no proven member is alive, all members stay, and recovery by proof (a comparison of
+logs) decides (E6). A leader that restarted gets a new leader epoch, also after a clean shutdown. A
+broker that is leaving is no candidate, and leaves every ISR in which a live broker stays. If no
+live broker would stay, a leaving leader leads until it stops (V43).
 """
 
 from __future__ import annotations
@@ -50,9 +49,9 @@ class Election:
 def elect(state: PartitionState, around: Circumstances) -> Election | None:
     """Return the state to publish now, None if the state can stay."""
     if state.elr and len(state.isr) >= around.minimum and _leads_on(state, around):
-        # The effective minimum has fallen since the eligible replicas left the ISR. Once the leader
-        # learns of the new state, it commits records without the eligible replicas, and no other
-        # leader may commit records.
+        # The effective minimum was reduced after the eligible replicas left the ISR, so the ISR is
+        # large enough without them. The list of eligible replicas must be cleared before the leader
+        # may commit records without them.
         return _elect(replace(state, elr=(), elr_epochs=()), around) or _without_eligible(
             state, around
         )
@@ -99,7 +98,7 @@ def _elect(state: PartitionState, around: Circumstances) -> Election | None:
     survivors = [m for m in state.isr if m not in bounced and m not in absent]
     candidates = [m for m in survivors if m in brokers and not brokers[m].is_leaving]
     if not candidates and leads_here and state.leader in survivors:
-        # No other replica can take over the leadership.
+        # No other replica can lead, so the leaving leader continues to lead.
         candidates = [state.leader]
         if state.isr == (state.leader,):
             return None
@@ -148,7 +147,7 @@ def prefers_another(state: PartitionState, replicas: Sequence[int]) -> bool:
 
 
 def elect_preferred(state: PartitionState, around: Circumstances) -> Election | None:
-    """Elect the preferred replica as leader (V46); return None if it is not alive and in sync.
+    """Elect the preferred replica (V46); return None unless it is alive and in the ISR.
 
     The caller must call `elect` first, because `elect` finds more urgent changes.
     """
@@ -199,11 +198,11 @@ def elect_without(
 
 
 def is_untouched(state: PartitionState, brokers: Brokers) -> bool:
-    """Return whether the leader and the ISR are alive in their recorded incarnations, none leaving.
+    """Return whether leader and ISR are alive in their recorded incarnations, and none is leaving.
 
-    A state whose leader and ISR are alive needs no change, unless a replica is lost, offline or
-    eligible. Nearly all states that a new controller reads need no change, and `is_untouched` costs
-    much less than `elect`.
+    Such a state needs no change, unless a replica is lost, offline or eligible. A new controller
+    checks all partitions, of which nearly all need no change, and this function costs much less
+    than `elect`.
     """
     recorded = state.isr_epochs
     if recorded is None or len(recorded) != len(state.isr):
@@ -225,9 +224,9 @@ def _leader(current: int, replicas: Sequence[int], candidates: Container[int]) -
 def _elect_uncleanly(state: PartitionState, around: Circumstances) -> Election | None:
     """Elect a live assigned replica with ISR = itself, RECOVERING (V13).
 
-    The unclean election prefers members of the ISR and eligible replicas, and replicas that have a
-    log. No other replica is eligible after the election: records that only other replicas have are
-    lost.
+    The election prefers replicas that have a log, and among them members of the ISR and eligible
+    replicas. After the election no other replica is eligible, so records that only other replicas
+    have are lost.
     """
     members = eligible_replicas.members(state)
     live = [
@@ -266,7 +265,7 @@ def _published(
         leader,
         tuple(isr),
         around.controller_epoch,
-        # The present broker epoch of each ISR member is recorded, whether the member stayed or
+        # Record the present broker epoch of each ISR member, whether it was a member before or
         # joins now.
         tuple([brokers[member].broker_epoch for member in isr]),
         *_eligible(state, isr, around),
@@ -280,10 +279,10 @@ def _published(
 def _epoch_above_all(state: PartitionState, around: Circumstances) -> int:
     """Return a new leader's epoch, above all epochs assigned before a restore of the store (E8).
 
-    Because the store was restored, the leader epoch of `state` already skips numbers. A log with a
-    later epoch than `state` comes from an earlier restore of the same backup, which skipped more
-    epochs. If a log has a later epoch than `state`, the returned epoch skips numbers. Leaders after
-    an earlier restore of the backup may have had epochs of which no log has a record.
+    After a restore, the leader epoch of `state` already skips numbers. If a log nevertheless has a
+    later epoch, the same backup was restored before, and more epochs were skipped then. Later
+    leaders may even have had epochs without any record in a log. In this case the returned epoch
+    skips numbers again.
     """
     logs = {} if around.recovery is None else around.recovery.logs
     latest = max((log.leader_epoch for log in logs.values()), default=NO_EPOCH)
@@ -320,8 +319,8 @@ def _kept_epochs(
     """Return the epochs to record for the members that stay in a partition without a leader.
 
     If the state has no recorded epochs, members that registered after its node's last modification
-    have bounced (V10). The write of the state without a leader is such a modification, so the state
-    records the epochs that are known so far.
+    have bounced (V10). The write of the state without a leader also modifies the node, so this
+    state must record the epochs.
     """
     recorded = eligible_replicas.members(state)
     bounced = incarnations.bounced_members(state, brokers)
@@ -329,8 +328,8 @@ def _kept_epochs(
     for member in survivors:
         epoch = recorded[member]
         if epoch == NO_BROKER_EPOCH:
-            # If the broker registers again before the state is written, the node's last
-            # modification would not show the restart.
+            # Record the epoch now: if the broker restarts before this state is written, the node's
+            # last modification would not show the restart.
             is_here = member in brokers and member not in bounced
             epoch = brokers[member].broker_epoch if is_here else BOUNCED_EPOCH
         kept.append(epoch)
@@ -354,7 +353,7 @@ def _eligible(
 
 
 def cut_short(state: PartitionState, replicas: Sequence[int], brokers: Brokers) -> bool:
-    """Return whether the partition may never have been created on any broker (D3).
+    """Return whether perhaps no broker has created its replica of the partition yet (D3).
 
     The state was not written after its first version, every assigned replica is alive, and no
     member has restarted.

@@ -1,8 +1,8 @@
 """Elections for partitions whose circumstances changed, and ElectLeaders (V11, V13, D3).
 
-Elections are level-triggered: the decision follows from the image alone. As the image alone
-decides, a conflict in the store, a new controller and a repeated event need no code of their own
-(V15, V41). The same code elects leaders automatically and for ElectLeaders requests.
+Elections are level-triggered: the decision depends on the image alone. A conflict in the store, a
+new controller and a repeated event therefore need no code of their own (V15, V41). The same code
+elects leaders automatically and for ElectLeaders requests.
 """
 
 from __future__ import annotations
@@ -130,7 +130,8 @@ def look_at(topic_partition: TopicPartition, draft: Draft) -> None:
     if state is None or lifecycle.is_tombstone(state):
         _begin(topic_partition, image.replicas(topic_partition), state, draft)
         return
-    # Nearly all partitions that a new controller reads need no election: a cheap check finds this.
+    # A new controller checks all partitions, of which nearly all need no election; a cheap check
+    # recognizes them.
     is_untouched = (
         topic_partition not in image.presences
         and not state.elr
@@ -140,7 +141,8 @@ def look_at(topic_partition: TopicPartition, draft: Draft) -> None:
         return
     move = topic.moves.get(topic_partition.partition)
     if move is not None and state.mzxid < move.since_zxid:
-        # The assignment that a reassignment changed may not have been sent to the replicas yet.
+        # A reassignment has changed the assignment, and perhaps no command has sent it to the
+        # replicas yet.
         under_next = transitions.under_next_epoch(state, controller_epoch)
         if image.is_completing(topic_partition):
             under_next = replace(under_next, reassigned_to=state.reassigned_to)
@@ -199,10 +201,10 @@ def _begin(
 def _ask_for_replicas(
     topic_partition: TopicPartition, replicas: Iterable[int], draft: Draft
 ) -> bool:
-    """Ask brokers for replicas of a partition that may never have been created (D3).
+    """Command brokers to create a partition's replicas, if perhaps no broker has created one (D3).
 
-    Returns False if any broker has reported that it has its replica: brokers without a replica may
-    then leave the ISR.
+    Returns False if a broker has reported that it has its replica. The partition was then created,
+    and brokers that lost their replica may leave the ISR.
     """
     presence = draft.image.presence(topic_partition)
     if any(found is not Presence.LOST for found in presence.values()):
@@ -216,7 +218,7 @@ def _ask_for_replicas(
 
 
 def settle(settlement: Settlement) -> None:
-    """Drop the reports about replicas that brokers are now commanded to create."""
+    """Drop reports of missing replicas whose creation this decision commands."""
     for order in settlement.orders:
         if isinstance(order, RecreateReplicas):
             settlement.apply(ReplicasRemade(order.topic_partition))
@@ -227,7 +229,7 @@ def settle(settlement: Settlement) -> None:
 def unclean_read(
     event: UncleanRead, image: Image, agenda: Agenda, settings: ControllerSettings
 ) -> ControllerSettings:
-    """Apply unclean.leader.election.enable; partitions without a leader may get one now (V13)."""
+    """Apply unclean.leader.election.enable, and check the partitions without a leader (V13)."""
     if event.cluster is not None and event.cluster != settings.unclean:
         settings = replace(settings, unclean=event.cluster)
         for name, topic in image.topics.items():
@@ -243,7 +245,7 @@ def unclean_read(
 def minimum_read(
     event: MinimumRead, image: Image, agenda: Agenda, settings: ControllerSettings
 ) -> ControllerSettings:
-    """Apply new values of min.insync.replicas; elections may need fewer members now (E1, E6)."""
+    """Apply new values of min.insync.replicas, and check the affected partitions (E1, E6)."""
     if event.cluster is not None and event.cluster != settings.min_insync_replicas:
         settings = replace(settings, min_insync_replicas=event.cluster)
         for name, topic in image.topics.items():

@@ -1,4 +1,4 @@
-"""Election of preferred replicas, requested by a node of the store or automatic (V8, V46).
+"""Election of preferred replicas, automatic or requested by a node of the store (V8, V46).
 
 Each decision returns a bounded number of leaderships to their preferred replicas.
 `/admin/preferred_replica_election` is removed when all its entries are decided. `balance` finds the
@@ -49,7 +49,7 @@ class ForgetPreferredElection(Write):
 
 
 class PreferredElections:
-    """Leaderships that are to return to preferred replicas, a few per decision."""
+    """Leaderships that are to return to preferred replicas, some of them with each decision."""
 
     __slots__ = ("_is_requested", "_waiting", "balance")
 
@@ -61,7 +61,7 @@ class PreferredElections:
         self._is_requested = False
 
     def __bool__(self) -> bool:
-        """Return whether leaderships have to return, or a request's node has to be removed."""
+        """Return whether a decision must elect preferred replicas, or remove a request's node."""
         return bool(self._waiting) or self._is_requested
 
     def read(self, event: PreferredElectionRead) -> None:
@@ -99,7 +99,7 @@ class PreferredElections:
         return other
 
     def key(self) -> tuple[object, ...]:
-        """Return the model checker's key of this object: equal keys mean equal next decisions."""
+        """Return a hashable form for the model checker; equal forms mean equal next decisions."""
         return (tuple(self._waiting), self.balance.key(), self._is_requested)
 
 
@@ -121,5 +121,5 @@ def _give_back(topic_partition: TopicPartition, draft: Draft) -> None:
 
 
 def elect(topic_partition: TopicPartition, state: PartitionState, draft: Draft) -> Election | None:
-    """Elect the preferred replica; return None if it is not alive and in sync (V46)."""
+    """Elect the preferred replica; return None unless it is alive and in the ISR (V46)."""
     return election.elect_preferred(state, circumstances(topic_partition, draft))

@@ -1,4 +1,4 @@
-"""Recoveries of leaderless partitions: the wait, and the requests for members' log ends (E6).
+"""Recoveries by proof of leaderless partitions: the wait, and requests for log ends (E6).
 
 A recovery begins when enough members of a leaderless partition are registered and none of them is
 proven to have all committed records. A recovery ends with the controller's term: the next
@@ -42,11 +42,10 @@ class LogEndsReported(Event):
 
 
 class RecoveryBegun(NamedTuple):
-    """A recovery by proof begins: the caller times its wait for unregistered members.
+    """A recovery by proof begins; the caller sets a timer for its wait for unregistered members.
 
     The serial number distinguishes a recovery from a later recovery of the same partition. The
-    leader epoch cannot distinguish recoveries: a reassignment raises the epoch while the recovery
-    goes on.
+    leader epoch cannot distinguish recoveries, because a reassignment raises it during a recovery.
     """
 
     topic_partition: TopicPartition
@@ -65,7 +64,7 @@ class LeaderAwaited:
 
 @dataclass(frozen=True, slots=True)
 class AskForLogEnd(Order):
-    """Question to a broker for the end of its log of a partition."""
+    """A request to a broker for its log end of a partition."""
 
     broker_id: int
     topic_partition: TopicPartition
@@ -73,7 +72,7 @@ class AskForLogEnd(Order):
     rank: ClassVar[Rank] = Rank.LOG_END
 
     def give(self, builder: CommandBuilder) -> None:
-        """Add the question for the log end to the broker's commands."""
+        """Add the request for the log end to the broker's commands."""
         builder.ask_for_log_end(self.broker_id, self.topic_partition)
 
 
@@ -169,7 +168,7 @@ def settle(settlement: Settlement) -> None:
 
 
 def wait_over(event: RecoveryWaitOver, image: Image, agenda: Agenda) -> None:
-    """End the wait of recoveries: the controller no longer waits for their unregistered members."""
+    """Mark recoveries as due: the controller no longer waits for unregistered members."""
     for topic_partition, serial in event.begun:
         found = image.recoveries.get(topic_partition)
         if found is not None and found.serial == serial:

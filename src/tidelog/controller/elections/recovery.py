@@ -1,13 +1,12 @@
-"""Recovery by proof: which member leads while no live member is proven to have its whole log (E6).
+"""Recovery by proof: choosing a leader by comparing logs, if no live member is proven (E6).
 
-When a record was committed, it was on all members. The promise of acks=all allows that at most k -
-1 members have lost unsynced data (k: the effective minimum). Of any k (effective minimum) members,
-at least one has therefore kept all its records. Of two logs, the log with the greater pair (last
-leader epoch, end offset) has every committed record of the other log. The greatest log of k
-(effective minimum) members therefore has every committed record. The controller awaits all members
-for leader.recovery.wait.ms, and then asks the registered members for their log ends. If the store
-lost its latest writes, all n replicas are members, and n - k + 1 replicas must be registered (k:
-the effective minimum; E8).
+When a record was committed, all members had it. Let k be the effective minimum. The guarantee of
+acks=all assumes that at most k - 1 members have lost unsynced data. Any k members thus include one
+that has kept all its records. A log with a greater pair (last leader epoch, end offset) than
+another log has every committed record of the other log. The greatest log of any k members therefore
+has every committed record. The controller waits up to leader.recovery.wait.ms until all members are
+registered, and then asks the registered members for their log ends. If the store lost its latest
+writes, all n replicas are members, and n - k + 1 of them must be registered (E8).
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class RecoveryPlan:
     quorum: int
     #: The member that may lead now; NO_LEADER while that member is not known.
     leader: int = NO_LEADER
-    #: Members that must report their log ends before a member may lead.
+    #: Members whose log ends must be known before a member may lead.
     asked: tuple[int, ...] = ()
     #: Whether the recovery is under way, because enough members are registered.
     is_under_way: bool = False
@@ -78,10 +77,9 @@ def plan(state: PartitionState, around: Circumstances) -> RecoveryPlan:
 def _quorum(state: PartitionState, members: int, minimum: int) -> int:
     """Return how many members must be registered before an election.
 
-    Normally that is `minimum`, the effective min.insync.replicas. In an unproven state all replicas
-    are members, and each record was committed on at least k of them (k: the effective minimum). If
-    fewer members than the effective minimum are not registered, each committed record is therefore
-    on a registered member (E8).
+    In a proven state this is `minimum`, the effective min.insync.replicas. In an unproven state all
+    replicas are members, and each record was committed on at least `minimum` of them. If fewer than
+    `minimum` members are missing, each committed record is therefore on a registered member (E8).
     """
     if state.is_unproven:
         return max(1, members - minimum + 1)
@@ -89,12 +87,12 @@ def _quorum(state: PartitionState, members: int, minimum: int) -> int:
 
 
 def _greatest(candidates: Sequence[int], heard: int, quorum: int, around: Circumstances) -> int:
-    """Return the member with the greatest log, the first in assignment order if several have it.
+    """Return the member with the greatest log; among equals, the first of the assignment.
 
     `heard` is the number of members that reported their log end, or that count without a report
     because they lost the replica. Brokers of Kafka 3.9 report no log ends. If too few members
-    report their log ends, the first of `candidates` leads, as in Kafka. A partition whose logs
-    cannot be compared has only Kafka's guarantees.
+    report their log ends, the logs cannot be compared, and the first of `candidates` leads with
+    only Kafka's guarantees.
     """
     known = {} if around.recovery is None else around.recovery.logs
     silent = [member for member in candidates if member not in known]

@@ -1,18 +1,18 @@
-"""Leaders that step back for slow reads (F11), a damaged log (V68), or a bad disk (D13, D14).
+"""Leaders that give up leadership: slow reads (F11), damaged log (V68), bad disk (D13, D14).
 
 The leader that replaces a slow leader has every committed record, and the slow leader stays in the
-ISR. A broker that reported slow reads takes over from no other leader. The controller returns no
-leadership to a broker before the second rebalance check after its report of slow reads (`Balance`).
-Leadership thus does not move back and forth between slow brokers. If no other ISR member can lead,
-the leader continues to lead.
+ISR. A broker that reported slow reads is not elected in place of another leader. The controller
+returns no leadership to the broker before the second rebalance check after the report (`Balance`),
+so that leadership does not move back and forth between slow brokers. If no other ISR member can
+lead, the leader continues to lead.
 
-A leader on a full or slow disk is replaced like a leader with slow reads, but the controller avoids
-its broker only for the reported partitions. A request without partitions withdraws the report of
-full or slow disks. A broker also reports the followers on its slow disks: the controller avoids
-these followers as leaders and changes nothing else.
+The controller replaces a leader on a full or slow disk in the same way, but avoids its broker only
+for the reported partitions. A request without partitions withdraws the report of full or slow
+disks. A broker also reports the followers on its slow disks: the controller avoids these followers
+as leaders and changes nothing else.
 
 A replica with a damaged log leaves the ISR and the eligible replicas first, and truncates its log
-afterwards. A leader that is alone in the ISR stays: its log is the only one.
+afterwards. A leader that is alone in the ISR stays, because no other replica may have its records.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ class NamedPartition:
 
 
 def note_reports(asked: RelinquishAsked, image: Image, balance: Balance) -> None:
-    """Record that the sender's reads are slow or its disks unfit, so that it takes no leadership.
+    """Record the sender's report of slow reads or unfit disks, so that it is not elected.
 
-    A damaged log or an unfit disk says nothing about other partitions of the sender. A request
-    without partitions withdraws the report that disks of the sender are full or slow.
+    A report of a damaged log or an unfit disk concerns only the named partitions. A request without
+    partitions withdraws the report that disks of the sender are full or slow.
     """
     request = asked.request
     if not _is_current(request, image):

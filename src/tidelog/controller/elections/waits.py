@@ -1,8 +1,8 @@
-"""Waits of partitions without a leader, for observers outside the controller (E4, E6).
+"""The members for which partitions without a leader wait, shown to observers (E4, E6).
 
-The members to wait for follow from the partition's state and its circumstances, like the result of
-an election. No decision depends on the wait. The image keeps the wait that was last sent to the
-brokers, so that each change is sent once.
+They are derived from the partition's state and its circumstances, like the result of an election.
+No decision depends on them. The image keeps the wait that was last sent to the brokers, so that
+each change is sent once.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class AdditionsRead(Event):
 
 @dataclass(frozen=True, slots=True)
 class FormerRead(Event):
-    """State nodes of partitions that their topics do not have; None for a missing node (V71)."""
+    """State nodes left by removed partitions, for partitions to add; None if none (V71)."""
 
     states: Mapping[TopicPartition, PartitionState | None]
 
@@ -83,7 +83,7 @@ class PartitionsAdded(Change):
 
 @dataclass(frozen=True, slots=True)
 class FormerFound(Change):
-    """State nodes of partitions that their topics do not have; None for a missing state node."""
+    """State nodes left by removed partitions, for partitions to add; None if there is none."""
 
     states: Mapping[TopicPartition, PartitionState | None]
 
@@ -94,7 +94,7 @@ class FormerFound(Change):
 
 @dataclass(frozen=True, slots=True)
 class FormerForgotten(Change):
-    """State nodes that were read for partitions that a topic lacks are outdated."""
+    """The recorded state nodes of a topic's former partitions are outdated."""
 
     name: str
 
@@ -129,7 +129,7 @@ class AddPartitions(Write):
 
 
 def number_unknown(name: str, settlement: Settlement) -> None:
-    """Drop the states that were read for partitions that a topic lacks: they are outdated."""
+    """Drop the recorded former states of a topic's partitions, because they are outdated."""
     settlement.notices.add(TopicOutdated(name))
     settlement.apply(FormerForgotten(name))
 
@@ -196,7 +196,7 @@ class Additions:
         self._reported: dict[str, str] = {}
 
     def read(self, event: AdditionsRead) -> None:
-        """Adopt the stored requests, which replace all requests read before."""
+        """Replace the known stored requests by the requests that were read."""
         self._wanted, self._seed = event.wanted, event.seed
 
     def write(self, draft: Draft) -> None:
@@ -249,7 +249,7 @@ class Additions:
         return ""
 
     def wanted_former(self, events: Iterable[Event], image: Image) -> list[TopicPartition]:
-        """Return partitions about to be added whose former incarnations are unknown.
+        """Return partitions to add whose former incarnations are unknown.
 
         The former states of the returned partitions must be read (`FormerRead`) before the decision
         (V71).
@@ -292,7 +292,7 @@ def _gap(name: str, count: int, wanted: Mapping[int, Sequence[int]]) -> str:
 
 
 def unknown_numbers(counts: Mapping[str, int], image: Image) -> list[TopicPartition]:
-    """Return partitions to add with unknown former incarnations; `counts` has the new totals.
+    """Return partitions to add whose former state is unknown; `counts` has the new totals.
 
     The result has at most as many partitions of a topic as one request may add.
     """

@@ -1,9 +1,9 @@
 """AlterPartition: a leader proposes an ISR, and receives the state once it is durable (A1-A4).
 
 This module checks the sender; `isr` judges each partition. A conflict in the store becomes
-INVALID_UPDATE_VERSION for the leader (A3). An expansion that `expansions` holds back is judged
-again when its wait is over. The response omits an expansion that is held back, and the leader gets
-the outcome as a command (A11).
+INVALID_UPDATE_VERSION for the leader (A3). The controller may hold an ISR expansion back
+(`expansions`), and judges it again when the wait is over. The response omits this expansion, and
+the leader later gets the outcome as a command (A11).
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def alter_held(held: HeldExpansions, draft: Draft) -> None:
 
 
 def _is_registered(broker_id: int, broker_epoch: int, draft: Draft) -> bool:
-    """Return whether the sender of a request is alive in the incarnation that sent it (A2)."""
+    """Return whether the incarnation that sent a request is still registered (A2)."""
     sender = draft.image.brokers.get(broker_id)
     return sender is not None and sender.broker_epoch == broker_epoch
 
@@ -118,9 +118,8 @@ def _is_registered(broker_id: int, broker_epoch: int, draft: Draft) -> bool:
 def _names_too_many(request: AlterPartitionRequest, draft: Draft) -> bool:
     """Return whether a request names more partitions than its sender can lead (A2).
 
-    A leader proposes ISRs only for partitions that it hosts, or hosted a moment ago. A request that
-    names more partitions than its sender hosts comes from no leader, and judging it would keep the
-    controller from its other work.
+    A leader proposes ISRs only for partitions that it hosts, or hosted a moment ago. A request with
+    more partitions does not come from a leader, and would take the controller much time.
     """
     named = sum(len(topic.partitions) for topic in request.topics)
     hosted = draft.image.count_hosted_by(request.broker_id)
@@ -183,8 +182,9 @@ def _alter(
     wanted = isr.proposal(sender, asked.data, asked.version)
     published = image.states.get(topic_partition)
     if published is not None and wanted.partition_epoch > published.partition_epoch:
-        # No leader knows the epoch of a state that this decision is about to write. A partition
-        # epoch above the published epoch comes from another controller, or is invented (A3).
+        # No leader can know the epoch of a state that this decision has not written yet. A
+        # partition epoch above the published epoch therefore comes from another controller, or is
+        # invented (A3).
         return Result(subject, ErrorCode.NOT_CONTROLLER)
     replicas = image.replicas(topic_partition)
     minimum = _minimum(asked, replicas, draft.minimum(topic_partition))
@@ -208,8 +208,8 @@ def _alter(
     if verdict.error is ErrorCode.INVALID_UPDATE_VERSION or (
         is_refused and verdict.is_new and not to_all
     ):
-        # The leader may have lost a response, or missed a newer partition epoch. The controller
-        # sends the leader its role, because the leader would otherwise wait for ever (A3).
+        # The leader may have missed a response or a newer partition epoch, and would wait forever,
+        # so the controller sends the leader its role (A3).
         draft.order(SendRoleAgain(sender, topic_partition))
     if verdict.is_new and verdict.state is not None:
         draft.write_state(
@@ -231,11 +231,11 @@ def _alter(
 def _minimum(asked: HeldExpansion, replicas: Sequence[int], own: int) -> int:
     """Return the greater of the leader's effective minimum and the controller's `own` (E1).
 
-    The leader and the controller use different minimums while brokers adopt a new
-    `min.insync.replicas` one by one. The leader commits records by the `min.insync.replicas` that
-    it knows. If the controller used a smaller minimum than the leader, it would drop eligible
-    replicas that have every committed record. If the controller's effective minimum is greater than
-    the leader's, the leader commits nothing until `elr` is cleared.
+    The two minimums may differ while brokers learn one by one of a new `min.insync.replicas`. The
+    leader commits records by the value that it knows. If the controller used a smaller minimum than
+    the leader, it would drop eligible replicas that have every committed record. If the
+    controller's effective minimum is greater than the leader's, the leader commits nothing until
+    `elr` is cleared.
     """
     return max(own, min(asked.data.minimum, len(replicas)))
 

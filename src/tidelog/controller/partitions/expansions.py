@@ -5,9 +5,9 @@ the controller collects ISR expansions for a while and writes them together. Exp
 together need fewer transactions of the metadata store, and the controller sends their states to the
 brokers once. A held expansion may still be accepted, so its leader keeps the joining replica in the
 maximal ISR (A8). A newer proposal for the partition replaces a held expansion. The controller holds
-back no shrink, and no expansion of an ISR below the effective minimum. The controller also holds
-back no expansion of a partition that is being reassigned or whose leader shuts down. This module
-writes nothing: `alter_partition` judges the due expansions again.
+back neither a shrink nor the expansion of an ISR below the effective minimum. It does not hold back
+expansions either if the partition is being reassigned or its leader shuts down. `alter_partition`
+judges the due expansions again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tidelog.wire.messages.alter_partition import RequestPartitionData, RequestT
 
 @dataclass(frozen=True, slots=True)
 class ExpansionsDue(Event):
-    """isr.expand.linger.ms has passed since the controller held the first expansion back."""
+    """isr.expand.linger.ms has passed since the controller began to hold expansions back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class HeldExpansions:
         return other
 
     def key(self) -> tuple[object, ...]:
-        """Return a hashable value of the expansions that are held back, for the model checker."""
+        """Return a hashable form of the held expansions, for the model checker."""
         return tuple(
             (
                 topic_partition,
@@ -101,9 +101,10 @@ def may_wait(
 ) -> bool:
     """Return whether a proposal that would be accepted may be held back (A11).
 
-    `minimum` is the effective minimum. An ISR below the minimum makes acknowledgements wait for the
-    expansion. `is_moving` means that the partition is being reassigned. `is_leaving` means that its
-    leader shuts down, and other replicas must join so that leadership can be transferred (V43).
+    `minimum` is the effective minimum. An expansion of an ISR below the minimum does not wait,
+    because producers wait for it. `is_moving` means that the partition is being reassigned.
+    `is_leaving` means that its leader shuts down, and other replicas must join so that leadership
+    can be transferred (V43).
     """
     return (
         verdict.error is ErrorCode.NONE

@@ -1,13 +1,13 @@
 """AlterPartition: whether a requested ISR may become published state (A1-A4, V63).
 
 This module judges one partition of a request at a time against published state and the live
-brokers; the caller has checked the sender (A2). The order of the checks is that of Kafka's KRaft
-controller. The broker epochs of *all* members are compared (V63): a member of an earlier
-incarnation has not caught up in its present incarnation. A leader of Kafka's ZooKeeper mode sends
-no broker epochs. If a leader that sends no broker epochs adds a replica that may have restarted,
-the controller raises the leader epoch. Under the new leader epoch, only fetches of the replica's
-present incarnation can bring it into the ISR. A leader treats some refusals as final, so the
-controller makes sure that they are final (A8).
+brokers; the caller has checked the sender (A2). The checks have the same order as in Kafka's KRaft
+controller. The module compares the broker epochs of *all* members (V63), because a member that
+caught up in an earlier incarnation may not have caught up in its present incarnation. A leader of
+Kafka's ZooKeeper mode sends no broker epochs. If such a leader adds a replica that may have
+restarted, the controller raises the leader epoch, so that only fetches of the replica's present
+incarnation can bring it into the ISR. A leader treats some refusals as final, so the controller
+makes sure that they are final (A8).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class ProposalVerdict:
-    """The controller's judgement of a proposal.
+    """The controller's verdict on a proposal.
 
     `state` is the valid state: already published, or to be published first (`is_new`). If `error`
     is set, `state` must be published before the leader may receive the refusal.
@@ -114,7 +114,7 @@ def judge(
 def fencing_error(wanted: Proposal, state: PartitionState) -> ErrorCode:
     """Return NONE if the sender leads now and knows no state newer than `state`."""
     if wanted.leader_epoch < 0 or wanted.partition_epoch < 0:
-        # The store would take a negative version for "any version" (V6).
+        # To the store, a negative version means "any version" (V6).
         return ErrorCode.INVALID_REQUEST
     if wanted.leader_epoch > state.leader_epoch or wanted.partition_epoch > state.partition_epoch:
         return ErrorCode.NOT_CONTROLLER
@@ -126,7 +126,7 @@ def fencing_error(wanted: Proposal, state: PartitionState) -> ErrorCode:
 
 
 def holds_already(wanted: Proposal, state: PartitionState) -> bool:
-    """Return whether published state already equals the proposal in all but its epochs (A4)."""
+    """Return whether published state already has the proposed ISR and recovery state (A4)."""
     return (
         sorted(wanted.isr) == sorted(state.isr)
         and wanted.leader_recovery_state == state.leader_recovery_state
@@ -173,15 +173,14 @@ def _is_eligible(member: int, epoch: int, state: PartitionState, brokers: Broker
         return epoch == broker.broker_epoch
     if member in state.isr:
         return member not in incarnations.bounced_members(state, brokers)
-    # The returned comparison shows whether the broker registered before the present state was
-    # written. A leader, also Kafka's, proposes a follower without an epoch only in response to a
-    # fetch that arrived after the leader knew the present state. The fetch that brought the
-    # follower into the proposal therefore came from its present incarnation.
+    # True if the broker registered before the present state was written. A leader (Kafka's, too)
+    # proposes a follower without an epoch only after a fetch that arrived when the leader knew the
+    # present state. That fetch therefore came from the follower's present incarnation.
     return broker.broker_epoch <= state.mzxid
 
 
 def _lacks_epoch(member: int, wanted: Proposal, state: PartitionState, brokers: Brokers) -> bool:
-    """Return whether a joining member's only defect is that the leader sent no epoch for it."""
+    """Return whether a joining member is ineligible only because the leader sent no epoch."""
     epoch = dict(zip(wanted.isr, wanted.isr_epochs, strict=True))[member]
     broker = brokers.get(member)
     return (
@@ -225,11 +224,11 @@ def _refused_for_good(
 ) -> ProposalVerdict:
     """Return a final refusal, after which the leader drops the ISR change (A8).
 
-    This controller or another may judge another copy of the request later, with another view of the
-    live brokers. Before a final refusal, the controller therefore advances the partition epoch on
-    which the request builds, by a write that a deposed controller cannot make. If the state records
-    no broker epochs (V10), or the request has none for a joining member (V63), the controller
-    leaves the node unchanged, because the node's last modification separates incarnations.
+    A controller may later judge another copy of the request, with other live brokers, and accept
+    it. Before a final refusal, the controller therefore advances the partition epoch on which the
+    request builds. A deposed controller cannot make this write. If the state records no broker
+    epochs (V10), or the request has none for a joining member (V63), the controller leaves the node
+    unchanged, because the node's last modification separates incarnations.
     """
     epochs = dict(zip(wanted.isr, wanted.isr_epochs, strict=True))
     joining = [epoch for member, epoch in epochs.items() if member not in state.isr]
@@ -254,7 +253,7 @@ def _accepted(
         controller_epoch=controller_epoch,
         partition_epoch=state.partition_epoch + 1,
         leader_recovery_state=wanted.leader_recovery_state,
-        # Every member of the accepted ISR is alive in its present incarnation.
+        # Every member of the accepted ISR is alive, so its present broker epoch is recorded.
         isr_epochs=tuple(brokers[member].broker_epoch for member in wanted.isr),
         elr=eligible.elr,
         elr_epochs=eligible.elr_epochs,

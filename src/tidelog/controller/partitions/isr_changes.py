@@ -1,11 +1,10 @@
 """ISR changes that leaders wrote into state nodes themselves (A12, A13).
 
-The controller does not decide on ISR changes that leaders write, and learns of them from
-notifications. A state that is newer than the image enters the image as a fact. Every broker gets
-the metadata of the new state; the leader gets no command, because it wrote the state. After the
-change, the controller checks the partition for members that are dead, leaving or of an earlier
-incarnation (V10, V11). The controller also checks whether a reassignment of the partition is
-complete (A13).
+The controller learns of these changes from notifications, and cannot refuse them. A state that is
+newer than the image's state replaces it. Every broker gets the metadata of the new state; the
+leader gets no command, because it wrote the state. The controller then checks whether members are
+dead, leaving or restarted (V10, V11), and whether a reassignment of the partition is complete
+(A13).
 """
 
 from __future__ import annotations
@@ -38,12 +37,12 @@ class IsrChangesRead(Event):
 
 
 def isr_changes_read(event: IsrChangesRead, draft: Draft, agenda: Agenda) -> None:
-    """Adopt states that are newer than the image; a repeated notification changes nothing."""
+    """Apply states that are newer than the image; a repeated notification changes nothing."""
     for topic_partition, found in event.found.items():
         topic = draft.image.topics.get(topic_partition.topic)
         if topic is None or topic_partition.partition not in topic.assignments:
-            # The image does not have the partition: either it is gone, or a reading of its new
-            # topic will bring its state.
+            # The image does not have the partition: it is gone, or its topic is new and will be
+            # read.
             continue
         if isinstance(found, str):
             _unreadable(topic_partition, found, draft)
@@ -82,7 +81,7 @@ def _changed(
     draft.show((topic_partition,))
     for broker_id, presence in image.presence(topic_partition).items():
         if presence is Presence.LOST and broker_id not in eligible_replicas.members(found):
-            # The broker was a member without its replica and is no member any more, so it may now
+            # The broker was an ISR member without its replica. As it is no longer a member, it may
             # create the replica (D3).
             draft.order(SendRoleAgain(broker_id, topic_partition))
     topic_id = image.topics[topic_partition.topic].topic_id

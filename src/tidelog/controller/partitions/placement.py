@@ -4,10 +4,10 @@ The result is the same for the same seed. Consecutive partitions get consecutive
 as leaders. Each further replica goes to a broker whose rack has the fewest replicas of this
 partition so far. If several brokers qualify by rack, the broker with the fewest replicas of the
 topic is chosen. In a tie, the first of the tied brokers after the leader in the ring is chosen.
-Each time every broker of the ring has become leader once more, the search for followers starts one
-place further, so that the same brokers do not always share partitions. A broker without a rack is
-its own rack. Partitions added to a topic continue after its last partition, and its existing
-replicas count as load (V70).
+After each round of leaders through the ring, the search for followers starts one place further, so
+that the same brokers do not always share partitions. A broker without a rack counts as a rack of
+its own. Partitions added to a topic continue after its last partition, and its existing replicas
+count as load (V70).
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def place(
 
 
 def _next_place(ring: Sequence[BrokerInfo], before: Mapping[int, Sequence[int]], seed: int) -> int:
-    """Return where in the ring of brokers the leader of the next partition is."""
+    """Return the index in the ring of the broker that leads the next partition."""
     places = [broker.broker_id for broker in ring]
     if before and before[len(before) - 1][0] in places:
         return places.index(before[len(before) - 1][0]) + 1
@@ -102,7 +102,7 @@ def _rack(broker: BrokerInfo) -> tuple[int, str]:
 
 
 def _alternate_racks(brokers: Sequence[BrokerInfo]) -> list[BrokerInfo]:
-    """Return the brokers ordered so that neighbours are in different racks as far as possible."""
+    """Return the brokers in an order in which neighbours have different racks, if possible."""
     racks: dict[tuple[int, str], list[BrokerInfo]] = {}
     for broker in sorted(brokers, key=lambda info: (_rack(info), info.broker_id)):
         racks.setdefault(_rack(broker), []).append(broker)

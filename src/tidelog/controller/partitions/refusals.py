@@ -1,7 +1,7 @@
 """Refusals common to all requests that change the partitions of a topic (V7).
 
-A stored request that cannot be carried out is reported and removed. The response to a client's
-request gives the reason of the refusal.
+The controller reports and removes a stored request that it cannot carry out. The response to a
+client's request gives the reason of the refusal.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
 Only the highest partitions are removed, so that numbers stay 0 to n-1. A request waits until all
 higher partitions are requested too. A partition to be removed accepts no more records once the
 removal of all higher partitions is requested, too. A partition that is to be drained stays readable
-until every consumer group has reached its end. When no consumer group has to read the partition any
-more, the partition's state becomes a tombstone, which is durable before any broker is commanded to
-delete its replica. When no live broker has a replica any more, the partition leaves the topic's
-node, and its request is removed with it.
+until every consumer group has read it to the end. Then the controller replaces the partition's
+state by a tombstone. When the tombstone is durable, the controller commands the brokers to delete
+their replicas. When no live broker has a replica, the controller removes the partition from the
+topic's node, together with the request.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class RemovalsRead(Event):
 
 @dataclass(frozen=True, slots=True)
 class DrainRead(Event):
-    """Partitions that every consumer group with offsets there has read to the end (V71)."""
+    """Partitions that every consumer group with committed offsets has read to the end (V71)."""
 
     topic_partitions: Sequence[TopicPartition]
 
@@ -71,7 +71,8 @@ class RemovalsRequested(Change):
     def apply(self, image: Image) -> None:
         """Replace the image's removal requests by the requests that were read.
 
-        A request that was withdrawn before its brokers were commanded is dropped.
+        Requests that are no longer stored are dropped, unless brokers were already commanded to
+        delete the replicas.
         """
         for name in list(image.removals):
             removal = image.removals[name]
@@ -119,7 +120,7 @@ class PartitionsDrained(Change):
 
 @dataclass(frozen=True, slots=True)
 class RemovalCommanded(Change):
-    """Brokers were commanded to delete partitions of a topic, and have yet to acknowledge it."""
+    """Brokers were commanded to delete partitions of a topic, and have not acknowledged that."""
 
     name: str
     partitions: Sequence[int]
@@ -159,7 +160,7 @@ class PartitionsClosed(Change):
 class PartitionsRemoved(Change):
     """A topic no longer has these partitions (V71).
 
-    The states of the partitions are kept as those of former incarnations.
+    Their last states stay in the image as states of former incarnations.
     """
 
     topic: Topic
@@ -182,7 +183,7 @@ class PartitionsRemoved(Change):
 class AdvanceRemoval(Order):
     """Command leaders to close or reopen partitions, and brokers to delete replicas.
 
-    The deletion carries the leader epoch that ended the partition, so it spares replicas of a later
+    The StopReplica carries the leader epoch of the tombstone, so brokers keep replicas of a later
     incarnation (V71).
     """
 
@@ -238,7 +239,7 @@ class RemovePartitions(Write):
 
 
 def removals_read(event: RemovalsRead, image: Image) -> dict[TopicPartition, str]:
-    """Adopt stored removal requests; return the reasons of the impossible requests."""
+    """Apply stored removal requests to the image; return why requests are impossible."""
     good, bad = accepted(event.wanted, image)
     image.apply(RemovalsRequested(good))
     return bad
@@ -253,8 +254,8 @@ def drain_read(event: DrainRead, image: Image) -> None:
 def write_due(draft: Draft) -> None:
     """Write the due steps of partitions under removal.
 
-    A partition ends when its state node holds a tombstone. A topic's node is rewritten without the
-    partitions of which no live broker has a replica.
+    A partition ends when its state node holds a tombstone. The topic's node is then written without
+    the partitions whose replicas all live brokers have deleted.
     """
     image, controller_epoch = draft.image, draft.settings.controller_epoch
     for name in image.removals:
@@ -475,7 +476,7 @@ def last_write(name: str, image: Image) -> RemovePartitions | None:
 
 
 def has_work(image: Image) -> bool:
-    """Return whether a step of a removal is due now, even if no further event arrives."""
+    """Return whether a step of a removal is due now."""
     return any(
         removal.done
         or to_bury(name, image)

@@ -1,11 +1,11 @@
-"""Cancel of all reassignments, by `/admin/cancel_reassignment_in_progress` (R2, R5, R6, R19).
+"""Cancellation of all reassignments by `/admin/cancel_reassignment_in_progress` (R2, R5, R6, R19).
 
 An operator who creates the cancel node cancels every reassignment under way that can still be
-rolled back. The controller first writes the topics' nodes with the reassignments rolled back. The
-controller removes the cancel node once every reassignment goes back or cannot be cancelled, and
-reports the reassignments that stay. While the cancel node exists, no reassignment begins, and
-entries of `/admin/reassign_partitions` are dropped. A controller that dies during the cancel thus
-leaves the same work to the next controller.
+rolled back. The controller first writes the topics' nodes with the reassignments rolled back. When
+every reassignment is being rolled back or cannot be cancelled, the controller removes the cancel
+node, and reports the reassignments that cannot be cancelled. While the cancel node exists, no
+reassignment begins, and entries of `/admin/reassign_partitions` are dropped. If a controller dies
+during the cancellation, the next controller thus continues it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class CancelRead(Event):
 
 @dataclass(frozen=True, slots=True)
 class CancelSkipped:
-    """Notice of a reassignment that a cancel of all reassignments cannot roll back (R6)."""
+    """Notice: a cancellation of all reassignments cannot roll back this reassignment (R6)."""
 
     topic_partition: TopicPartition
     reason: str
@@ -41,7 +41,7 @@ class CancelSkipped:
 class CancelEnded:
     """Notice: each reassignment is rolled back, or cannot be cancelled."""
 
-    #: Number of reassignments that go back to their original replicas.
+    #: Number of reassignments that return to their original replicas.
     count: int
 
 
@@ -66,17 +66,17 @@ class ForgetCancel(Write):
 
 
 def cancel_read(event: CancelRead, image: Image, agenda: Agenda) -> None:
-    """Record whether a cancel of all reassignments is requested."""
+    """Record whether an operator requests the cancellation of all reassignments."""
     image.apply(CancelFound(event.is_requested))
     agenda.look_at_requests(image)
 
 
 def look_at_cancel(reassignments: ReassignmentsDraft) -> bool:
-    """Roll all reassignments back; return whether the cancel must be checked again.
+    """Roll all reassignments back; return whether a later decision must check them again.
 
-    The cancel is checked again if this decision turns any reassignment back or changes it
-    otherwise. The last check reports the reassignments that cannot be rolled back, and removes the
-    cancel node.
+    A later check is necessary if this decision rolls any reassignment back or changes it otherwise.
+    The last check reports the reassignments that cannot be rolled back, and removes the cancel
+    node.
     """
     draft = reassignments.draft
     image = draft.image

@@ -1,9 +1,9 @@
 """The list of reassignments under way and queued, on request (KIP-455, R8, R11, R12).
 
 Kafka's clients see the reassignments under way. Tagged fields of tidelog add the original replicas,
-throttles and identities of the reassignments. Further tagged fields of the response list the queue,
-with the reason why each entry waits, and say whether reassignments are frozen. The response also
-reports to `health` that the metadata store lost its latest writes (E8).
+throttles and identities of the reassignments. Further tagged fields list the queue, with the reason
+why each entry waits, and whether reassignments are frozen. Another field shows whether the metadata
+store lost its latest writes (E8); `tidelog health` reads this field.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def list_reassignments(asked: ReassignmentsListAsked, draft: Draft) -> None:
 
 
 def _queued(wanted: Iterable[TopicPartition] | None, draft: Draft) -> list[QueuedReassignment]:
-    """Return the queue entries of `wanted` (None: all) in order, with the reason why each waits."""
+    """Return the queue entries for `wanted` (None: all), in order, and why each entry waits."""
     image = draft.image
     if image.queue is None:
         return []

@@ -1,7 +1,7 @@
-"""Self-protection: a reassignment that hurts its partition pauses, and continues later.
+"""Pauses of reassignments whose partition has too few in-sync replicas.
 
-Copying replicas takes disk and network of the leader away from followers. While fewer replicas than
-min.insync.replicas are in sync, the brokers that a reassignment adds do not copy
+Replicas that a reassignment adds compete with followers for the leader's disk and network. While
+fewer replicas than min.insync.replicas are in sync, the added replicas therefore do not copy
 (`reassignment.auto.pause.enable`). A reassignment may pause only if enough replicas were in sync
 when it began. A reassignment does not pause while an original replica is offline: the offline
 replica, not the copying, shrank the ISR, and the ISR needs the added replicas.
@@ -76,7 +76,7 @@ def _may_pause(topic_partition: TopicPartition, move: Move, image: Image) -> boo
 
 
 def settle(settlement: Settlement) -> None:
-    """Command the added brokers to pause, or to continue, as was decided.
+    """Command added replicas to pause or to continue copying, as this decision requires.
 
     A replica that leaves the ISR stops copying if its reassignment pauses, or if its reassignment
     no longer needs the replica (R10). The leader proposed the removal from the ISR, so the leader
@@ -97,7 +97,7 @@ def settle(settlement: Settlement) -> None:
 def roles_of_idle(
     topic_partition: TopicPartition, replicas: Sequence[int], image: Image
 ) -> list[SendRoleAgain]:
-    """Return instructions to send roles, by which `replicas` stop copying, or copy again.
+    """Return orders to send roles that make `replicas` stop copying, or copy again.
 
     The leader gets its role, too: it must not add to the ISR a replica that has stopped copying.
     """
@@ -109,7 +109,7 @@ def roles_of_idle(
 
 
 def _idled_by(change: StateChange, image: Image) -> list[int]:
-    """Return a reassignment's replicas that stop copying, or copy again, because of a new state."""
+    """Return the replicas of a reassignment that a new state makes stop copying, or copy again."""
     topic_partition, before = change.topic_partition, change.before
     move, state = image.move(topic_partition), image.states.get(topic_partition)
     if move is None or before is None or state is None or image.is_completing(topic_partition):

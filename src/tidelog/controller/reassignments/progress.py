@@ -1,11 +1,11 @@
 """Reassignments in a decision: their begin, their steps and their end (V50, V52).
 
-A reassignment begins with two writes. The first write of a reassignment makes the topic's node name
-all replicas. The second write of a reassignment publishes the state under the next leader epoch, by
-which the replicas learn of the reassignment. The last state of a reassignment has only the target
-replicas. Once the state has only the target, the removed replicas are stopped and deleted, and the
-topic's node is written last. Each step follows from published state, so the next controller
-continues at the step where this controller stopped. A decision writes each partition and each
+A reassignment begins with two writes. The first write puts all replicas, old and new, into the
+topic's node. The second write publishes the state under the next leader epoch, with which the
+replicas learn of the reassignment. When the target replicas are in sync, the controller publishes a
+state with only the target replicas. Then it commands brokers to delete the removed replicas, and at
+the end writes the topic's node again. Each step depends on published state only, so the next
+controller continues where this controller stopped. A decision writes each partition and each
 topic's node at most once.
 """
 
@@ -67,13 +67,13 @@ class AssignmentsWritten(Change):
     topic: Topic
 
     def apply(self, image: Image) -> None:
-        """Adopt the topic's new assignment; the states of its partitions stay."""
+        """Replace the topic's assignment in the image; the states of its partitions stay."""
         image.assign(self.topic)
 
 
 @dataclass(frozen=True, slots=True)
 class LeavingCommanded(Change):
-    """Brokers were commanded to delete removed replicas, and have not acknowledged it yet."""
+    """Brokers were commanded to delete removed replicas, and have not acknowledged that yet."""
 
     topic_partition: TopicPartition
     brokers: Sequence[int]
@@ -110,7 +110,7 @@ class WriteAssignments(Write):
     begun: tuple[int, ...] = ()
 
     def settle(self, outcome: Outcome, settlement: Settlement) -> None:
-        """Adopt the written node; a reassignment that the node no longer names is over."""
+        """Apply the written node to the image; reassignments that it no longer names are over."""
         topic, image, agenda = self.topic, settlement.image, settlement.agenda
         if isinstance(outcome, Conflict):
             settlement.notices.add(TopicOutdated(topic.name))
@@ -282,8 +282,8 @@ class ReassignmentsDraft:
             self._publish(topic_partition, state, dropped)
             return
         if goes_back:
-            # A cancel that must wait sent no roles when it began, so superfluous replicas are
-            # commanded now to stop copying.
+            # The cancellation cannot be completed yet, and sent no roles when it began. Superfluous
+            # replicas are therefore commanded now to stop copying.
             for order in pausing.roles_of_idle(topic_partition, move.removing, image):
                 self.draft.order(order)
         self._look_at_pause(topic_partition, records.before(full, move))
@@ -295,7 +295,7 @@ class ReassignmentsDraft:
         after: PartitionState,
         new_replicas: tuple[int, ...] = (),
     ) -> None:
-        """Write a partition's next state; members that leave the ISR get the cause MOVED."""
+        """Write a partition's next state; MOVED is the cause for members that leave the ISR."""
         left = [member for member in before.isr if member not in after.isr]
         self.draft.write_state(
             WritePartitionState(
@@ -310,7 +310,7 @@ class ReassignmentsDraft:
     def _without_unwanted(
         self, topic_partition: TopicPartition, full: tuple[int, ...], move: Move
     ) -> PartitionState | None:
-        """Return the state without members that only an earlier target added (R10), or None."""
+        """Return the state without ISR members that only an earlier target added (R10), or None."""
         image = self._image
         return transitions.without_unwanted(
             image.states[topic_partition],
@@ -325,7 +325,7 @@ class ReassignmentsDraft:
     def _is_guarded(
         self, topic_partition: TopicPartition, move: Move | None, assigned: tuple[int, ...]
     ) -> bool:
-        """Return whether a reassignment that begins, or gets another target, may pause later."""
+        """Return whether the reassignment that begins now may pause later."""
         if move is not None:
             return move.is_guarded
         minimum = self.draft.minimum_of(topic_partition.topic, assigned)
@@ -373,7 +373,7 @@ class ReassignmentsDraft:
 
 
 def settle(settlement: Settlement) -> None:
-    """Command brokers to delete the replicas that a reassignment removes, if its target is reached.
+    """Command brokers to delete the replicas that reassignments with a reached target remove.
 
     A replica on a dead broker becomes a stray when the broker returns (V52, V45).
     """
@@ -388,8 +388,8 @@ def settle(settlement: Settlement) -> None:
         if brokers:
             order = DeleteReassignedReplicas(topic_partition, brokers, leader_epoch)
             settlement.orders.append(order)
-            # The reassignment needs no decision before the commanded brokers acknowledge the
-            # deletion, or are gone.
+            # No decision is necessary before the commanded brokers have acknowledged the deletion
+            # or are gone.
             agenda.reassignments.pop(topic_partition, None)
         else:
             agenda.reassignments[topic_partition] = None

@@ -3,15 +3,14 @@
 The queued reassignments begin in order, whenever reassignments under way end. At most
 `reassignment.max.concurrent.partitions` reassignments run at a time, and at most
 `reassignment.max.concurrent.partitions.per.broker` for each broker that gains or loses a replica.
-An entry stays until its reassignment is active, so that no controller loses the entry. Entries
-whose brokers are not alive wait, and later entries pass them. All entries wait while reassignments
-are frozen.
+An entry stays until its reassignment is active, so that no controller loses the entry. An entry
+waits while its brokers are not alive, and later entries may begin before it. All entries wait while
+reassignments are frozen.
 
-An entry for a partition that is being reassigned first rolls that reassignment back (R9). The
-rollback begins once enough slots are free for the entry, including the slots of the old
-reassignment. When the rollback begins, the queue entry that replaces the reassignment moves to the
-front, and its slots are reserved. No reassignment is thus rolled back for an entry that would have
-to wait after the rollback.
+If the partition of an entry is being reassigned, the controller first rolls that reassignment back
+(R9). The rollback begins when enough slots are free for the entry, including the slots of the old
+reassignment. The entry then moves to the front of the queue, and its slots are reserved, so the
+entry need not wait after the rollback.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ class QueueLimitsRead(Event):
 def limits_read(
     event: QueueLimitsRead, image: Image, agenda: Agenda, settings: ControllerSettings
 ) -> ControllerSettings:
-    """Adopt the limits; more reassignments of the queue may begin now.
+    """Apply the new limits, and check whether more reassignments of the queue may begin.
 
     Reassignments under way continue, even if they are more than the new limits allow.
     """
@@ -103,7 +102,7 @@ class Slots:
 
 
 def _used_by(topic_partition: TopicPartition, image: Image) -> set[int]:
-    """Return the brokers on which a reassignment, or the entry that replaces it, takes a slot."""
+    """Return the brokers on which a reassignment, or the entry replacing it, takes a slot."""
     move = image.move(topic_partition)
     assert move is not None
     used = {*move.adding, *move.removing}
@@ -176,7 +175,7 @@ class Queue:
         return True
 
     def _takes_throttle(self, entry: ReassignmentEntry) -> bool:
-        """Give a reassignment the throttle of its queue entry; return whether the entry stays."""
+        """Apply a queue entry's throttle to its reassignment; return whether the entry stays."""
         topic_partition, move = entry.topic_partition, self._image.move(entry.topic_partition)
         if move is None or entry.throttle in (0, move.throttle):
             return False

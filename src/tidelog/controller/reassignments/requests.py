@@ -55,7 +55,7 @@ class ReassignmentRequests:
         self._makes_queue = False
 
     def serve(self, asked: ReassignmentsAsked) -> bool:
-        """Decide a client's request, each partition by itself.
+        """Serve a client's request; each partition is accepted or rejected by itself.
 
         Returns False if this decision has already changed one of the partitions or a topic's node;
         the request is then decided later.
@@ -111,7 +111,7 @@ class ReassignmentRequests:
         requested: ReassignablePartition,
         may_change_factor: bool,
     ) -> tuple[int, ...] | None:
-        """Return a request's target; None if the request only drops entries of store nodes."""
+        """Return the requested target; None if the request only removes stored requests."""
         image = self._image
         targets.topic_of(topic_partition, image)
         expected, wanted = tuple(requested.expected_replicas), tuple(requested.replicas or ())
@@ -135,7 +135,7 @@ class ReassignmentRequests:
     def _cancelled(
         self, topic_partition: TopicPartition, ended: Sequence[tuple[int, ...]]
     ) -> tuple[int, ...] | None:
-        """Return the target of a cancel; None if the cancel only drops entries of store nodes.
+        """Return the target of a cancellation; None if it only removes stored requests.
 
         The client cancels reassignments to the `ended` targets, or any reassignment if `ended` is
         empty. Reassignments to other targets than the `ended` targets continue.
@@ -201,7 +201,7 @@ class ReassignmentRequests:
     def _is_queued(
         self, topic_partition: TopicPartition, requested: ReassignablePartition, throttle: int
     ) -> bool:
-        """Return whether the queue already has a request, because clients repeat lost requests."""
+        """Return whether the queue already has this entry; clients repeat requests on timeout."""
         queue = self._image.queue
         if queue is None or requested.replicas is None:
             return False
@@ -264,14 +264,14 @@ def _throttle(request: AlterPartitionReassignmentsRequest) -> int | None:
 
 
 def _ended(requested: ReassignablePartition) -> list[tuple[int, ...]]:
-    """Return the targets of the reassignments that a cancel ends; an empty list means any."""
+    """Return the targets of the reassignments that a cancellation ends; empty means any target."""
     return [tuple(each.replicas) for each in requested.ended_targets]
 
 
 def _check_known(
     topic_partition: TopicPartition, known: Sequence[tuple[int, ...]], newer: tuple[int, ...]
 ) -> None:
-    """Raise KafkaError if a newer reassignment replaced the reassignment that a cancel names."""
+    """Raise KafkaError if a newer reassignment replaced the one that a cancellation names."""
     if not known:
         raise KafkaError(
             ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,

@@ -1,12 +1,13 @@
 """Reassignments that nodes of the store request, from acceptance to the end (R1, R12, R20).
 
 An entry of `/admin/reassign_partitions` and an accepted request stay until their reassignment is
-over, so that a later controller continues the reassignment. A newer request by any route overrules
-the entries of its partition: they are removed before the reassignment begins. A request node is
-rejected while `/admin/reassign_partitions` has an entry of its partition (R20). The controller
-handles request nodes before `/admin/reassign_partitions`, one request node in each step. While
-reassignments are frozen, entries of `/admin/reassign_partitions` wait. While all reassignments are
-being cancelled, entries of `/admin/reassign_partitions` are dropped.
+over, so that a later controller continues the reassignment. A newer request, wherever it comes
+from, overrules the stored entries for its partition: the controller removes these entries before
+the reassignment begins. A request node is rejected while `/admin/reassign_partitions` has an entry
+of its partition (R20). The controller handles request nodes before `/admin/reassign_partitions`,
+one request node in each step. While reassignments are frozen, entries of
+`/admin/reassign_partitions` wait. While all reassignments are being cancelled, entries of
+`/admin/reassign_partitions` are dropped.
 """
 
 from __future__ import annotations
@@ -53,12 +54,12 @@ class Newer:
     #: Throttle of the newest request; older requests that remain adopt the throttle.
     throttle: int | None = None
     #: Targets of the older requests to remove; if empty, all older requests are removed whose
-    #: target differs from `target`. A client's cancel ends only reassignments to targets that the
-    #: client knew.
+    #: target differs from `target`. A client's cancellation ends only reassignments to targets that
+    #: the client knew.
     ended: Collection[tuple[int, ...]] = ()
 
     def left(self, entry: ReassignmentEntry) -> ReassignmentEntry | None:
-        """Return an older entry as this request leaves it; None if this request removes it."""
+        """Return an older entry, perhaps with a new throttle; None if this request removes it."""
         if self.goes(entry.replicas):
             return None
         if entry.replicas != self.target or self.throttle is None:
@@ -104,7 +105,7 @@ class Entries:
         entries: Mapping[TopicPartition, ReassignmentEntry],
         first: Mapping[TopicPartition, None] | None = None,
     ) -> None:
-        """Write the node with `entries` only, which may have changed; remove an empty node.
+        """Write the node with exactly these entries; remove the node if there are none.
 
         Entries for partitions in `first` move to the front.
         """
@@ -284,7 +285,7 @@ class StoredRequests:
         self._node.keep(kept)
 
     def _look_at(self, entry: ReassignmentEntry, route: Route) -> ReassignmentEntry | None:
-        """Return the entry if it stays in its node, None if it is done. Raises KafkaError."""
+        """Return the entry if it stays in its node, None if it is done."""
         topic_partition, target = entry.topic_partition, entry.replicas
         image = self._image
         if topic_partition.topic in image.unreadable or topic_partition in image.unreadable_states:
@@ -315,13 +316,12 @@ class StoredRequests:
             self._precede(entry)
         self._reassignments.begin(topic_partition, target, entry.throttle or None)
         begun = self._reassignments.begun(topic_partition)
-        # If only the order of the replicas changes, the reassignment ends with its write; the next
-        # check shows whether the write conflicted.
+        # If only the order of the replicas changes, the reassignment ends with its write. The entry
+        # stays until the next check, because the write may conflict.
         return entry if begun is None else entry._replace(original=begun.original)
 
     def _is_being_cancelled(self, topic_partition: TopicPartition, target: Replicas) -> bool:
-        """Return whether an entry belongs to a reassignment that a cancel of all reassignments ends
-        (R2).
+        """Return whether the cancellation of all reassignments ends an entry's reassignment (R2).
 
         The entry of a cancelled reassignment ends with the reassignment, and is not reported as
         rejected.
@@ -336,7 +336,7 @@ class StoredRequests:
         return transitions.goes_back(assigned, move) and {*target} <= {*assigned}
 
     def _precede(self, entry: ReassignmentEntry) -> None:
-        """Remove queue entry and accepted request of a partition that begins to move elsewhere."""
+        """Remove the queue entry and the accepted request of a partition with a newer request."""
         self.queue.overrule({entry.topic_partition: Newer(entry.replicas)})
         accepted = self._image.accepted.get(entry.topic_partition)
         if accepted is not None and accepted.replicas != entry.replicas:

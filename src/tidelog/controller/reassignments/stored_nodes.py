@@ -33,7 +33,8 @@ class RoutesRead(Event):
 
     is_frozen: bool
     queue: RequestedReassignments | None
-    #: Reassignment requests that were not accepted yet, in the order of their creation.
+    #: Reassignment requests that the controller has not accepted yet, in the order of their
+    #: creation.
     requests: tuple[RequestNode, ...]
     accepted: Mapping[TopicPartition, AcceptedRequest]
 
@@ -73,7 +74,7 @@ class FreezeFound(Change):
 
 @dataclass(frozen=True, slots=True)
 class RequestsFound(Change):
-    """The requests for reassignments that were not accepted yet."""
+    """The reassignment requests that the controller has not accepted yet."""
 
     requests: tuple[RequestNode, ...]
 
@@ -156,7 +157,7 @@ class AcceptRequest(Write):
 
     topic_partition: TopicPartition
     replicas: tuple[int, ...]
-    #: Whether an earlier accepted request for the partition exists, which this request replaces.
+    #: Whether this request replaces an earlier accepted request for the partition.
     is_again: bool
 
     def settle(self, outcome: Outcome, settlement: Settlement) -> None:
@@ -198,13 +199,13 @@ class ForgetRequestNode(Write):
 
 
 def requests_read(event: ReassignmentsRead, image: Image, agenda: Agenda) -> None:
-    """Adopt the content of `/admin/reassign_partitions`."""
+    """Apply the content of `/admin/reassign_partitions` to the image."""
     image.apply(ReassignmentsFound(event.found))
     agenda.look_at_requests(image)
 
 
 def routes_read(event: RoutesRead, image: Image, agenda: Agenda) -> None:
-    """Adopt the nodes that request or forbid reassignments, except `/admin/reassign_partitions`."""
+    """Apply the other nodes that request or forbid reassignments to the image."""
     image.apply(FreezeFound(event.is_frozen))
     image.apply(QueueFound(event.queue))
     image.apply(RequestsFound(event.requests))

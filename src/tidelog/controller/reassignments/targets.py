@@ -2,8 +2,7 @@
 
 This module judges one partition of AlterPartitionReassignments, or one entry of
 `/admin/reassign_partitions`, against published state and the live brokers. Refusals are KafkaErrors
-whose message names an acceptable request. The module writes nothing; `progress` carries out
-accepted requests.
+whose message names an acceptable request. `progress` carries out accepted requests.
 """
 
 from __future__ import annotations
@@ -112,7 +111,7 @@ def check_replicas(
 def check_expected(
     topic_partition: TopicPartition, expected: tuple[int, ...], image: Image
 ) -> None:
-    """Raise KafkaError if a request was made for replicas that a partition no longer has (R18)."""
+    """Raise KafkaError if the partition no longer has the replicas that a request expects (R18)."""
     assigned = image.assigned(topic_partition)
     if expected and expected != assigned:
         raise KafkaError(
@@ -128,7 +127,7 @@ def is_repeated(
     target: tuple[int, ...],
     image: Image,
 ) -> bool:
-    """Return whether a request may repeat an earlier request whose response was lost."""
+    """Return whether a request repeats the present reassignment, as after a lost response."""
     assigned, move = image.assigned(topic_partition), image.move(topic_partition)
     if move is None:
         return assigned == target
@@ -156,7 +155,7 @@ def check_not_frozen(topic_partition: TopicPartition, image: Image) -> None:
 
 
 def check_can_turn(topic_partition: TopicPartition, image: Image) -> None:
-    """Raise KafkaError if a reassignment has advanced so far that it can only be completed."""
+    """Raise KafkaError if a reassignment has reached its target and can only be completed."""
     if image.is_completing(topic_partition):
         raise KafkaError(
             ErrorCode.REASSIGNMENT_IN_PROGRESS,
@@ -165,7 +164,7 @@ def check_can_turn(topic_partition: TopicPartition, image: Image) -> None:
 
 
 def original_of(topic_partition: TopicPartition, image: Image) -> tuple[int, ...]:
-    """Return the replicas to which a cancel returns a partition. Raises KafkaError."""
+    """Return the original replicas, to which a cancellation returns. Raises KafkaError."""
     move = image.move(topic_partition)
     if move is None:
         raise KafkaError(
@@ -177,7 +176,7 @@ def original_of(topic_partition: TopicPartition, image: Image) -> tuple[int, ...
             f"the former replicas of {topic_partition} are not recorded: name them to move it back",
         )
     if transitions.goes_back(image.assigned(topic_partition), move):
-        return move.original  # clients repeat lost requests
+        return move.original  # clients repeat cancellations on timeout
     check_can_turn(topic_partition, image)
     check_stays_online(topic_partition, move.original, image)
     return move.original
@@ -186,10 +185,10 @@ def original_of(topic_partition: TopicPartition, image: Image) -> tuple[int, ...
 def goes_offline(
     topic_partition: TopicPartition, original: tuple[int, ...], image: Image
 ) -> list[int]:
-    """Return the online replicas whose removal by a cancel would take a partition offline (R6).
+    """Return replicas without which a partition would be offline after a cancellation (R6).
 
-    The result is empty if an original replica is in sync, or if no in-sync replica is alive: then
-    the cancel takes no partition offline.
+    The result is empty if an original replica is alive and in sync, or if no in-sync replica is
+    alive. In both cases the cancellation does not take the partition offline.
     """
     state = image.states.get(topic_partition)
     if state is None or any(member in original for member in state.isr):
@@ -200,7 +199,7 @@ def goes_offline(
 def check_stays_online(
     topic_partition: TopicPartition, original: tuple[int, ...], image: Image
 ) -> None:
-    """Raise KafkaError if a cancel would take a partition offline (R6)."""
+    """Raise KafkaError if a cancellation would take a partition offline (R6)."""
     online = goes_offline(topic_partition, original, image)
     if online:
         raise KafkaError(

@@ -7,11 +7,10 @@ next leader epoch. The published state names the target (`reassigned_to`), so no
 be removed can rejoin the ISR under any controller (V52). A write that begins a move to another
 target removes replicas from the ISR that only an earlier target added (R10).
 
-A cancel turns a reassignment back to its original replicas (R3). A cancel copies no replica, so it
-ends as soon as ISR and leader are among the original replicas. A cancel waits only while the
-original replicas have fewer copies of committed records than both min.insync.replicas and the
-present number of copies. All transitions follow from published state. This module knows nothing of
-other partitions, of requests or of commands.
+A cancellation returns a reassignment to its original replicas (R3). It copies no replica, so it
+ends as soon as ISR and leader are among the original replicas. It waits only while the in-sync
+original replicas are fewer than min.insync.replicas, and fewer than all in-sync replicas. All
+transitions depend on published state only.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ from tidelog.core.types import NO_LEADER, PartitionState
 def toward(
     target: Replicas, replicas: Replicas, move: Move | None, throttle: int = 0
 ) -> tuple[Replicas, Move | None]:
-    """Return the assignment and the reassignment that begin a move to `target` (R4).
+    """Return the assignment and the reassignment with which a move to `target` begins (R4).
 
     The reassignment is None if no replica is added or removed. Replicas that only an earlier target
-    added are among the replicas to remove (R10). A move to the original replicas, in their order,
-    is a rollback, and adds no replica (R3).
+    added are among the replicas to remove (R10). If `target` is the original replicas in their
+    order, the move is a rollback, and adds no replica (R3).
     """
     full = (*target, *(replica for replica in replicas if replica not in target))
     original = replicas if move is None else move.original
@@ -97,7 +96,7 @@ def _present(isr: Replicas, brokers: Brokers) -> dict[int, int]:
 def under_next_epoch(state: PartitionState, controller_epoch: int) -> PartitionState:
     """Return the same state under the next leader epoch and the next partition epoch.
 
-    The new leader epoch makes every replica adopt a changed assignment (V33).
+    With the new leader epoch every replica takes over a changed assignment (V33).
     """
     return replace(
         state,
@@ -116,11 +115,11 @@ def rolled_back(
     minimum: int,
     controller_epoch: int,
 ) -> PartitionState | None:
-    """Return the state that ends a cancelled move: ISR and leader among the originals (R3, V52).
+    """Return the state that ends a rollback: ISR and leader are original replicas (R3, V52).
 
     `minimum` is the effective minimum of the original replicas. Returns None while fewer original
     replicas are live and in sync than the lesser of `minimum` and the number of all live in-sync
-    replicas. Returns None while the rollback would reduce the copies that a recovery by proof needs
+    replicas. Returns None while the rollback would leave too few members for a recovery by proof
     (E1, E6). Returns None if the partition needs an election first.
     """
     if state.leader == NO_LEADER or incarnations.bounced_members(state, brokers):

@@ -1,7 +1,7 @@
 """Facts about a whole topic: the topic was found, cannot be read, or is gone.
 
-A topic whose node cannot be read is known by its name only. The controller leaves the replicas and
-the metadata of an unreadable topic unchanged until its node is repaired (V35).
+If a topic's node cannot be read, the image has only its name. The controller leaves the replicas
+and the metadata of an unreadable topic unchanged until its node is repaired (V35).
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ from tidelog.wire.messages.create_topics import (
     CreateTopicsResponse,
 )
 
-#: Value in a request that stands for the cluster's default (KIP-464).
+#: The count in a request that stands for the cluster's default (KIP-464).
 DEFAULT_COUNT = -1
 #: `config_source` of a value set for the topic itself (Kafka's DYNAMIC_TOPIC_CONFIG).
 _TOPIC_CONFIG = 1

@@ -153,7 +153,7 @@ class ForgetDeletion(Write):
 
 @dataclass(slots=True)
 class DeletedTopic:
-    """One topic of a request, with the name and id that are known of it."""
+    """One topic of a request, with its name and id, as far as they are known."""
 
     name: str | None
     topic_id: TopicId
@@ -165,7 +165,7 @@ class DeleteTopicsAnswer:
 
     ticket: int
     results: list[Result[DeletedTopic]] = field(default_factory=list)
-    #: Topics whose nodes are not gone yet.
+    #: Topics whose nodes have not been removed yet.
     waiting: dict[str, None] = field(default_factory=dict)
 
     def copy(self) -> DeleteTopicsAnswer:
@@ -213,7 +213,7 @@ class Deletions:
         self._forgotten: dict[str, None] = {}
 
     def read(self, event: DeletionsRead, draft: Draft) -> None:
-        """Adopt deletion requests from the store (V8)."""
+        """Apply deletion requests from the store (V8)."""
         image = draft.image
         for name in event.names:
             exists = name in image.topics or name in image.unreadable
@@ -281,7 +281,7 @@ class Deletions:
     def give_up(self, ticket: int) -> Any | None:
         """Return the answer to a client whose timeout is over.
 
-        Returns None while the client's request is not decided; the answer then follows the
+        Returns None if no decision has served the request yet; the answer then comes with that
         decision.
         """
         for answer in self._waiting:
@@ -302,7 +302,7 @@ class Deletions:
 
 
 def has_work(image: Image) -> bool:
-    """Return whether a deletion is due now, even if no further event arrives."""
+    """Return whether a step of a deletion is due now."""
     return any(deletion.done or not deletion.commanded for deletion in image.deletions.values())
 
 

@@ -1,10 +1,10 @@
-"""Topics' nodes that another writer changed: which edits the controller adopts or ignores (V25).
+"""Topics' nodes that another writer changed: which changes the controller accepts (V25).
 
 An edit of a topic's node counts as a request to add partitions, or to remove the highest
-partitions, with the checks of such a request. If an edit changes anything but the number of
-partitions, the controller keeps the topic as it knew it, and the topic's next requested change
-overwrites the edit. If the controller has not loaded a topic yet, and the topic's node contradicts
-the states of its partitions, the node counts as unreadable. This module writes nothing.
+partitions, with the checks of such a request. If an edit changes anything else, the controller
+ignores the edit, and its next write of the topic's node overwrites the edit. If the topic is new to
+this controller, and the node contradicts the states of its partitions, the node counts as
+unreadable.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tidelog.core.types import PartitionState, TopicPartition, topic_id_to_text
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
-    """A topic adopted from its node, with further changes of the image and a report for the log."""
+    """The result for an edited topic: the topic to keep, further changes of the image, a report."""
 
     found: TopicFound
     changes: tuple[FormerFound | RemovalsAdded, ...] = ()
@@ -36,8 +36,7 @@ def adopt(before: Topic, found: TopicFound, image: Image) -> Adopted:
     """Return the result of a new reading of a known topic's node.
 
     A partition that an edit removed from the topic's node stays until its removal is done.
-    Partitions that the edit added begin an incarnation of their own, whatever their state nodes
-    hold.
+    Partitions that the edit added begin a new incarnation, even if they have state nodes already.
     """
     name, after = before.name, found.topic
     states = dict(found.states)
@@ -82,10 +81,9 @@ def is_another(known: Topic, found: TopicFound, image: Image) -> bool:
 def fault(found: TopicFound) -> str:
     """Return why the nodes of a topic that is new to this controller are faulty, or "".
 
-    A new controller checks every topic, because it knows none. Only an edit by hand leaves an ISR
-    member that the topic's node does not name, because a controller that moves or removes replicas
-    keeps every ISR member in the node. If a controller adopted a faulty node, brokers would set
-    aside data that is still in use.
+    The nodes are faulty if an ISR member is missing in the topic's node. Only an edit by hand
+    causes that, because controllers keep every ISR member in the node. If the controller used a
+    faulty node, brokers would set aside replicas that are still in use.
     """
     numbers = sorted(found.topic.assignments)
     if not numbers or numbers != list(range(len(numbers))):

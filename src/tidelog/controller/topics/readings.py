@@ -1,9 +1,9 @@
-"""Readings of topics' nodes and states: changes of the image, and what brokers are sent (V25).
+"""Readings of topics' nodes and states: changes of the image, and commands to brokers (V25).
 
-A reading enters the image at once, because it is a fact. The controller checks every partition of a
-topic that was read. If another writer changed a topic's node, the controller adopts only the
-changes that `edits` allows. If a topic may be new to brokers but no write of its states is due,
-brokers get full commands (V35).
+The controller applies a reading to the image at once, and checks every partition of a topic that
+was read. If another writer changed a topic's node, the controller accepts only the changes that
+`edits` allows. If a topic may be new to brokers but no write of its states is due, brokers get full
+commands (V35).
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ def _topic_read(found: TopicFound, draft: Draft, agenda: Agenda) -> None:
         draft.send_everything(image.brokers)
     _report_unreadable(taken, draft)
     image.apply(taken)
-    # The image adopts `taken` before `changes`, because adopting a topic drops the former
-    # incarnations of its partitions.
+    # Apply `taken` before `changes`, because applying a topic drops the former incarnations of its
+    # partitions.
     for change in changes:
         image.apply(change)
     topic = taken.topic
@@ -166,7 +166,7 @@ def _adopted(
 
 
 def states_read(event: StatesRead, draft: Draft, agenda: Agenda) -> None:
-    """Apply states that could not be read before; brokers without a role now get a role (V35)."""
+    """Apply states that could not be read before; their replicas get roles now (V35)."""
     image = draft.image
     for topic_partition, found in event.found.items():
         if topic_partition not in image.unreadable_states:
