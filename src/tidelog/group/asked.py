@@ -2,9 +2,9 @@
 
 Requests and responses are messages of `tidelog.wire`. Each request is about one group. The broker
 splits a message for several groups (batched OffsetFetch, DescribeGroups, DeleteGroups), and each
-answer is one group's part of the response. The caller chooses the ticket under which it gets the
-answer; no two waiting requests may share a ticket. The caller fills in the fields that an early
-version of a request lacks.
+answer is one group's part of the response. The caller numbers each request with a ticket, by which
+it recognizes the answer; no two waiting requests may have the same ticket. The caller fills in the
+fields that an early version of a request lacks.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ from tidelog.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDelet
 from tidelog.wire.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
 from tidelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
-#: Member id of a client that has no id yet, or that commits without being a member.
+#: Member id of a client that has no member id yet, or that commits offsets without being a member.
 NO_MEMBER = ""
-#: From this version of JoinGroup on, a client first gets its id by MEMBER_ID_REQUIRED (KIP-394).
+#: From this version of JoinGroup on, a new client first gets MEMBER_ID_REQUIRED with its id
+#: (KIP-394).
 MEMBER_ID_REQUIRED_VERSION = 4
-#: From this version of JoinGroup on, the response may let a leader skip the assignment (KIP-814).
+#: From this version of JoinGroup on, the response can make a leader skip the assignment (KIP-814).
 SKIP_ASSIGNMENT_VERSION = 9
 #: From this version of DescribeGroups on, a group that does not exist is an error.
 GROUP_ID_NOT_FOUND_VERSION = 6
@@ -45,7 +46,7 @@ M = TypeVar("M")
 
 
 def any_incarnation(_: TopicPartition) -> PartitionIncarnation:
-    """Return `UNKNOWN_INCARNATION` for any partition, which therefore counts as existing."""
+    """Return `UNKNOWN_INCARNATION`, with which every partition counts as existing."""
     return UNKNOWN_INCARNATION
 
 
@@ -60,7 +61,7 @@ class Asked(Generic[M]):
     #: Client id of the sender, for JoinGroup.
     client_id: str = ""
     client_host: str = ""
-    #: Random text, the end of a new member id that the coordinator makes (JoinGroup).
+    #: Random text, with which the coordinator ends a new member id (JoinGroup).
     uuid: str = ""
     #: Returns the present incarnation of a partition, as the coordinator's broker knows it.
     incarnation_of: Callable[[TopicPartition], PartitionIncarnation] = any_incarnation

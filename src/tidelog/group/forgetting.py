@@ -1,10 +1,10 @@
 """DeleteGroups, offsets that expire (KIP-211), and offsets of deleted topics.
 
-Tombstones are written before the state in memory is dropped. A group whose deletion is under way is
-Dead and accepts no requests; the group becomes usable again if its tombstones cannot be written. A
-large group is deleted in several appends, each small enough for the log, with the group's own
-tombstone last. A coordinator that loads the group between two appends of its deletion finds only
-the remaining offsets.
+The coordinator drops state from memory only after its tombstones are written. During its deletion a
+group is Dead and accepts no requests; if its tombstones cannot be written, the group accepts
+requests again. A large group is deleted in several appends, each small enough for the log, with the
+group's own tombstone last. A coordinator that loads the group between two appends of its deletion
+finds only the remaining offsets.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tidelog.wire.messages.delete_groups import DeletableGroupResult, DeleteGrou
 
 
 def delete_group(turn: Turn, asked: Asked[DeleteGroupsRequest]) -> None:
-    """Decide a DeleteGroups request for one group."""
+    """Handle a DeleteGroups request for one group."""
     group = turn.groups.get(asked.group_id)
     if group is None:
         error = ErrorCode.GROUP_ID_NOT_FOUND
@@ -72,7 +72,7 @@ def group_deleted(turn: Turn, group: Group, purpose: DeleteGroup, is_overdue: bo
 def group_not_deleted(
     turn: Turn, group: Group, purpose: DeleteGroup, error: ErrorCode, is_overdue: bool
 ) -> None:
-    """Keep a group whose tombstones could not be written to the log."""
+    """Keep a group whose tombstones could not be written."""
     group.deletion_failed()
     if purpose.ticket is not None and not is_overdue:
         turn.reply(purpose.ticket, DeletableGroupResult(group.group_id, error))
@@ -82,7 +82,7 @@ def group_not_deleted(
 
 
 def expire(turn: Turn, group: Group) -> None:
-    """Delete offsets whose retention is over, and a group without other offsets."""
+    """Delete offsets whose retention is over, and the group if no other offsets remain."""
     if group.is_dead or group.is_expiring:
         return
     expired = [
@@ -116,13 +116,13 @@ def _is_expired(turn: Turn, group: Group, key: TopicPartition, offset: Committed
 
 @dataclass(slots=True)
 class Ended:
-    """Topics and partitions that no longer exist, and whose offsets are to be deleted."""
+    """Topics and partitions that no longer exist and whose offsets must be deleted."""
 
     #: Ids of deleted topics, by name.
     topics: dict[str, set[TopicId]] = field(default_factory=dict)
     #: Partitions that were removed from topics (V71).
     partitions: dict[TopicPartition, PartitionIncarnation] = field(default_factory=dict)
-    #: Ended incarnations under which offsets were committed, by partition; when they ended is
+    #: By partition, ended incarnations for which offsets were committed; the time of their end is
     #: unknown.
     incarnations: dict[TopicPartition, set[PartitionIncarnation]] = field(default_factory=dict)
 
@@ -177,7 +177,7 @@ class Ended:
 def ended(turn: Turn, group: Group, gone: Ended) -> None:
     """Delete the offsets of topics and partitions that no longer exist (V71).
 
-    A topic of the same name may exist by now: offsets that were committed for the newer topic stay.
+    If a new topic has the same name, offsets that were committed for the new topic stay.
     """
     if gone.is_empty:
         return
@@ -194,6 +194,6 @@ def _forget_all(turn: Turn, group: Group, keys: Sequence[TopicPartition]) -> Non
 
 
 def forget(turn: Turn, group: Group, keys: Iterable[TopicPartition], *, are_expired: bool) -> None:
-    """Write tombstones of offsets, for which no request waits."""
+    """Write tombstones of offsets; no request waits for the append."""
     records = [offsets.tombstone(group, key) for key in keys]
     turn.append(group, records, ForgetOffsets(are_expired))

@@ -1,8 +1,7 @@
-"""The interface of a group to its committed offsets, the same for groups of every protocol.
+"""A group with its committed offsets, and the methods that every membership protocol defines.
 
-A group holds its committed offsets. The group's methods say whether its members allow a commit, a
-deletion or an expiry of offsets. Each protocol of membership has a subclass (`classic`). This
-module does not know how requests are answered, and has no timers.
+The methods decide whether a client may commit or delete offsets, and whether offsets may expire.
+Each membership protocol has a subclass (`classic`).
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from tidelog.wire.messages.offset_commit import OffsetCommitRequest
 
 
 class Group(ABC):
-    """State of one group; `offsets` has only offsets that are committed and replicated."""
+    """One group; `offsets` has only offsets whose records all in-sync replicas have."""
 
     __slots__ = ("group_id", "is_expiring", "offsets", "uncommitted")
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
         self.offsets: dict[TopicPartition, CommittedOffset] = {}
-        #: Number of commits being written, by partition.
+        #: By partition, number of commits whose records are being written.
         self.uncommitted: dict[TopicPartition, int] = {}
         #: Whether tombstones of expired offsets are being written.
         self.is_expiring = False
@@ -70,7 +69,7 @@ class Group(ABC):
 
     @abstractmethod
     def keeps_offsets_of(self, topic: str) -> bool:
-        """Return whether a member subscribes to a topic, or may do so, so that its offsets stay."""
+        """Return whether a member subscribes, or may subscribe, to a topic; its offsets stay."""
 
     @abstractmethod
     def unused_since_ms(self, key: TopicPartition, offset: CommittedOffset) -> int | None:
@@ -82,11 +81,11 @@ class Group(ABC):
 
     @abstractmethod
     def deletion_failed(self) -> None:
-        """Become empty again, as the group's tombstones are not in the log."""
+        """Become empty again, because the group's tombstones could not be written."""
 
     @abstractmethod
     def tombstones(self) -> list[Record]:
-        """Return the records that end the group, without those of its offsets."""
+        """Return the tombstones of the group, without the tombstones of its offsets."""
 
     # Descriptions for clients.
 

@@ -1,6 +1,6 @@
-"""DescribeGroups and ListGroups: the visible state of groups.
+"""DescribeGroups and ListGroups: the state of groups that clients see.
 
-Each group returns its own visible state; a group that does not exist is Dead.
+The group itself returns this state; a group that does not exist has the state Dead.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ DEAD = "Dead"
 
 
 def describe(turn: Turn, asked: Asked[DescribeGroupsRequest]) -> None:
-    """Decide a DescribeGroups request for one group."""
+    """Handle a DescribeGroups request for one group."""
     group = turn.groups.get(asked.group_id)
     if group is None:
         is_error = asked.version >= GROUP_ID_NOT_FOUND_VERSION
@@ -34,7 +34,7 @@ def list_groups(
 ) -> list[ListedGroup]:
     """Return the groups in any of these states and of any of these types.
 
-    An empty filter matches all groups. Filters do not distinguish upper and lower case.
+    An empty filter matches all groups. The filters ignore upper and lower case.
     """
     wanted = [state.lower() for state in states]
     wanted_types = [each.lower() for each in types]

@@ -1,6 +1,6 @@
 """OffsetCommit, OffsetFetch, OffsetDelete: an offset is visible once its record is replicated.
 
-The group decides which clients may commit, by generation and member. A client without membership
+Whether a client may commit depends on its generation and member id. A client without membership
 commits with generation -1 while the group is empty. A group that has only offsets is a simple
 group: it has no record of its own, and counts as a classic group.
 """
@@ -47,7 +47,7 @@ NO_OFFSET = -1
 
 
 def commit(turn: Turn, asked: Asked[OffsetCommitRequest]) -> None:
-    """Decide an OffsetCommit request."""
+    """Handle an OffsetCommit request."""
     group, message = turn.groups.get(asked.group_id), asked.message
     error = ErrorCode.NONE
     if group is not None:
@@ -114,7 +114,7 @@ def _value(
 
 
 def settled(group: Group, records: Iterable[OffsetRecord]) -> None:
-    """Record that the commits of `records` are no longer under way, whatever their outcome."""
+    """Note that the append of `records` has an outcome, whether success or failure."""
     for record in records:
         key = record.key.topic_partition
         count = group.uncommitted.pop(key, 0) - 1
@@ -124,7 +124,7 @@ def settled(group: Group, records: Iterable[OffsetRecord]) -> None:
 
 
 def apply(group: Group, record: OffsetRecord) -> None:
-    """Apply an offset record that is in the log; no other code changes offsets."""
+    """Apply an offset record that is in the log; only this function changes offsets."""
     if record.value is None:
         group.offsets.pop(record.key.topic_partition, None)
     else:
@@ -132,7 +132,7 @@ def apply(group: Group, record: OffsetRecord) -> None:
 
 
 def fetch(turn: Turn, asked: Asked[OffsetFetchRequestGroup]) -> None:
-    """Decide an OffsetFetch request, whatever the state of the group.
+    """Handle an OffsetFetch request, in every state of the group.
 
     Without transactions every committed offset is stable. The answer leaves out offsets of earlier
     topics of the same name, and of removed partitions, because their tombstones may not be written
@@ -167,7 +167,7 @@ def _fetched(partition: int, found: CommittedOffset | None) -> OffsetFetchRespon
 
 
 def delete(turn: Turn, asked: Asked[OffsetDeleteRequest]) -> None:
-    """Decide an OffsetDelete request (KIP-496); offsets of topics with subscribed members stay."""
+    """Handle an OffsetDelete request (KIP-496); offsets of subscribed topics stay."""
     group = turn.groups.get(asked.group_id)
     error = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.offset_delete_error()
     if error is not ErrorCode.NONE or group is None:

@@ -1,9 +1,9 @@
 """The coordinator of the groups of one partition of `__consumer_offsets`, for one leader epoch.
 
-The coordinator loads its state under one leader epoch, which its appends name (G1). Loading replays
-the partition's records up to the log end, in order; until then the coordinator rejects requests.
-The package's docstring describes how a broker uses the coordinator. The coordinator does not access
-the log or other partitions, and does not encode records.
+The coordinator loads its state under one leader epoch, and appends only under this leader epoch
+(G1). To load, the broker replays the partition's records in order up to the log end; until then the
+coordinator rejects requests. The package's docstring describes how a broker uses the coordinator.
+The coordinator itself neither accesses the log nor encodes records.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from tidelog.wire.messages.offset_delete import OffsetDeleteRequest
 from tidelog.wire.messages.offset_fetch import OffsetFetchRequestGroup
 from tidelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
-#: Requests that may name the group "", to which clients committed offsets before Kafka required
-#: group names.
+#: Requests that may have the group id "", because early clients committed offsets without a group
+#: id.
 _MAY_BE_NAMELESS = (
     OffsetCommitRequest,
     OffsetFetchRequestGroup,
@@ -49,8 +49,8 @@ _MAY_BE_NAMELESS = (
 def is_nameable(asked: Asked[Any]) -> bool:
     """Return whether the group id of a request has a valid length.
 
-    Every broker answers INVALID_GROUP_ID to an invalid group id, whether it coordinates the group
-    or not.
+    Every broker responds INVALID_GROUP_ID to an invalid group id, even if it does not coordinate
+    the group.
     """
     size = len(asked.group_id)
     return size <= MAX_GROUP_ID_CHARS and (size > 0 or isinstance(asked.message, _MAY_BE_NAMELESS))
@@ -106,11 +106,10 @@ class GroupPartition:
         self._ended_while_loading.incarnations.setdefault(partition, set()).add(incarnation)
 
     def loaded(self, now: Now) -> Effects:
-        """Accept requests from now on, as replay has reached the log end.
+        """End the load, as the replay has reached the log end; accept requests from now on.
 
-        When the load ends, the session timeout of every member starts. A group over
-        `group.max.size` begins a rebalance. Offsets of topics and partitions that ended during the
-        load are deleted.
+        The session timeout of every member starts now. A group over `group.max.size` begins a
+        rebalance. Offsets of topics and partitions that ended during the load are deleted.
         """
         assert self.phase is CoordinatorPhase.LOADING, "the partition is loaded already"
         self.phase = CoordinatorPhase.ACTIVE
@@ -124,7 +123,7 @@ class GroupPartition:
         return tuple(turn.effects)
 
     def unload(self) -> Effects:
-        """End the leadership: send waiting clients to the next coordinator and cancel the timers.
+        """End the leadership: respond NOT_COORDINATOR to waiting requests, and cancel the timers.
 
         Results of appends that the broker reports after `unload` have no effect.
         """
@@ -143,7 +142,7 @@ class GroupPartition:
     # Requests.
 
     def ask(self, asked: Asked[Any], now: Now) -> Effects:
-        """Decide a request for one group; a later call of another method may return the answer."""
+        """Handle a request for one group; the answer may come with a later call's effects."""
         error = self._refuses(asked)
         if error is not ErrorCode.NONE:
             return (Reply(asked.ticket, refusal(asked, error)),)
@@ -192,7 +191,7 @@ class GroupPartition:
     # Timers and outcomes.
 
     def timer_fired(self, name: TimerName, deadline_ms: int, now: Now) -> Effects:
-        """Handle a timer that was set to `deadline_ms`; a timer that was replaced is ignored."""
+        """Handle a timer that was set to `deadline_ms`; ignore a timer that has been set again."""
         group = self.groups.get(name.group_id)
         if group is None:
             return ()
@@ -202,7 +201,7 @@ class GroupPartition:
         return self._done(turn, name.group_id, size)
 
     def committed(self, number: int, now: Now) -> Effects:
-        """Apply an append that the high watermark has passed; appends are reported in log order.
+        """Apply an append that the high watermark has passed; callers report appends in log order.
 
         Raises InvariantError if this append is already settled, or an earlier append is not settled
         yet.
@@ -222,10 +221,10 @@ class GroupPartition:
         return self._done(turn, settling.failed(turn, number, error), size)
 
     def timed_out(self, number: int, error: ErrorCode, now: Now) -> Effects:
-        """Answer the request of an append that is in the log and was not replicated in time.
+        """Answer the request of an append that is in the log but was not replicated in time.
 
-        The append was not replicated within `offsets.commit.timeout.ms`, or the ISR fell below the
-        minimum. The waiting request gets `error`, and the append may still commit or fail.
+        The broker calls this method after `offsets.commit.timeout.ms`, or when the ISR falls below
+        the minimum. The waiting request gets `error`, and the append may still commit or fail.
         """
         if self.phase is CoordinatorPhase.UNLOADED:
             return ()
@@ -236,7 +235,7 @@ class GroupPartition:
     # Expiry and deletion.
 
     def expire_offsets(self, now: Now) -> Effects:
-        """Expire offsets; due every `offsets.retention.check.interval.ms` (KIP-211)."""
+        """Expire offsets; called every `offsets.retention.check.interval.ms` (KIP-211)."""
         turn = self._turn(now)
         if self.phase is CoordinatorPhase.ACTIVE:
             for group in self.groups.values():
@@ -282,7 +281,7 @@ class GroupPartition:
         return 0 if group is None else group.size
 
     def _done(self, turn: Turn, group_id: str, former_size: int) -> Effects:
-        """End a turn: count the members, and drop the group if it has neither state nor records."""
+        """End a turn: count the members; drop a group without members, offsets and records."""
         self._member_count += self._size(group_id) - former_size
         assert self._member_count >= 0, "members of all groups are counted once"
         group = self.groups.get(group_id)
@@ -305,8 +304,8 @@ class GroupPartition:
     def key(self) -> tuple[object, ...]:
         """Return a hashable value, equal for coordinators that will make the same decisions.
 
-        The model checker compares states of coordinators by `key`, which ignores the order of
-        groups.
+        The model checker compares coordinators by this value. The order of the groups does not
+        matter.
         """
         groups = tuple(self.groups[name].key() for name in sorted(self.groups))
         return (
@@ -323,7 +322,7 @@ def _while_loading(asked: Asked[Any]) -> Any:
     """Return the answer to a request while the partition loads.
 
     During the load, a heartbeat succeeds, so that the member stays in its group. A SyncGroup during
-    the load makes the member rejoin, because no record holds a rebalance under way.
+    the load makes the member rejoin, because its rebalance was lost with the former coordinator.
     """
     match asked.message:
         case HeartbeatRequest():

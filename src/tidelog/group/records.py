@@ -1,8 +1,8 @@
 """Content of the records of `__consumer_offsets`: an offset, a group, or a tombstone of either.
 
 A record is a key with a value, or a key without a value (a tombstone). The broker encodes the
-records (`offset_records`, G6). Kafka's group record holds the result of the last finished
-rebalance, or that the group became empty. No record holds joins under way, which are lost with the
+records (`offset_records`, G6). Kafka's group record holds the result of the last completed
+rebalance, or that the group became empty. Joins under way are not recorded, and are lost with the
 coordinator.
 """
 
@@ -13,7 +13,7 @@ from typing import NamedTuple
 from tidelog.core.dataclass import dataclass
 from tidelog.core.types import NO_EPOCH, ZERO_TOPIC_ID, TopicId, TopicPartition
 
-#: First leader epoch that stands for a partition that does not exist.
+#: The first leader epoch in the incarnation of a partition that does not exist.
 NO_PARTITION = -1
 #: Value of an unknown timestamp (records of old brokers).
 NO_TIMESTAMP = -1
@@ -44,7 +44,7 @@ class PartitionIncarnation(NamedTuple):
 
     @property
     def exists(self) -> bool:
-        """Whether the incarnation is that of an existing partition; False for `NO_PARTITION`."""
+        """Whether the partition exists; False if the first leader epoch is `NO_PARTITION`."""
         return self.first_leader_epoch != NO_PARTITION
 
     def has_ended(self, present: PartitionIncarnation) -> bool:
@@ -65,15 +65,16 @@ class PartitionIncarnation(NamedTuple):
         )
 
 
-#: Incarnation of committed offsets whose record names no incarnation, and of topics without ids.
+#: The incarnation of offsets whose record has no incarnation, and of partitions of topics without
+#: ids.
 UNKNOWN_INCARNATION = PartitionIncarnation()
 
 
 class CommittedOffset(NamedTuple):
     """An offset as a group committed it; times are wall-clock milliseconds.
 
-    A coordinator may have to load a million offsets, and a tuple is made in less than half the time
-    of a frozen dataclass.
+    This class is a tuple, because a coordinator may load a million offsets, and creating a frozen
+    dataclass takes more than twice as long.
     """
 
     offset: int
@@ -88,7 +89,7 @@ class CommittedOffset(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MemberSnapshot:
-    """A member of a finished generation."""
+    """A member of a generation, as the group's record holds it."""
 
     member_id: str
     instance_id: str | None
@@ -103,7 +104,7 @@ class MemberSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class GroupSnapshot:
-    """A finished generation; a generation without members is an empty group."""
+    """A generation, as the group's record holds it; without members, the group is empty."""
 
     protocol_type: str
     generation_id: int
@@ -122,7 +123,7 @@ class OffsetRecord(NamedTuple):
 
 
 class GroupRecord(NamedTuple):
-    """The record of a group's finished generation; a value of None is the group's tombstone."""
+    """The record of a group's last generation; if the value is None, the group's tombstone."""
 
     key: GroupKey
     value: GroupSnapshot | None

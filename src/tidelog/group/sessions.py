@@ -1,7 +1,7 @@
 """The session of a member: how long its coordinator waits for the next heartbeat.
 
-Heartbeats move the deadline of a session. The session's timer is set again only when it fires
-before the deadline, so a heartbeat sets no timer.
+A heartbeat moves the deadline of the session, but does not set a timer. When the session's timer
+fires before the deadline, the coordinator sets the timer again.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Consequences of a settled append: committed, failed, or not replicated in time.
 
-When records are committed, the coordinator applies them to the state and sends the answers that
-waited for them. A failed append is not in the log and never will be: its intended change is
-dropped. If an append takes too long, its request is answered with an error while the outcome stays
-open. If an overdue append is committed later, the coordinator applies it, as a reload would.
+When records are committed, the coordinator applies them to its state and sends the answers that
+waited for them. If an append failed, its records are not in the log and never will be, so the
+coordinator drops the intended change. If an append takes too long, the coordinator answers its
+request with an error, but the append stays open. If such an append is committed later, the
+coordinator applies it, as it would apply the records when it loads the partition.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from tidelog.group.turn import (
 )
 from tidelog.wire.messages.delete_groups import DeletableGroupResult
 
-#: Errors for too few replicas, or a topic that is being created: the client should retry with its
-#: coordinator.
+#: Errors of a partition with too few replicas, or of a topic that is being created. The client
+#: should retry with the same coordinator.
 _UNAVAILABLE = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -51,8 +52,8 @@ _TOO_LARGE = (
 def offset_error(error: ErrorCode) -> ErrorCode:
     """Return the error for a client whose offsets could not be appended.
 
-    REQUEST_TIMED_OUT and other errors that this function does not map stay unchanged; the client
-    retries after REQUEST_TIMED_OUT.
+    Errors that this function does not map stay unchanged, for example REQUEST_TIMED_OUT, after
+    which the client retries.
     """
     if error in _UNAVAILABLE:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -62,14 +63,14 @@ def offset_error(error: ErrorCode) -> ErrorCode:
 
 
 def group_error(error: ErrorCode) -> ErrorCode:
-    """Return the error for members whose group's record could not be appended."""
+    """Return the error for members whose group record could not be appended."""
     if error is ErrorCode.REQUEST_TIMED_OUT:
         return ErrorCode.REBALANCE_IN_PROGRESS
     return ErrorCode.UNKNOWN_SERVER_ERROR if error in _TOO_LARGE else offset_error(error)
 
 
 def deletion_error(error: ErrorCode) -> ErrorCode:
-    """Return the error for an administrator whose deletion could not be appended."""
+    """Return the error for a deletion whose tombstones could not be appended."""
     if error is ErrorCode.REQUEST_TIMED_OUT:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     return group_error(error)
@@ -149,7 +150,7 @@ def failed(turn: Turn, number: int, error: ErrorCode) -> str:
 
 
 def timed_out(turn: Turn, number: int, error: ErrorCode) -> str:
-    """Answer the request of an append that is in the log and was not replicated in time.
+    """Answer the request of an append that is in the log but was not replicated in time.
 
     Returns the id of the append's group.
     """

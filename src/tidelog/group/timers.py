@@ -1,7 +1,7 @@
 """Names of a group coordinator's timers: the kind, the group, and for some kinds the member.
 
-The coordinator keeps the deadlines in its state, so a timer that fires late or was set again is
-harmless.
+The coordinator's state has the deadlines, so a timer that fires late, or fires after it was set
+again, does no harm.
 """
 
 from __future__ import annotations

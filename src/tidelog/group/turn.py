@@ -1,7 +1,7 @@
 """One turn of a coordinator: the state that the turn may use, and the effects that it collects.
 
-A ledger holds the appends whose outcome is unknown, each with its purpose: the value that says what
-follows when the append is committed or fails (`tidelog.group.settling`).
+A ledger holds the appends whose outcome is unknown. Each append has a purpose, a value from which
+`tidelog.group.settling` derives what to do when the append is committed or fails.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ class DeleteGroup:
 
 @dataclass(frozen=True, slots=True)
 class Unsettled:
-    """An append whose outcome is open."""
+    """An append whose outcome is not known yet."""
 
     group_id: str
     records: tuple[Record, ...]
-    #: The purpose of the append, which says what follows when the append is settled: an instance of
-    #: a class in this module or in `classic.waits`.
+    #: The purpose of the append, an instance of a class in this module or in `classic.waits`; it
+    #: decides what happens when the append is settled.
     purpose: Hashable
     #: Whether the waiting request was answered with a timeout.
     is_overdue: bool = False
@@ -113,13 +113,13 @@ class Ledger:
         return found
 
     def overdue(self, number: int) -> Unsettled:
-        """Mark an append as overdue (no request waits for it now); return its former state."""
+        """Mark an append as overdue, so that no request waits for it; return its former state."""
         found = self.look(number)
         self._unsettled[number] = replace(found, is_overdue=True)
         return found
 
     def holds(self, group_id: str) -> bool:
-        """Return whether the outcome of an append of this group is open."""
+        """Return whether an append of this group has no outcome yet."""
         return group_id in self._by_group
 
     def unsettled(self) -> tuple[Unsettled, ...]:
@@ -140,7 +140,7 @@ class Ledger:
 
 
 class Turn:
-    """The decision of a coordinator on one request, one fired timer or one outcome of an append."""
+    """The handling of one request, one fired timer or one outcome of an append."""
 
     __slots__ = ("effects", "groups", "leader_epoch", "ledger", "member_count", "now", "settings")
 
@@ -174,7 +174,7 @@ class Turn:
     def touch(self, group: Group, member_id: str, session: MemberSession, timeout_ms: int) -> None:
         """Extend a member's session to `timeout_ms` from now.
 
-        A timer that fires no later than the new deadline stays unchanged, and is set again when it
+        If the member's timer fires before the new deadline, it stays set, and is set again when it
         fires.
         """
         session.deadline_ms = self.now.monotonic_ms + timeout_ms

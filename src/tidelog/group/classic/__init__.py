@@ -1,7 +1,7 @@
 """Membership of Kafka's classic protocol (as of 3.9): JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 
 `classic_group` and `member` hold the state. `joining`, `syncing`, `membership` and `rebalancing`
-implement the protocol, and `waits` has the requests in which members wait, with their timers.
-Offsets are kept outside this package: the group decides whether a commit is allowed
-(`tidelog.group.group`).
+implement the protocol. `waits` has the requests in which members wait, with their timers. The
+committed offsets are outside this package (`tidelog.group.group`), but the group decides whether a
+client may commit.
 """

@@ -1,9 +1,8 @@
 """A classic group: its state and its members.
 
-States and transitions are Kafka's. A group is `Dead` while its deletion is under way. A dead group
-is gone when its tombstones are written; if they cannot be written, the group becomes Empty again.
-This module does not know how requests are answered, and has no timers. The other modules of the
-package `classic` change the group.
+States and transitions are Kafka's. A group is `Dead` while its tombstones are being written. When
+they are written, the group is deleted; if they cannot be written, the group becomes Empty again.
+The other modules of this package answer requests, set timers, and change the group.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ _WITHOUT_MEMBERS = (GroupState.EMPTY, GroupState.DEAD)
 
 @dataclass(frozen=True, slots=True)
 class InitialDelay:
-    """Delay of the first rebalance, to await members (`group.initial.rebalance.delay.ms`)."""
+    """The wait of a first rebalance for members (`group.initial.rebalance.delay.ms`)."""
 
     #: Time in ms by which the coordinator may still extend the initial delay.
     remaining_ms: int
@@ -80,12 +79,12 @@ class InitialDelay:
 
 @dataclass(frozen=True, slots=True)
 class StaticReplacement:
-    """A pending append of the record that gives a static member its new id (KIP-345)."""
+    """The running append of a group record with a new id of a static member (KIP-345)."""
 
     #: Number of the append.
     number: int
-    #: Whether the record was not replicated in time: the append may still commit or fail, and no
-    #: request waits for its outcome any longer.
+    #: Whether the record was not replicated in time. The request then got an error, but the append
+    #: may still commit or fail.
     is_overdue: bool = False
 
 
@@ -131,9 +130,9 @@ class ClassicGroup(Group):
         self.static_ids: dict[str, str] = {}
         #: Sessions of clients that were given a member id and have not joined with it yet.
         self.pending_members: dict[str, MemberSession] = {}
-        #: Number of members that support each protocol.
+        #: Number of members that support each protocol, by protocol name.
         self.speakers: dict[str, int] = {}
-        #: Number of members that wait in a JoinGroup.
+        #: Number of members whose JoinGroup request has no response yet.
         self.awaiting_join = 0
         #: Members of this generation that have not yet sent a SyncGroup.
         self.pending_sync: dict[str, None] = {}
@@ -143,8 +142,8 @@ class ClassicGroup(Group):
         #: The generation whose assignment is being written; None while none is written.
         self.storing_generation: int | None = None
         self.replacement: StaticReplacement | None = None
-        #: JoinGroups of static members that wait until the append of `replacement` ends, by
-        #: instance id.
+        #: JoinGroup requests of static members, by instance id, that wait until the append of
+        #: `replacement` ends.
         self.waiting_static: dict[str, Asked[JoinGroupRequest]] = {}
         #: Topics to which members of a consumer group subscribe; None if the topics are not known.
         self.subscribed_topics: frozenset[str] | None = None
@@ -160,7 +159,7 @@ class ClassicGroup(Group):
 
     @property
     def all_joined(self) -> bool:
-        """Whether all members, and all clients that were given a member id, wait in a JoinGroup."""
+        """Whether all members, and all clients with only a member id, wait in a JoinGroup."""
         return self.awaiting_join == len(self.members) and not self.pending_members
 
     @property
@@ -197,9 +196,10 @@ class ClassicGroup(Group):
     ) -> str:
         """Return the protocol with the most votes among the protocols that all members support.
 
-        If votes are equal, the protocol that was voted for first wins. The member `other`, if
-        given, votes for `protocols` instead of its current protocols. A common protocol exists,
-        because `supports` rejects clients without a common protocol.
+        Each member votes for the first of its protocols that all members support; among equals, the
+        protocol that got the first vote wins. If `other` is given, that member votes with
+        `protocols` instead of its current protocols. A common protocol exists, because `supports`
+        rejects clients without a common protocol.
         """
         ballots = [
             [
@@ -275,7 +275,8 @@ class ClassicGroup(Group):
         if not self.is_current(generation_id):
             return ErrorCode.ILLEGAL_GENERATION
         if self.state is GroupState.COMPLETING_REBALANCE:
-            # The member has joined this generation and does not know its assignment yet.
+            # The member has joined this generation, but does not have its assignment yet, so it
+            # cannot have read records.
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 
@@ -296,7 +297,7 @@ class ClassicGroup(Group):
         return ErrorCode.NONE
 
     def keeps_offsets_of(self, topic: str) -> bool:
-        """Return whether a member subscribes to a topic, or may do so, so that its offsets stay."""
+        """Return whether a member subscribes, or may subscribe, to a topic; its offsets stay."""
         return not self.is_empty and self.is_subscribed(topic)
 
     def is_subscribed(self, topic: str) -> bool:
@@ -306,8 +307,8 @@ class ClassicGroup(Group):
     def unused_since_ms(self, key: TopicPartition, offset: CommittedOffset) -> int | None:
         """Return since when an offset is unused, in wall-clock ms; None while it is used (KIP-211).
 
-        An offset becomes unused when its group becomes empty. The offset of a simple group, or of a
-        topic to which no member subscribes, counts as unused from its commit on.
+        An offset becomes unused when its group becomes empty. If the group is simple, or no member
+        subscribes to the topic, the offset is unused from its commit on.
         """
         if self.protocol_type is None:
             return offset.commit_timestamp_ms
@@ -329,14 +330,14 @@ class ClassicGroup(Group):
         return ended
 
     def deletion_failed(self) -> None:
-        """Enter the state Empty again, as the group's tombstones are not in the log."""
+        """Enter the state Empty again, because the group's tombstones could not be written."""
         self.move_to(GroupState.EMPTY, self.state_timestamp_ms)
 
     def tombstones(self) -> list[Record]:
-        """Return the records that end the group, without those of its offsets.
+        """Return the tombstone of the group record; offsets have their own tombstones.
 
-        The tombstones are needed even if this broker knows no record of the group, because a record
-        may be under way or come from another broker.
+        It is needed even if this broker knows no record of the group, because a record may still be
+        on its way to the log, or another broker may have written one.
         """
         return [GroupRecord(GroupKey(self.group_id), None)]
 
@@ -345,8 +346,8 @@ class ClassicGroup(Group):
     def described(self) -> DescribedGroup:
         """Return the group's part of a DescribeGroups response.
 
-        The response has metadata and assignments only for a stable group: in other states they
-        belong to no generation.
+        The response has metadata and assignments only for a stable group, because in other states
+        the members have no valid assignments.
         """
         protocol_name = self.protocol_name if self.state is GroupState.STABLE else None
         return DescribedGroup(
@@ -395,7 +396,7 @@ class ClassicGroup(Group):
     def _check(self) -> None:
         """Assert the invariants of a group, whenever the group enters a state.
 
-        The check visits every member, as the transition itself does, so it adds little cost.
+        The check is cheap enough: it visits every member, as the transition itself does.
         """
         members = self.members
         assert self.has_members or self.state not in _OF_MEMBERS, "such a group has members"
@@ -479,7 +480,7 @@ class ClassicGroup(Group):
         self.subscribed_topics = frozenset(found)
 
     def load(self, snapshot: GroupSnapshot) -> None:
-        """Adopt the state of a stored record, only while the partition loads.
+        """Replace the group's state by a stored record, only while the partition loads.
 
         The group's offsets stay.
         """
@@ -495,7 +496,7 @@ class ClassicGroup(Group):
         self.is_stored = True
 
     def unload(self) -> None:
-        """Become a simple group again, as the group's record is gone; its offsets may remain."""
+        """Become a simple group again after the group's tombstone; its offsets may remain."""
         fresh = ClassicGroup(self.group_id)
         fresh.offsets = self.offsets
         for name in _FIELDS:
@@ -527,7 +528,7 @@ class ClassicGroup(Group):
     def key(self) -> tuple[object, ...]:
         """Return the whole state as a hashable value.
 
-        The hashable value includes the order of members, which decides the group's next leader.
+        It includes the order of the members, because that order decides the next leader.
         """
         values: list[object] = []
         for name in _FIELDS:
@@ -545,6 +546,6 @@ _FIELDS = (*Group.__slots__, *ClassicGroup.__slots__)
 
 
 def classic(group: Group | None) -> ClassicGroup | None:
-    """Return a group as a classic group; no other kind of group exists yet."""
+    """Return `group` with its actual type; no other kind of group exists yet."""
     assert group is None or isinstance(group, ClassicGroup), "all groups are classic ones"
     return group

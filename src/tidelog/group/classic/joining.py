@@ -1,10 +1,10 @@
 """JoinGroup: which clients may join, with which member id, and whether a rebalance begins.
 
-A new member is given its id first (KIP-394). Static members keep their place under a new id
-(KIP-345). A static leader that returns need not compute the assignment (KIP-814). `group.max.size`
-limits the members. A static member that returns to a stable group changes the group's record. While
-a changed record is being written, other joins that would change the group's record wait, because no
-record may hold outdated member ids.
+A new member first gets a member id (KIP-394). A static member that returns gets a new member id and
+keeps its assignment (KIP-345). If the returning static member is the leader, it need not compute an
+assignment (KIP-814). `group.max.size` limits the number of members. The return of a static member
+to a stable group changes the group's record. While that record is being written, other joins that
+would change the record wait, because no record may hold outdated member ids.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from tidelog.wire.messages.join_group import (
 
 
 def join(turn: Turn, asked: Asked[JoinGroupRequest]) -> None:
-    """Decide a JoinGroup request."""
+    """Handle a JoinGroup request."""
     error = _request_error(turn.settings, asked.message)
     group = classic(turn.groups.get(asked.group_id))
     if error is ErrorCode.NONE and group is None:
@@ -78,7 +78,7 @@ def _request_error(settings: GroupSettings, message: JoinGroupRequest) -> ErrorC
 
 
 def join_group(turn: Turn, group: ClassicGroup, asked: Asked[JoinGroupRequest]) -> None:
-    """Decide a JoinGroup request on an existing group."""
+    """Handle a JoinGroup request on an existing group."""
     message, member_id = asked.message, asked.message.member_id
     if group.state is GroupState.DEAD:
         error = ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -104,8 +104,8 @@ def join_group(turn: Turn, group: ClassicGroup, asked: Asked[JoinGroupRequest]) 
 def _is_accepted(turn: Turn, group: ClassicGroup, member_id: str) -> bool:
     """Return whether `group.max.size` leaves room for a member.
 
-    While a rebalance is prepared, only members that have already rejoined count toward
-    `group.max.size`. If `group.max.size` was lowered, the members that rejoin last are rejected.
+    While a rebalance is prepared, only members that have rejoined count. If `group.max.size` was
+    lowered, the members that rejoin last are thus rejected.
     """
     most = turn.settings.max_size
     member = group.members.get(member_id)
@@ -130,7 +130,7 @@ def _shed(turn: Turn, group: ClassicGroup, asked: Asked[JoinGroupRequest]) -> No
     rebalancing.complete_if_all_joined(turn, group)
 
 
-# Joins of clients without a member id, or with a new id under which they never joined.
+# Joins of clients without a member id, or with a member id under which they have not joined yet.
 
 
 def _join_unknown(turn: Turn, group: ClassicGroup, asked: Asked[JoinGroupRequest]) -> None:
@@ -157,7 +157,7 @@ def _join_unknown(turn: Turn, group: ClassicGroup, asked: Asked[JoinGroupRequest
 
 def _join_pending(turn: Turn, group: ClassicGroup, asked: Asked[JoinGroupRequest]) -> None:
     if asked.message.group_instance_id is not None:
-        # The coordinator gives new ids to dynamic members only.
+        # Only dynamic members get their member id before they join.
         turn.reply(asked.ticket, join_error(ErrorCode.INVALID_REQUEST, asked.message.member_id))
         return
     session = group.pending_members.pop(asked.message.member_id)
@@ -190,8 +190,8 @@ def _join_known(
 ) -> None:
     is_same = member.protocols == asked.message.protocols
     if group.state is GroupState.STABLE:
-        # A rejoin of the leader always begins a rebalance: the leader may have noticed a change
-        # that its metadata does not show, such as new partitions.
+        # A rejoin of the leader always begins a rebalance, because the leader may have noticed a
+        # change that its metadata does not show, such as new partitions of a topic.
         rejoins = group.is_leader(member.member_id) or not is_same
     else:
         rejoins = group.state is GroupState.PREPARING_REBALANCE or not is_same
@@ -249,10 +249,9 @@ def _wait_for_replacement(
 def _changes_nothing(
     turn: Turn, group: ClassicGroup, old: Member, protocols: Sequence[JoinGroupRequestProtocol]
 ) -> bool:
-    """Return whether the group's assignment still suits a returning static member.
+    """Return whether a returning static member can keep its assignment without a rebalance.
 
-    The assignment suits the member if the group's protocol and the member's subscribed topics stay
-    the same.
+    It can if neither the group's protocol nor the member's subscribed topics change.
     """
     if group.select_protocol(old.member_id, protocols) != group.protocol_name:
         return False
@@ -283,7 +282,7 @@ def _store_replacement(
 def replace_static(
     turn: Turn, group: ClassicGroup, old: Member, asked: Asked[JoinGroupRequest], member_id: str
 ) -> Member:
-    """Move a static member to a new member id; clients with the old id are fenced (KIP-345)."""
+    """Give a static member a new member id; fence clients that use the old id (KIP-345)."""
     leads = group.is_leader(old.member_id)
     place = list(group.members)
     waits.remove_member(turn, group, old, ErrorCode.FENCED_INSTANCE_ID)
@@ -302,9 +301,8 @@ def static_member_stored(
 ) -> None:
     """Complete a static member's join after its new id is in the log.
 
-    If the group changed while the new member id was being written, the coordinator decides the join
-    again. If a later join of the same static member was decided while the id was being written, the
-    later join fences the earlier join.
+    If the group has changed meanwhile, the coordinator handles the join once more. If the static
+    member has joined again meanwhile, the later join fences this join.
     """
     asked = purpose.asked
     assert asked.message.group_instance_id is not None
@@ -333,9 +331,9 @@ def _returned(
 ) -> JoinGroupResponse:
     """Return the JoinGroup response to a static member that returned under a new member id.
 
-    A returning leader must not compute an assignment, because no member waits for an assignment.
-    Before version 9, the response names the returning leader's old id as the leader, so that the
-    returning leader computes no assignment.
+    A returning leader must not compute an assignment, because no member waits for one. From version
+    9 on, the response says so. Below version 9, the response names the leader's old member id as
+    the leader, so that the client does not take itself for the leader.
     """
     answer = rebalancing.current_generation(group, member)
     if version < SKIP_ASSIGNMENT_VERSION:
@@ -348,7 +346,7 @@ def _returned(
 def static_member_not_stored(
     turn: Turn, group: ClassicGroup, purpose: StoreStaticMember, error: ErrorCode, is_overdue: bool
 ) -> None:
-    """Keep the old id of a static member, as its new id is not in the log."""
+    """Keep the old id of a static member, because its new id could not be written."""
     group.replacement = None
     if not is_overdue:
         turn.reply(purpose.asked.ticket, join_error(error))
@@ -358,10 +356,10 @@ def static_member_not_stored(
 def static_member_overdue(
     turn: Turn, group: ClassicGroup, purpose: StoreStaticMember, error: ErrorCode
 ) -> None:
-    """Answer waiting JoinGroups of a static member with an error.
+    """Answer the JoinGroup requests that wait for the append of a static member with an error.
 
-    No other record of the group may be written until the static member's record is committed or has
-    failed.
+    The append itself stays open: no other record of the group may be written until it is committed
+    or has failed.
     """
     assert group.replacement is not None
     group.replacement = replace(group.replacement, is_overdue=True)
@@ -372,7 +370,7 @@ def static_member_overdue(
 
 
 def _next_static(turn: Turn, group: ClassicGroup) -> None:
-    """Decide waiting JoinGroups of static members up to the first that appends a record."""
+    """Handle waiting JoinGroups of static members, up to the first that appends a record."""
     waiting, group.waiting_static = group.waiting_static, {}
     for asked in waiting.values():
         join_group(turn, group, asked)

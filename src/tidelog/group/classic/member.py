@@ -1,7 +1,7 @@
-"""A member of a group, as its coordinator sees it.
+"""A member of a group in the coordinator's state.
 
-A member changes in place: heartbeats move the deadline of its session and nothing else. A member
-keeps the tickets of its waiting requests, by which the coordinator answers them.
+A heartbeat extends the member's session and changes nothing else. A member has the tickets
+(numbers) of its waiting requests, by which the coordinator answers them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tidelog.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestP
 
 
 class Member:
-    """One group member; `join_ticket` and `sync_ticket` identify its waiting requests."""
+    """One group member; `join_ticket` and `sync_ticket` are the tickets of its waiting requests."""
 
     __slots__ = (
         "assignment",
@@ -55,15 +55,15 @@ class Member:
         self.assignment = b""
         self.join_ticket: int | None = None
         self.sync_ticket: int | None = None
-        #: Whether the member waits in its first JoinGroup, and cannot send heartbeats without a
-        #: member id.
+        #: Whether the member waits in its first JoinGroup; it has no member id yet, and cannot send
+        #: heartbeats.
         self.is_new = False
 
     @classmethod
     def joining(
         cls, asked: Asked[JoinGroupRequest], member_id: str, session: MemberSession
     ) -> Member:
-        """Return a member as its JoinGroup describes it."""
+        """Return a member with the values of its JoinGroup request."""
         message = asked.message
         return cls(
             member_id,
@@ -78,7 +78,7 @@ class Member:
 
     @classmethod
     def loaded(cls, snapshot: MemberSnapshot, protocol_name: str | None) -> Member:
-        """Return a member as the group's record describes it."""
+        """Return a member with the values of the group's record."""
         spoken = []
         if protocol_name is not None:
             spoken.append(JoinGroupRequestProtocol(protocol_name, snapshot.subscription))

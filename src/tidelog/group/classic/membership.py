@@ -1,9 +1,9 @@
 """Heartbeat, LeaveGroup, session timeouts, and the begin and end of the coordinator's leadership.
 
-A heartbeat moves the deadline of the member's session. The session of a member that waits in a
-JoinGroup or SyncGroup does not time out. A member that waits cannot send heartbeats, and the
-rebalance has its own timeouts. Only a new member can time out while it waits, because the
-coordinator cannot know whether its client still exists.
+A heartbeat extends the member's session. The session does not time out while a JoinGroup or
+SyncGroup of the member waits, because the member cannot send heartbeats then, and the rebalance has
+its own timeouts. Only a new member can time out while it waits, because its client may be gone
+without a sign.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tidelog.wire.messages.sync_group import SyncGroupResponse
 
 
 def heartbeat(turn: Turn, asked: Asked[HeartbeatRequest]) -> None:
-    """Decide a Heartbeat request."""
+    """Handle a Heartbeat request."""
     group, message = classic(turn.groups.get(asked.group_id)), asked.message
     if group is None:
         error = ErrorCode.UNKNOWN_MEMBER_ID
@@ -45,7 +45,7 @@ def heartbeat(turn: Turn, asked: Asked[HeartbeatRequest]) -> None:
 
 
 def leave(turn: Turn, asked: Asked[LeaveGroupRequest]) -> None:
-    """Decide a LeaveGroup request: remove its members, then begin one rebalance for them all."""
+    """Handle a LeaveGroup request: remove its members, then begin one rebalance for all of them."""
     group = classic(turn.groups.get(asked.group_id))
     if group is not None and group.state is GroupState.DEAD:
         turn.reply(asked.ticket, LeaveGroupResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
@@ -75,7 +75,7 @@ def _leave(turn: Turn, group: ClassicGroup, identity: MemberIdentity) -> ErrorCo
         turn.disarm(group, member_id, session)
         return ErrorCode.NONE
     if member_id == NO_MEMBER:
-        # An administrator's request names only the group instance.
+        # A request of an administrator has the group instance id, but no member id.
         member_id = group.static_ids.get(identity.group_instance_id or "", NO_MEMBER)
     error = group.member_error(member_id, identity.group_instance_id)
     if error is ErrorCode.NONE:
@@ -84,7 +84,7 @@ def _leave(turn: Turn, group: ClassicGroup, identity: MemberIdentity) -> ErrorCo
 
 
 def loaded(turn: Turn, group: Group) -> None:
-    """Watch the members of a loaded group; a group over `group.max.size` begins a rebalance."""
+    """Start the members' sessions; begin a rebalance if the group exceeds `group.max.size`."""
     assert isinstance(group, ClassicGroup)
     group.read_subscriptions(turn.settings.subscription_topics)
     for member in group.members.values():
@@ -94,7 +94,7 @@ def loaded(turn: Turn, group: Group) -> None:
 
 
 def moved_away(turn: Turn, group: Group) -> None:
-    """Send waiting clients to the next coordinator, and cancel the group's timers."""
+    """Respond NOT_COORDINATOR to waiting requests, and cancel the group's timers."""
     assert isinstance(group, ClassicGroup)
     error = ErrorCode.NOT_COORDINATOR
     for member in group.members.values():
@@ -110,7 +110,7 @@ def moved_away(turn: Turn, group: Group) -> None:
 
 
 def timer_fired(turn: Turn, group: Group, name: TimerName, deadline_ms: int) -> None:
-    """Handle a timer that was set to `deadline_ms`; a timer that was replaced is ignored."""
+    """Handle a timer that was set to `deadline_ms`; ignore a timer that has been set again."""
     assert isinstance(group, ClassicGroup)
     match name.kind:
         case TimerKind.SESSION:

@@ -1,11 +1,11 @@
-"""Rebalance of a group: prepared while members join, completed with a generation, then synced.
+"""Rebalance of a group: members join, the coordinator begins a generation, and members sync.
 
-During the preparation of a rebalance, the coordinator waits until all members have rejoined or the
-rebalance timeout is over. In the first rebalance of an empty group, the coordinator waits for new
-members (`group.initial.rebalance.delay.ms`). To complete the rebalance, the coordinator removes
-members that did not join (static members stay). The coordinator then chooses a leader and a
-protocol, raises the generation, and answers the joins. In the new generation, each member requests
-its assignment by SyncGroup; members that do not sync within the rebalance timeout are removed.
+First the coordinator waits until all members have rejoined or the rebalance timeout is over. In the
+first rebalance of an empty group, it instead waits for new members
+(`group.initial.rebalance.delay.ms`). Then the coordinator removes members that did not join (static
+members stay), chooses a leader and a protocol, raises the generation, and answers the joins. In the
+new generation, each member requests its assignment by SyncGroup; members that do not sync within
+the rebalance timeout are removed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def prepare(turn: Turn, group: ClassicGroup) -> None:
 
 
 def prepare_or_complete(turn: Turn, group: ClassicGroup) -> None:
-    """Begin a rebalance after a member joined, or complete the rebalance if all have joined."""
+    """After a member joined, begin a rebalance, or complete the running rebalance if all joined."""
     if group.state is GroupState.PREPARING_REBALANCE:
         complete_if_all_joined(turn, group)
     else:
@@ -49,7 +49,7 @@ def prepare_or_complete(turn: Turn, group: ClassicGroup) -> None:
 
 
 def member_gone(turn: Turn, group: ClassicGroup) -> None:
-    """Begin a rebalance without the removed members, or complete a rebalance without them."""
+    """After members were removed, begin a rebalance, or complete the running rebalance."""
     if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
         prepare(turn, group)
     else:
@@ -57,7 +57,7 @@ def member_gone(turn: Turn, group: ClassicGroup) -> None:
 
 
 def complete_if_all_joined(turn: Turn, group: ClassicGroup) -> None:
-    """Complete the rebalance if all members joined; the initial delay always runs in full."""
+    """Complete the rebalance if all members have joined and no initial delay runs."""
     if (
         group.state is GroupState.PREPARING_REBALANCE
         and group.initial_delay is None
@@ -67,7 +67,7 @@ def complete_if_all_joined(turn: Turn, group: ClassicGroup) -> None:
 
 
 def join_timer_fired(turn: Turn, group: ClassicGroup) -> None:
-    """Complete the rebalance, or extend the initial delay if new members have joined."""
+    """When the join timer fires, complete the rebalance, or extend the initial delay."""
     group.join_deadline_ms = None
     delay = group.initial_delay
     if delay is not None and delay.has_newcomer and delay.remaining_ms:
@@ -81,22 +81,22 @@ def join_timer_fired(turn: Turn, group: ClassicGroup) -> None:
 def note_newcomer(group: ClassicGroup) -> None:
     """Record that a member joined during the initial delay, which may then be extended.
 
-    The initial delay of a group that was empty for a while is not extended.
+    Only the delay of a group's very first rebalance is extended, as in Kafka.
     """
     if group.initial_delay is not None and group.generation_id == 0:
         group.initial_delay = replace(group.initial_delay, has_newcomer=True)
 
 
 def complete(turn: Turn, group: ClassicGroup) -> None:
-    """End the preparation with a new generation of the members that joined."""
+    """Complete a rebalance: begin a new generation of the members that joined."""
     waits.cancel_join_timer(turn, group)
     group.initial_delay = None
     for member in list(group.members.values()):
         if member.join_ticket is None and member.instance_id is None:
             waits.remove_member(turn, group, member)
     if group.has_members and not group.elect_leader():
-        # Only static members are left, and no member rejoined: each member leaves when its session
-        # timer fires.
+        # Only static members are left, and none of them has rejoined. Each one leaves when its
+        # session times out.
         waits.set_join_timer(turn, group, group.rebalance_timeout_ms)
         return
     group.generation_id += 1
@@ -126,7 +126,7 @@ def _answer_joins(turn: Turn, group: ClassicGroup) -> None:
 def current_generation(group: ClassicGroup, member: Member) -> JoinGroupResponse:
     """Return the JoinGroup response that gives a member the current generation.
 
-    The leader receives the members only while it has to compute the assignment.
+    The leader gets the list of members only while it has to compute the assignment.
     """
     names_members = group.state is GroupState.COMPLETING_REBALANCE and group.is_leader(
         member.member_id
@@ -157,7 +157,7 @@ def synced(turn: Turn, group: ClassicGroup, member: Member) -> None:
 
 
 def refuse_syncs(turn: Turn, group: ClassicGroup, error: ErrorCode) -> None:
-    """Answer waiting SyncGroups with an error, as this generation gets no assignment."""
+    """Answer waiting SyncGroups with an error, because this generation gets no assignment."""
     for member in group.members.values():
         member.assignment = b""
         if waits.end_sync(turn, member, SyncGroupResponse(error_code=error)):
@@ -165,7 +165,7 @@ def refuse_syncs(turn: Turn, group: ClassicGroup, error: ErrorCode) -> None:
 
 
 def stable(turn: Turn, group: ClassicGroup, assignments: dict[str, bytes]) -> None:
-    """Send members their assignments, which are in the log now."""
+    """Make the group stable; send the assignments, which are in the log now, to the members."""
     group.move_to(GroupState.STABLE, turn.now.wall_ms)
     for member in group.members.values():
         member.assignment = assignments.get(member.member_id, b"")

@@ -1,8 +1,8 @@
 """SyncGroup: the leader's assignment is written to the log, then sent to each member.
 
-A generation has one assignment: while the leader's assignment is being written, a repeated
-SyncGroup of the leader only waits. If the assignment cannot be written in time, the generation gets
-no assignment, and all members rejoin.
+A generation has only one assignment. If the leader repeats its SyncGroup while its assignment is
+being written, the repeated request waits for the first assignment. If the assignment cannot be
+written in time, the generation gets no assignment, and all members rejoin.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tidelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
 def sync(turn: Turn, asked: Asked[SyncGroupRequest]) -> None:
-    """Decide a SyncGroup request."""
+    """Handle a SyncGroup request."""
     group = classic(turn.groups.get(asked.group_id))
     error = ErrorCode.UNKNOWN_MEMBER_ID if group is None else _error(group, asked.message)
     if error is not ErrorCode.NONE or group is None:
@@ -72,7 +72,7 @@ def _store(turn: Turn, group: ClassicGroup, message: SyncGroupRequest) -> None:
 def assignment_stored(turn: Turn, group: ClassicGroup, snapshot: GroupSnapshot) -> None:
     """Send members their assignments, which are in the log now.
 
-    The assignment is void if the group has a newer generation or state meanwhile.
+    If the group has another generation or state by now, the assignment has no effect.
     """
     assert snapshot.generation_id <= group.generation_id, "generations of a group only grow"
     if _is_awaited(group, snapshot.generation_id):

@@ -1,8 +1,8 @@
 """Requests in which members wait, and the timers that end these waits.
 
-A member waits in a JoinGroup until the rebalance is over, then in a SyncGroup until its assignment
-is in the log. `StoreAssignment`, `StoreStaticMember` and `StoreEmpty` are the purposes for which
-classic groups append records.
+A member's JoinGroup request waits until the rebalance is complete, then its SyncGroup request waits
+until the assignment is in the log. `StoreAssignment`, `StoreStaticMember` and `StoreEmpty` are the
+purposes for which classic groups append records.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class StoreEmpty:
 
 
 def await_join(turn: Turn, group: ClassicGroup, member: Member, ticket: int) -> None:
-    """Let a member wait in a JoinGroup; an earlier JoinGroup of the member is answered."""
+    """Let a member's JoinGroup wait; answer the member's earlier JoinGroup, if one waits."""
     error = ErrorCode.REBALANCE_IN_PROGRESS
     end_join(turn, group, member, join_error(error, member.member_id))
     member.join_ticket = ticket
@@ -50,7 +50,7 @@ def await_join(turn: Turn, group: ClassicGroup, member: Member, ticket: int) -> 
 
 
 def end_join(turn: Turn, group: ClassicGroup, member: Member, answer: JoinGroupResponse) -> None:
-    """Answer the JoinGroup in which a member waits, if any."""
+    """Answer the member's waiting JoinGroup, if there is one."""
     if member.join_ticket is not None:
         turn.reply(member.join_ticket, answer)
         member.join_ticket = None
@@ -59,7 +59,7 @@ def end_join(turn: Turn, group: ClassicGroup, member: Member, answer: JoinGroupR
 
 
 def end_sync(turn: Turn, member: Member, answer: SyncGroupResponse) -> bool:
-    """Answer the SyncGroup in which a member waits; return whether the member was waiting."""
+    """Answer the member's waiting SyncGroup, if there is one; return whether there was one."""
     if member.sync_ticket is None:
         return False
     turn.reply(member.sync_ticket, answer)
@@ -70,7 +70,7 @@ def end_sync(turn: Turn, member: Member, answer: SyncGroupResponse) -> bool:
 def remove_member(
     turn: Turn, group: ClassicGroup, member: Member, error: ErrorCode = ErrorCode.UNKNOWN_MEMBER_ID
 ) -> None:
-    """Remove a member from its group; its waiting requests are answered with `error`."""
+    """Remove a member from its group; answer its waiting requests with `error`."""
     end_join(turn, group, member, join_error(error))
     end_sync(turn, member, SyncGroupResponse(error_code=error))
     turn.disarm(group, member.member_id, member.session)
@@ -85,7 +85,7 @@ def set_join_timer(turn: Turn, group: ClassicGroup, delay_ms: int) -> None:
 
 
 def cancel_join_timer(turn: Turn, group: ClassicGroup) -> None:
-    """Cancel the join timer: all members joined, or the group waits for no member."""
+    """Cancel the join timer, because the group no longer waits for members to join."""
     if group.join_deadline_ms is not None:
         group.join_deadline_ms = None
         turn.effects.append(CancelTimer(TimerName(TimerKind.JOIN, group.group_id)))
@@ -99,7 +99,7 @@ def set_sync_timer(turn: Turn, group: ClassicGroup, delay_ms: int) -> None:
 
 
 def cancel_sync_timer(turn: Turn, group: ClassicGroup) -> None:
-    """Cancel the sync timer: all members sent a SyncGroup, or the group waits for no member."""
+    """Cancel the sync timer, because the group no longer waits for SyncGroup requests."""
     if group.sync_deadline_ms is not None:
         group.sync_deadline_ms = None
         turn.effects.append(CancelTimer(TimerName(TimerKind.SYNC, group.group_id)))
