@@ -329,7 +329,7 @@ class Broker:
             raise errors[0]
 
     async def _wait_for_stamps(self) -> None:
-        """Wait until log directories store the registration's id, unless they hang (D13)."""
+        """Wait until the log directories have stored the registration's transaction id (D13)."""
         services = self.services
         limit_ms = services.store.session_timeout_ms
         try:
@@ -467,7 +467,7 @@ class Broker:
     # failures
 
     def _task_failed(self, name: str, error: BaseException) -> None:
-        """Halt the broker: a task that it cannot work without has failed."""
+        """Halt the broker, because a task has failed without which the broker cannot work."""
         if self.dispatcher.is_stopping and isinstance(error, TidelogError):
             return
         text = "".join(traceback.format_exception(error))

@@ -86,10 +86,10 @@ class TopicView:
 class Gone(NamedTuple):
     """The topics and partitions that an UpdateMetadata request removed or replaced."""
 
-    #: Ids of the ended topics by name; the name may belong to a new topic now.
+    #: Ids of the deleted topics by name; the name may belong to a new topic now.
     topics: dict[str, TopicId]
-    #: Ended partitions of existing topics, with their first leader epochs; includes partitions that
-    #: were added again later (V71).
+    #: Removed partitions of existing topics, with their first leader epochs; partitions that were
+    #: added again are included (V71).
     partitions: dict[TopicPartition, int]
 
 
@@ -131,7 +131,7 @@ class ClusterView:
         self.commanded: dict[str, CommandedTopic] = {}
 
     def is_alive(self, broker_id: int) -> bool:
-        """Whether the broker was registered at the controller's latest request."""
+        """Whether the broker is registered, according to the controller's latest request."""
         return broker_id in self.brokers
 
     def is_registered(self, broker_id: int) -> bool:
@@ -309,7 +309,7 @@ class ClusterView:
 
 
 def _has_ended(before: PartitionView, after: PartitionView | None) -> bool:
-    """Whether a partition is gone, or a new partition of the same number replaced it (V71)."""
+    """Whether a partition was removed, or replaced by a new partition of the same number (V71)."""
     return after is None or 0 <= before.leader_epoch < after.first_leader_epoch
 
 
@@ -345,9 +345,9 @@ def _out_of_isr(
     before: PartitionView | None,
     wall_ms: Callable[[], int],
 ) -> Mapping[int, OutOfIsr]:
-    """Return why replicas are outside the ISR.
+    """Return the reasons why replicas are outside the ISR.
 
-    A new controller does not know why replicas left an ISR, so known causes stay.
+    A new controller does not know these reasons, so the reasons known so far stay.
     """
     out = [replica for replica in state.replicas if replica not in state.isr]
     if not out:

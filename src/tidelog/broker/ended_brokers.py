@@ -4,7 +4,7 @@ A broker counts as ended if a connection to it was reset or refused, or if the c
 from the live brokers. Both events begin a period of `max_ms`, in which this broker expects new
 leaders for the partitions of the ended broker. Further lost connections to an ended broker do not
 prolong that period. A response on a new connection shows that the broker runs, so new leaders are
-no longer expected. This module reads no clock and opens no connection; its callers pass the time.
+no longer expected. The callers pass the time as an argument.
 """
 
 from __future__ import annotations

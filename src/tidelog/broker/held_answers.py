@@ -71,10 +71,11 @@ class HeldAnswers:
         look: Callable[[], None],
         request_failed: Callable[[Request[Any], Exception], Any],
     ) -> None:
-        """Begin without held responses and without ended brokers.
+        """Begin with no held response and no ended broker.
 
-        `max_ms` returns how long a response may wait. `look` finds ended connections early, before
-        the event loop reports the end. `request_failed` returns the response of a failed request.
+        `max_ms` returns how long a response may wait. `look` checks the connections to brokers now,
+        before the event loop reports that they ended. `request_failed` returns the response of a
+        failed request.
         """
         self._view = view
         self._clock = clock

@@ -251,7 +251,7 @@ class Peers:
         self._view = view
         self._listener_name = listener_name
         self._connections: dict[tuple[int, str], PeerConnection] = {}
-        #: The IP address to which each host name resolved last.
+        #: By host name, the IP address of the last connection to it.
         self.addresses: dict[str, str] = {}
         self._opened: dict[PeerConnection, None] = {}
         #: Called when a broker that owes a response closes its connection, or when a broker refuses
@@ -287,7 +287,7 @@ class Peers:
             self._silent_ms.pop(broker_id, None)
 
     def silent_since_ms(self, broker_id: int) -> int | None:
-        """Return since when a live broker owes a response on a lost connection, or None."""
+        """Return since when a live broker owes a response on a lost connection; None if not."""
         return self._silent_ms.get(broker_id)
 
     def look(self) -> None:

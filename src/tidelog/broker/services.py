@@ -153,7 +153,7 @@ class Services:
         return self.identity.broker_epoch
 
     def unexpected(self, where: str, error: BaseException) -> None:
-        """Log a defect of tidelog that fails only one request or partition (DESIGN.md, rule 9)."""
+        """Log a defect of tidelog, by which one request or partition fails (DESIGN.md, rule 9)."""
         text = "".join(traceback.format_exception(error))
         self.tracer.event("unexpected_error", where=where, error=repr(error))
         self.tracer.log("server", logging.ERROR, f"unexpected error in {where}: {text}")

@@ -1,8 +1,7 @@
 """Repeated access to the metadata store, for work that cannot continue without it (S3).
 
-After an error of the store, the caller's operation is repeated after a pause. The caller names the
-errors after which its operation is repeated, because an expired session ends the work of some
-callers.
+After an error of the store, this module pauses and repeats the caller's operation. The caller names
+the errors after which to repeat, because an expired session ends the work of some callers.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """The controller's decisions: no I/O, no clock, no randomness, no logging.
 
-`tidelog.broker.controller` is the shell around these decisions: it reads and writes the store and
+`tidelog.broker.controller` does the I/O for these decisions: it reads and writes the store and
 sends commands.
 
 Begin with `controller`, which turns events into a decision, and a durable decision into effects.
 `events` has the inputs, and `settings` the configuration of a term. `agenda` collects the
-partitions to check. `decision` defines the results of both phases. `draft` is published state
-overlaid with the writes of the decision. The writes of `writes` and `state_writes` go to the store;
-`settlement` collects their consequences.
+partitions to check. `decision` defines the results of both phases. `draft` has the published state
+as the writes of the decision will change it. The writes of `writes` and `state_writes` go to the
+store; `settlement` collects their consequences.
 
 The image (`image`) holds published state, whose values `records` defines. `incarnations` detects
 restarted brokers. `lifecycle` computes the first and the last state of a partition.

@@ -1,7 +1,7 @@
 """Detection of a stalled controller task of a broker, by the ticks of a timer (V42).
 
-One task of a broker competes for `/controller` and acts as the controller. A task without anything
-to do rests. A working task waits for the store, which must report an outcome of every request. A
+One task of a broker competes for `/controller` and acts as the controller. A task that has nothing
+to do rests. A task that works sends requests to the store, which must report an outcome of each. A
 task that works for `STALLED_TICKS` ticks without an outcome of its requests is stalled. If a
 stalled task owns the `/controller` node, the cluster has a controller that does not act. A resting
 task checks its claim to `/controller`, and so finds a node of its own session for which no
@@ -48,7 +48,7 @@ class Activity:
         self._is_resting = True
 
     def tick(self) -> ActivityVerdict:
-        """Judge the controller task; the count of ticks starts again after STALLED."""
+        """Return the state of the controller task; after STALLED, count ticks from 0 again."""
         if self._is_resting:
             return ActivityVerdict.LOOK
         self._ticks += 1

@@ -46,7 +46,7 @@ class Agenda:
         )
 
     def look_at_departures(self, topic_partitions: Iterable[TopicPartition], image: Image) -> None:
-        """Add the reassignments of the given partitions, with the replicas to be deleted."""
+        """Add the given partitions to the departures, if they are being reassigned."""
         for topic_partition in topic_partitions:
             if topic_partition in image.moving:
                 self.reassignments[topic_partition] = None

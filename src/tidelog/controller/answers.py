@@ -41,7 +41,7 @@ class Result(Generic[Subject]):
     subject: Subject
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
-    #: Index of the write that must succeed first, None for a result without a write.
+    #: Index of the write that must succeed first; None if the result depends on no write.
     write: int | None = None
 
     def refuse(self, error: KafkaError) -> None:
@@ -54,7 +54,7 @@ OnConflict = Callable[[Result[Subject], Conflict], tuple[ErrorCode, str | None]]
 
 
 def changed_meanwhile(result: Result[Any], conflict: Conflict) -> tuple[ErrorCode, str | None]:
-    """Return the error of a request whose partition or topic another writer has changed."""
+    """Return the error of a request after another writer has changed its partition or topic."""
     return ErrorCode.INVALID_UPDATE_VERSION, conflict.reason
 
 

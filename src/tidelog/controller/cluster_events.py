@@ -59,7 +59,7 @@ KINDS: Final = (
 
 
 class ClusterEvent(NamedTuple):
-    """One cluster event: its kind, its identity among events of that kind, and its fields."""
+    """One cluster event: its kind, its identity within the kind, and its fields."""
 
     kind: str
     identity: str
@@ -128,7 +128,7 @@ def of_state(
 def store_went_back(
     found: StoreWentBack, partitions: int, *, controller_epoch: int
 ) -> ClusterEvent:
-    """Return the event that the store lacks writes that a broker had seen (E8)."""
+    """Return the event of a store that lacks writes which a broker had seen (E8)."""
     fields = {
         "broker": found.broker_id,
         "seen": found.seen,
@@ -269,7 +269,7 @@ def leader_awaited(
     controller_epoch: int,
     number: int,
 ) -> ClusterEvent:
-    """Return the event of a partition without a leader: which members are awaited (E4, E6).
+    """Return the event of a partition without a leader, with the members to wait for (E4, E6).
 
     `number` distinguishes the waits for a leader within a controller's term.
     """

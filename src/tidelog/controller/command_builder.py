@@ -1,8 +1,8 @@
 """Derivation of commands to brokers from the image, after a decision was applied (V17, V30, V35).
 
-`build` gives each broker that needs commands its `Commands`. All brokers share one map of metadata,
-and all replicas of a partition share one role. The cost of a failover thus grows only with the
-partitions that it changes.
+`build` gives each broker that needs commands its `Commands`. The commands to all brokers share one
+map of metadata, and all replicas of a partition share one role object. The cost of a failover thus
+grows only with the partitions that it changes.
 """
 
 from __future__ import annotations
@@ -96,9 +96,9 @@ class CommandBuilder:
     def _may_not_lead(self, broker_id: int, topic_partition: TopicPartition) -> bool:
         """Return whether the broker leads, but has restarted since it was elected (V10).
 
-        A leader below protocol level 2.7 may have written the state itself right before its session
-        ended. If the leader's write conflicted with the controller's election, the election follows
-        with the next decision (A12).
+        Below protocol level 2.7, a leader may have written the state itself right before its
+        session ended. The write conflicted with the controller's election, which then follows with
+        the next decision (A12).
         """
         state = self._image.states[topic_partition]
         return state.leader == broker_id and incarnations.is_leader_restarted(
@@ -220,7 +220,7 @@ class CommandBuilder:
         self._of(broker_id).stops[topic_partition] = Stop(leader_epoch, True)
 
     def ask_for_log_end(self, broker_id: int, topic_partition: TopicPartition) -> None:
-        """Ask a broker for its log end of a partition, once the broker has its role there (E6)."""
+        """Request a broker's log end of a partition; the request follows the broker's role (E6)."""
         topic = self._image.topics.get(topic_partition.topic)
         if topic is not None and broker_id in self._image.brokers:
             key = (topic.topic_id, topic_partition.partition)

@@ -134,7 +134,7 @@ class Commands:
     """Commands that one broker has yet to receive."""
 
     brokers: tuple[BrokerInfo, ...]
-    #: Whether the broker must be sent the list of live brokers, which it may not know yet.
+    #: Whether the controller must send the broker the list of live brokers.
     brokers_changed: bool = False
     #: Whether `roles` has every replica that the broker should hold.
     full: bool = False
@@ -184,7 +184,7 @@ class Commands:
         roles: Mapping[TopicPartition, BrokerRole],
         before: Mapping[TopicPartition, BrokerRole],
     ) -> None:
-        """Add roles; a replica whose creation command has not been sent yet stays new (D3)."""
+        """Add roles; if an unsent earlier role permits a replica's creation, keep that (D3)."""
         for topic_partition, role in roles.items():
             earlier = before.get(topic_partition)
             if (

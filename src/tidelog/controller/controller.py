@@ -2,8 +2,8 @@
 
 `offer` queues events; `decide` takes all queued events and returns one `Decision`. When the
 decision's writes are done, `applied` changes the image and returns the messages and answers to
-send. At most one decision is in flight. Events that arrive during a decision are decided together
-on the applied image (DESIGN.md, rule 6).
+send. At most one decision is in flight. The controller decides about events that arrive meanwhile
+together, after it has applied the decision (DESIGN.md, rule 6).
 
 The image changes only when `decide` begins and in `applied`, and is read-only otherwise. Readings
 of the store and answers of brokers are facts: `decide` applies them to the image before it decides.
@@ -118,7 +118,7 @@ class Controller:
     # deciding
 
     def decide(self) -> Decision:
-        """Take all events into a decision; the caller makes it durable and calls `applied`."""
+        """Decide about all queued events; the caller makes this durable and calls `applied`."""
         if self._deciding is not None:
             raise InvariantError("a decision is in flight")
         events, self._events = self._events, []

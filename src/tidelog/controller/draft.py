@@ -1,8 +1,8 @@
-"""A decision under construction: published state overlaid with the writes of this decision.
+"""A decision under construction: its writes, and the published state with these writes.
 
 Later events of the same decision are handled as if the earlier writes were already done. A decision
-thus writes a partition's state at most once, and a topic's node at most once. Every answer names
-the write for which it waits. A draft reads the image and does not change it.
+thus writes a partition's state at most once, and a topic's node at most once. A result in an answer
+names the write on which it depends. A draft reads the image and does not change it.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Draft:
         return index
 
     def replace_state(self, index: int, state: PartitionState, is_new: bool) -> None:
-        """Replace the state in the write `index`, for which no AlterPartition request waits."""
+        """Replace the state in write `index`; no AlterPartition request may wait for that write."""
         write = self.decision.writes[index]
         assert isinstance(write, WritePartitionState) and not write.asked_by_leader
         self.decision.writes[index] = replace(write, state=state, is_new=write.is_new or is_new)

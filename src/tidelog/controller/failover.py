@@ -1,6 +1,6 @@
 """Latency budget of failovers: the duration of each phase of a failover (V80).
 
-A turn of the controller is a failover if it finds brokers gone, or moves leaderships away from
+A turn of the controller is a failover if brokers are gone, or if it moves leaderships away from
 leaving brokers. The controller notices a loss of leaders (by the store's watch), reads the store,
 decides, writes, and sends commands; these are the phases of a failover. A failover ends when each
 new leader has acknowledged its command, or was replaced by another leader. The new leaders measure

@@ -104,7 +104,7 @@ class Image:
         #: Why replicas are outside the ISR, if this controller term knows the cause; for display
         #: only.
         self.shrinks: dict[TopicPartition, dict[int, ShrinkCause]] = {}
-        #: Brokers whose last registration has ended, and whether it ended by a controlled shutdown.
+        #: Brokers whose last registration has ended; True if it ended by a controlled shutdown.
         self.ended: dict[int, bool] = {}
         #: The node that records that the store lost its latest writes; None if there is no such
         #: node (E8).
@@ -179,9 +179,9 @@ class Image:
     def closing(self, topic: str) -> range:
         """Return the partitions of a topic that accept no more records, before their removal.
 
-        The result has the topic's highest partitions, as long as the removal of each is requested,
-        and never partition 0 (V71). The result is empty while any partition of the topic is being
-        reassigned: removals wait for the end of the reassignment.
+        These are the topic's highest partitions whose removal is requested without a gap, and never
+        partition 0 (V71). The result is empty while any partition of the topic is being reassigned:
+        removals wait for the end of the reassignment.
         """
         removal, known = self.removals.get(topic), self.topics.get(topic)
         if removal is None or known is None or known.moves or self.is_deleting(topic):

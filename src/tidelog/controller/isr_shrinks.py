@@ -1,8 +1,8 @@
 """The causes why replicas are outside the ISR, as far as the controller knows (V10, V43, V62, D3).
 
 A leader that removes replicas sends the causes with AlterPartition. If the controller itself
-removes members, the cause follows from its image. The image keeps the causes of replicas that are
-still outside the ISR, and all brokers show them. The next controller does not know the causes;
+removes members, it derives the cause from its image. The image keeps the causes of replicas that
+are still outside the ISR, and all brokers show them. The next controller does not know the causes;
 brokers keep the causes that they received.
 """
 

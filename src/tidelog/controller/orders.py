@@ -1,4 +1,4 @@
-"""Orders: the messages of a decision to brokers, which `CommandBuilder` turns into commands.
+"""Orders: what a decision has to send to brokers; `CommandBuilder` turns them into commands.
 
 An order is a value that names brokers and partitions. `CommandBuilder` gets the orders once the
 image holds every change of the decision (DESIGN.md, rule 6), so the commands reflect the applied

@@ -1,6 +1,6 @@
 """Overdue commands: when the controller reports a broker that does not acknowledge commands (V81).
 
-A broker is behind from the moment at which a command joins its empty queue. If the broker
+The delay of a broker counts from the moment when a command enters its empty queue. If the broker
 acknowledges some commands while others wait, the delay counts again from that acknowledgement. A
 broker that is behind for longer than the limit is overdue. The controller reports the delay once,
 and once more when the broker has caught up. Time is an argument; `tidelog.broker.controller`

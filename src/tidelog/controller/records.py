@@ -70,7 +70,7 @@ def is_completing(state: PartitionState | None, replicas: Sequence[int], move: M
 
 
 def before(replicas: Replicas, move: Move) -> Replicas:
-    """Return the original replicas of a reassignment, derived if they are not recorded (R1)."""
+    """Return the original replicas of a reassignment; derive them if not recorded (R1)."""
     return move.original or tuple(replica for replica in replicas if replica not in move.adding)
 
 

@@ -37,7 +37,7 @@ class LeaderAndIsrAnswered(Event):
 
 @dataclass(frozen=True, slots=True)
 class StopReplicaAnswered(Event):
-    """A broker's answer to StopReplica: replicas that need no further StopReplica (V22, V52)."""
+    """A broker's answer to StopReplica: the replicas that the broker has stopped (V22, V52)."""
 
     broker_id: int
     broker_epoch: int

@@ -84,7 +84,7 @@ class Shutdown:
     broker_id: int
     #: Numbers (tickets) of the requests to answer; several if the broker repeated its request.
     tickets: list[int] = field(default_factory=list)
-    #: Partitions whose leadership is to be transferred; after that, the broker leaves the ISRs of
+    #: Partitions whose leadership is to be transferred. Afterwards the broker leaves the ISRs of
     #: the partitions in `followed`.
     led: dict[TopicPartition, None] = field(default_factory=dict)
     followed: dict[TopicPartition, None] = field(default_factory=dict)

@@ -14,7 +14,7 @@ from typing import Final
 from tidelog.core.eligible_replicas import BOUNCED_EPOCH
 from tidelog.core.types import PartitionState
 
-#: `mzxid` of a state in the image that its state node does not hold yet; the next decision writes
+#: The `mzxid` of a state in the image that differs from its state node; the next decision writes
 #: the state.
 NOT_WRITTEN: Final = -1
 

@@ -1,7 +1,7 @@
 """OffsetCommit, OffsetFetch, OffsetDelete: an offset is visible once its record is replicated.
 
-Whether a client may commit depends on its generation and member id. A client without membership
-commits with generation -1 while the group is empty. A group that has only offsets is a simple
+Whether a client may commit depends on its generation and member id. A client that is not a member
+may commit, with generation -1, while the group is empty. A group that has only offsets is a simple
 group: it has no record of its own, and counts as a classic group.
 """
 

@@ -33,7 +33,7 @@ class GroupKey(NamedTuple):
 
 
 class PartitionIncarnation(NamedTuple):
-    """The incarnation of a partition in which an offset was committed (G6).
+    """The incarnation of a partition at the time of an offset commit (G6).
 
     A topic that was deleted and recreated has another id. A partition that was removed and added
     again has a higher first leader epoch (V71).

@@ -1,4 +1,4 @@
-"""Consequences of a settled append: committed, failed, or not replicated in time.
+"""The handling of the outcome of an append: committed, failed, or not replicated in time.
 
 When records are committed, the coordinator applies them to its state and sends the answers that
 waited for them. If an append failed, its records are not in the log and never will be, so the
@@ -122,7 +122,7 @@ def committed(turn: Turn, number: int) -> str:
 
 
 def failed(turn: Turn, number: int, error: ErrorCode) -> str:
-    """Drop an append that is not in the log and never will be; return its group's id."""
+    """Drop an append whose records will never be in the log; return its group's id."""
     entry = turn.ledger.settle(number, in_order=False)
     group = classic(turn.groups.get(entry.group_id))
     if group is None:

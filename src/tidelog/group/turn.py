@@ -1,4 +1,4 @@
-"""One turn of a coordinator: the state that the turn may use, and the effects that it collects.
+"""One turn of a coordinator: the state that a request or event may use, and its effects.
 
 A ledger holds the appends whose outcome is unknown. Each append has a purpose, a value from which
 `tidelog.group.settling` derives what to do when the append is committed or fails.

@@ -52,7 +52,7 @@ def handlers(context: ApiContext) -> dict[int, Served]:
 
 
 def error_response(request: Request[Any], error: ErrorCode, message: str | None = None) -> Any:
-    """Return the response that gives `error` to every part of a request.
+    """Return a response in which every part of the request gets `error`.
 
     Returns None for a Produce with acks=0, which gets no response.
     """

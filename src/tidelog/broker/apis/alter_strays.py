@@ -1,9 +1,9 @@
 """AlterStrays (key 20002), version 0: delete or restore replicas that were set aside (V35).
 
-This API is tidelog's own, served and advertised on the inter-broker listener only (G5). Each stray
-has its own outcome. The broker asks the controller for the role of a restored stray. A stray
-without the file that records its flushed offset can only be deleted, because restoring it is not
-supported.
+This API is tidelog's own; brokers serve and advertise it on the inter-broker listener only (G5).
+Each stray has its own outcome. The broker asks the controller for the role of a restored stray. A
+stray without the file that records its flushed offset can only be deleted, because restoring it is
+not supported.
 """
 
 from __future__ import annotations

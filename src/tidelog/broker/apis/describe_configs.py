@@ -1,4 +1,4 @@
-"""DescribeConfigs (key 32), versions 1 to 4: configuration in force, and its sources (KIP-226).
+"""DescribeConfigs (key 32), versions 1 to 4: current configuration and its sources (KIP-226).
 
 Any broker describes topics and the cluster-wide broker defaults. The configuration of one broker is
 described by that broker only. For each request the broker reads the settings from the store, so a

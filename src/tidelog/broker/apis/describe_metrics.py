@@ -3,7 +3,7 @@
 Metrics that have one series per partition are in the response only if the request names these
 metrics.
 
-This API is tidelog's own, served and advertised on the inter-broker listener only (G5).
+This API is tidelog's own; brokers serve and advertise it on the inter-broker listener only (G5).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """DescribeProducers (key 61), version 0: the idempotent producers that a replica knows (KIP-664).
 
-The leader and the followers of a partition respond to this request, as in Kafka. A producer without
-an open transaction has the transaction start -1.
+The leader and the followers of a partition respond to this request, as in Kafka. The transaction
+start offset of a producer without an open transaction is -1.
 """
 
 from __future__ import annotations

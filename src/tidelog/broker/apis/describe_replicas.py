@@ -1,9 +1,9 @@
 """DescribeReplicas (key 20004), version 0: replicas' progress, and why replicas are not in the ISR.
 
-This API is tidelog's own, served and advertised on the inter-broker listener only (G5). Any broker
-responds with published state: which replicas are in the ISR, why other replicas left the ISR, and
-which members a leaderless partition awaits (E4, E6). Only the leader knows the progress of its
-replicas (F1).
+This API is tidelog's own; brokers serve and advertise it on the inter-broker listener only (G5).
+Any broker responds with published state: which replicas are in the ISR, why other replicas left the
+ISR, and which members a leaderless partition awaits (E4, E6). Only the leader knows the progress of
+its replicas (F1).
 """
 
 from __future__ import annotations

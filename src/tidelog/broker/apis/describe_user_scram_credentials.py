@@ -1,7 +1,7 @@
 """DescribeUserScramCredentials (key 50), version 0: no user has SCRAM credentials.
 
-As from a Kafka broker without credentials, each user gets RESOURCE_NOT_FOUND, or DUPLICATE_RESOURCE
-if the request names the user twice.
+Each user gets RESOURCE_NOT_FOUND, or DUPLICATE_RESOURCE if the request names the user twice. A
+Kafka broker without credentials responds in the same way.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CARD = Card(api_key=50, min_version=0, max_version=0, rights=(DESCRIBE_CLUSTER,)
 def handle(
     context: ApiContext, request: Request[DescribeUserScramCredentialsRequest]
 ) -> DescribeUserScramCredentialsResponse:
-    """Return one result for each user in the request; none for a request for all users."""
+    """Return one result for each user in the request; no result if it asks for all users."""
     message = request.message
     names = [user.name for user in message.users or ()]
     return DescribeUserScramCredentialsResponse(

@@ -65,9 +65,9 @@ def handle(context: ApiContext, request: Request[FetchRequest]) -> FetchResponse
         note_replica(context.services, request, replica_id)
         if broker_epoch != session.broker_epoch or broker_epoch == NO_BROKER_EPOCH:
             # The follower re-registered and kept its log: re-check every partition of its session,
-            # or an idle replica could never rejoin the ISR (V63). A follower without a broker epoch
-            # joins the ISR by its fetches alone, so each fetch is checked for every partition, as
-            # in Kafka.
+            # or an idle replica could never rejoin the ISR (V63). A follower that sends no broker
+            # epoch can join the ISR by its fetches alone, so the leader checks every partition of
+            # its session at each fetch, as in Kafka.
             session.broker_epoch = broker_epoch
             listed = list(session.partitions.values())
         for item in listed:

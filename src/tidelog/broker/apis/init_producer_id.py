@@ -1,9 +1,10 @@
 """InitProducerId (key 22), versions 0 to 5: an id for an idempotent producer (G3).
 
 The broker refuses transactional ids with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, like
-FindCoordinator. A producer that names its id and epoch (from version 3, KIP-360) gets a fresh id,
-because without a transactional id no producer needs fencing. While the controller grants no block
-of ids, the error is COORDINATOR_LOAD_IN_PROGRESS, after which clients retry.
+FindCoordinator. A producer that sends its id and epoch (from version 3 on, KIP-360) gets a new id,
+because the broker never has to fence a producer without a transactional id. If the controller
+grants no block of ids in time, the error is COORDINATOR_LOAD_IN_PROGRESS, after which clients
+retry.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
 """ListOffsets (key 2), versions 0 to 9: offsets by timestamp.
 
-The response has the first offset whose record is not older than the given timestamp. A negative
-timestamp is a code. Timestamp -1 means the latest offset, -2 the earliest, and -3 the record with
-the largest timestamp (version 7). The record with the largest timestamp may lie below the log start
-offset, as in Kafka. Timestamp -4 means the earliest offset on this broker (version 8). Timestamp -5
-means the latest offset in remote storage (version 9), which tidelog lacks, so it returns no offset.
-Consumers get offsets up to the high watermark, or with read_committed up to the last stable offset
-(version 2). Until the high watermark reaches the current leader epoch, consumers get
-OFFSET_NOT_AVAILABLE, below version 5 LEADER_NOT_AVAILABLE (V36). Replicas get offsets of the whole
-log. A partition that the request names twice gets INVALID_REQUEST. In version 0 the broker returns
-the first offsets of segments that were last written before the timestamp, newest first.
-Transactions are not supported yet, so the last stable offset is the high watermark.
+The response has the first offset whose record is not older than the given timestamp. Negative
+timestamps have special meanings. Timestamp -1 means the latest offset, -2 the earliest, and -3 the
+record with the largest timestamp (version 7). The record with the largest timestamp may lie below
+the log start offset, as in Kafka. Timestamp -4 means the earliest offset on this broker (version
+8). Timestamp -5 means the latest offset in remote storage (version 9), which tidelog lacks, so it
+returns no offset. Consumers get offsets up to the high watermark, or with read_committed up to the
+last stable offset (version 2). Until the high watermark reaches the start of the current leader
+epoch, consumers get OFFSET_NOT_AVAILABLE (below version 5: LEADER_NOT_AVAILABLE, V36). Replicas get
+offsets of the whole log. A partition that the request names twice gets INVALID_REQUEST. In version
+0 the broker returns the first offsets of segments that were last written before the timestamp,
+newest first. Transactions are not supported yet, so the last stable offset is the high watermark.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def _leader(
     topic: str,
     asked: ListOffsetsPartition,
 ) -> tuple[Partition, LeaderReplica]:
-    """Return the leader of a partition; raise KafkaError if this broker cannot respond for it."""
+    """Return the leader of a partition; raise KafkaError if this broker does not lead it."""
     since = _SINCE.get(asked.timestamp, 0 if asked.timestamp >= 0 else 0x7FFF)
     if request.header.api_version < since:
         raise KafkaError(
@@ -211,7 +211,7 @@ async def _looked_up(
     topic: str,
     asked: ListOffsetsPartition,
 ) -> ListOffsetsPartitionResponse:
-    """Search a timestamp; return its record if the client may see that record."""
+    """Search the log by a timestamp; return the found record if the client may see it."""
     if asked.timestamp < 0 and asked.timestamp != MAX_TIMESTAMP:
         return _known(context, request, topic, asked)
     answer = ListOffsetsPartitionResponse(asked.partition_index)
@@ -247,7 +247,7 @@ def _check_still_leads(
     asked: ListOffsetsPartition,
     role: LeaderReplica,
 ) -> None:
-    """Raise KafkaError if the leadership in which a search began has ended.
+    """Raise KafkaError if this broker lost the leadership after a search had begun.
 
     During the search this broker may have lost the leadership and truncated the found record.
     """

@@ -1,7 +1,7 @@
 """ListPartitionReassignments (key 46), version 0: the ongoing reassignments (KIP-455).
 
 The response omits partitions that are not being reassigned, do not exist, or whose topic is being
-deleted. Any broker but the controller responds NOT_CONTROLLER for the whole request. A controller
+deleted. Every broker but the controller responds NOT_CONTROLLER for the whole request. A controller
 that has lost its store responds REQUEST_TIMED_OUT, because another controller may have begun or
 ended reassignments meanwhile.
 """

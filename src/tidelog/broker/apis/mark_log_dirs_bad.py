@@ -1,7 +1,7 @@
 """MarkLogDirsBad (key 20006), version 0: take log directories offline as if they had failed (D12).
 
-This API is tidelog's own, served and advertised on the inter-broker listener only (G5). The
-replicas in a directory that was taken offline stay offline until the broker restarts; the
+This API is tidelog's own; brokers serve and advertise it on the inter-broker listener only (G5).
+The replicas in a directory that was taken offline stay offline until the broker restarts; the
 controller elects other replicas as leaders. A directory that has already failed gets no error, and
 an unknown directory gets LOG_DIR_NOT_FOUND. A request that names all remaining good directories
 gets INVALID_REQUEST, because the broker would halt without a directory. If one directory of the

@@ -1,8 +1,8 @@
 """Metadata (key 3), versions 0 to 13: brokers, controller and topics.
 
-Each topic has its id, leaders, ISRs and offline replicas, as the controller last sent them to this
-broker (V82). The response has each broker's endpoint on the client's listener, as in Kafka. A
-broker without an endpoint on the client's listener is omitted, and its partitions get
+The response has each topic's id, leaders, ISRs and offline replicas, as the controller last sent
+them to this broker (V82). The response has each broker's endpoint on the client's listener, as in
+Kafka. A broker without an endpoint on the client's listener is omitted, and its partitions get
 LISTENER_NOT_FOUND (below version 6: LEADER_NOT_AVAILABLE). Unknown topics are created if
 `auto.create.topics.enable` and the request allow it. The broker asks the controller to create an
 unknown topic and responds LEADER_NOT_AVAILABLE, so the client retries. A request may ask for

@@ -1,9 +1,10 @@
 """OffsetForLeaderEpoch (key 23), versions 2 to 4: the end of a leader epoch.
 
 The leader responds with the end of a leader epoch in its log (V32, KIP-320). The response has the
-largest epoch not above the requested epoch, and its end offset; both are -1 if there is no such
-epoch. The latest epoch ends at the log end, also for consumers, as in Kafka. The current leader
-epoch of the request fences its sender (V37).
+largest epoch of the log that is not above the requested epoch, and the end offset of this epoch;
+both are -1 if there is no such epoch. The latest epoch ends at the log end, also for consumers, as
+in Kafka. The leader refuses a request whose current leader epoch differs from the leader's epoch
+(V37).
 """
 
 from __future__ import annotations

@@ -69,8 +69,8 @@ def _refused(
     return Served(Card(api_key, first, last, refused=why, rights=rights), handle)
 
 
-#: The refused APIs by key, without `alter_user_scram_credentials` and `update_features`, which give
-#: each part its own error.
+#: The refused APIs by key, except `alter_user_scram_credentials` and `update_features`, which are
+#: modules because their parts get different errors.
 REFUSED: Final[dict[int, Served]] = {
     served.card.api_key: served
     for served in (

@@ -1,9 +1,9 @@
 """RelinquishLeadership (key 20005), version 0: a broker gives up leaderships or leaves ISRs.
 
 A leader with slow reads gives up its leadership (F11), and an ISR member with a damaged log leaves
-the ISR (V68). This API is tidelog's own, served and advertised on the inter-broker listener only
-(G5). The controller responds when the new leaders are durable. Every broker but the controller
-responds NOT_CONTROLLER.
+the ISR (V68). This API is tidelog's own; brokers serve and advertise it on the inter-broker
+listener only (G5). The controller responds when the new leaders are durable. Every broker but the
+controller responds NOT_CONTROLLER.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """RemovePartitions (key 20000), version 0: remove the highest partitions of topics (V71).
 
-This API is tidelog's own, served and advertised on the inter-broker listener only (G5). The
-controller responds when the request is durable, as nodes below `/admin/partitions_remove`. The
-removal begins at once. If the request asks to drain the partitions, the controller removes them
+This API is tidelog's own; brokers serve and advertise it on the inter-broker listener only (G5).
+The controller responds when nodes below `/admin/partitions_remove` have made the request durable.
+The removal begins at once. If the request asks to drain the partitions, the controller removes them
 only after every consumer group has read them to the end. Every broker but the controller responds
 NOT_CONTROLLER for each topic. The controller refuses internal topics, and topics that do not exist
 or are being deleted. The controller also refuses a new partition count that is 0, or not below the

@@ -38,7 +38,7 @@ Change = Callable[[Mapping[str, str]], dict[str, str]]
 
 
 class ConfigStore:
-    """The reads and writes of `/config` for one broker."""
+    """The access of one broker to the nodes below `/config`."""
 
     def __init__(self, services: Services) -> None:
         self._services = services

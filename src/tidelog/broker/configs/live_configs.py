@@ -65,7 +65,7 @@ class LiveConfigs:
 
     @property
     def static(self) -> BrokerConfig:
-        """The configuration with which this broker was started or that it last reloaded."""
+        """The static configuration: given at the start, or reloaded since then."""
         return self._static
 
     async def open(self) -> None:

@@ -11,9 +11,9 @@ election if all brokers have restarted since the state was written (E8).
 that watches announce (V41). `reassignment_reader` reads the nodes that request reassignments.
 `notifications` reads the notifications that brokers left in the store.
 
-`store_writer` writes decisions and returns outcomes. `store_ops` has the nodes of each write and
-checks whether the store made the write. `observed_store` reports each outcome of a store operation
-as progress of the controller (V42).
+`store_writer` writes decisions and returns outcomes. `store_ops` has the nodes of each write, and
+checks whether the store has them. `observed_store` reports each outcome of a store operation as
+progress of the controller (V42).
 
 `channels` has an ordered queue of commands and a connection for each broker (V17, V81).
 

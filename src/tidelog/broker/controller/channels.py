@@ -81,7 +81,7 @@ class Channel:
         self._busy = False
         self._on_idle: dict[Callable[[], None], None] = {}
         self._overdue = Overdue(self._services.config.controller_socket_timeout_ms)
-        #: The live brokers as listed in the newest commands.
+        #: The live brokers, as the newest commands list them.
         self._brokers: tuple[BrokerInfo, ...] = ()
         #: Roles that the broker refused (KAFKA_STORAGE_ERROR) and that no later command has
         #: replaced.
@@ -461,7 +461,7 @@ class Channels:
         self.sender = sender
         #: Called with each broker's response, as an event for the controller.
         self.offer = offer
-        #: Called when a broker knows of a newer controller.
+        #: Called when a broker's response shows that it knows a newer controller.
         self.stale = stale
         self._channels: dict[int, Channel] = {}
 

@@ -18,7 +18,7 @@ from tidelog.core.recent_buckets import RecentBuckets, quantiles
 if TYPE_CHECKING:
     from tidelog.broker.services import Services
 
-#: The version of Kafka whose requests and versions brokers serve.
+#: The version of Kafka whose APIs and API versions brokers serve.
 _KAFKA_VERSION: Final = "v3.9"
 _SHARES: Final = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
 

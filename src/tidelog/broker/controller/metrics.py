@@ -89,7 +89,8 @@ CONTROLLED: Final = tuple(
         ("globalpartitioncount", "partitions of the cluster"),
     )
 )
-#: The names of kafka_exporter and kminion for the cluster, shown by the controller alone.
+#: Metrics of the cluster with the names that kafka_exporter and kminion use. Only the controller
+#: shows them.
 BROKERS: Final = gauge("kafka_brokers", "registered brokers; shown by the controller")
 BROKER_INFO: Final = gauge(
     "kafka_broker_info", "1 for each registered broker; shown by the controller", "id", "address"

@@ -35,7 +35,7 @@ class ObservedStore:
         self._metrics = metrics
 
     def _ended(self, operation: str, begun_ns: int) -> None:
-        """Report the outcome of a call, and count its time."""
+        """Report that a call has ended, and record its duration."""
         self._moved()
         time_us = (self._clock.monotonic_ns() - begun_ns) // _NS_PER_US
         self._metrics.observe(STORE_MS, time_us, operation)
@@ -47,7 +47,7 @@ class ObservedStore:
 
     @property
     def session_timeout_ms(self) -> int:
-        """Milliseconds that the session outlives its last renewal."""
+        """Milliseconds after its last renewal at which the session expires."""
         return self._store.session_timeout_ms
 
     async def open(self) -> None:

@@ -23,7 +23,7 @@ Report = Callable[[str, str], None]
 
 
 class ReassignmentReader:
-    """The reads of reassignments for one controller term, which raise the store's errors."""
+    """The reads of reassignments for one controller term. The methods raise the store's errors."""
 
     def __init__(self, store: MetadataStore, tasks: Tasks, report: Report) -> None:
         self._store = store

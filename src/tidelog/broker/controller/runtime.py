@@ -215,7 +215,7 @@ class ControllerRuntime:
         return self._ask(lambda ticket: AlterPartitionAsked(ticket, version, request), refusal)
 
     def create_topics(self, request: CreateTopicsRequest, refusal: Refusal) -> Pending | Any:
-        """Request new topics; this broker draws their ids and a seed for replica placement."""
+        """Request new topics; this broker chooses random ids, and a seed for replica placement."""
         random = self.services.ports.random
         topic_ids = [_new_topic_id(random.randbytes(16)) for _ in request.topics]
         seed = random.randrange(0, 1 << 31)
@@ -228,7 +228,7 @@ class ControllerRuntime:
     def create_partitions(
         self, request: CreatePartitionsRequest, refusal: Refusal
     ) -> Pending | Any:
-        """Request more partitions for topics; this broker draws a seed for replica placement."""
+        """Request more partitions for topics; this broker chooses a seed for replica placement."""
         seed = self.services.ports.random.randrange(0, 1 << 31)
         return self._ask(
             lambda ticket: CreatePartitionsAsked(ticket, request, seed),
@@ -381,8 +381,8 @@ class ControllerRuntime:
         if node is not None:
             if node.stat.ephemeral_owner != self._store.session_id:
                 return None
-            # This `/controller` node is left over from an ended term of this broker; no controller
-            # acts under it (V42).
+            # An ended term of this broker has left this `/controller` node behind, so no controller
+            # acts (V42).
             self.services.tracer.mark("controller_node_left_over")
             await self._leave_office()
         epoch_node = await self._store.get(layout.CONTROLLER_EPOCH)

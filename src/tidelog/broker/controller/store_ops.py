@@ -89,7 +89,7 @@ class Unit:
         raise NotImplementedError
 
     def adapt(self, failure: TransactionFailed) -> bool:
-        """Adjust the operations after a failure that the read of node `witness` does not explain.
+        """Adjust the operations after a failure, if the read of node `witness` shows no conflict.
 
         Returns False if no adjustment lets the transaction succeed.
         """
@@ -234,7 +234,7 @@ class GrowthUnit(AssignmentUnit):
 
 
 class RemovalRequestUnit(Unit):
-    """A request to remove a partition, or the new content of such a request."""
+    """The write of a request to remove a partition; it replaces an earlier request."""
 
     __slots__ = ("_data",)
 

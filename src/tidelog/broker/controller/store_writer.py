@@ -80,7 +80,7 @@ class StoreWriter:
         return [outcomes[index] for index in range(len(writes))]
 
     async def _commit(self, units: list[Unit], outcomes: dict[int, Outcome]) -> None:
-        """Write one batch of `Unit` objects; leave out and report each `Unit` that conflicts."""
+        """Write one batch of units; if a unit conflicts, report it and write the other units."""
         while units:
             try:
                 results = await self._transact([op for unit in units for op in unit.ops])

@@ -49,9 +49,9 @@ if TYPE_CHECKING:
     from tidelog.broker.services import Services
     from tidelog.controller.events import Event
 
-#: How many partitions without a leader the log names after one decision.
+#: Maximum number of partitions without a leader that the log names after one decision.
 _MAX_AWAITED_LOGGED = 20
-#: How many partitions the log names for each broker that left ISRs.
+#: Maximum number of partitions that the log names for each broker that left ISRs.
 _MAX_SHRUNK_LOGGED = 5
 
 #: A function of an API's handler that makes the response of a broker that is not the controller.
@@ -89,7 +89,7 @@ class Term:
         offer: Callable[[Event], None],
         verify: Callable[[], None],
     ) -> None:
-        """`offer` takes controller events; `verify` checks whether this broker is still elected."""
+        """`offer` queues a controller event; `verify` checks if this broker is still elected."""
         config = services.config
         self.claim = claim
         self.controller = Controller(

@@ -50,7 +50,7 @@ class GroupCoordinators(CoordinatorRuntime[GroupPartition]):
         submit_appends: Callable[[], object],
         request_failed: Callable[[Request[Any], Exception], Any],
     ) -> None:
-        """The arguments are those of `CoordinatorRuntime`."""
+        """The arguments have the same meaning as for `CoordinatorRuntime`."""
         super().__init__(services, submit_appends, request_failed)
         self._group_settings = _group_settings(services.config)
         self._incarnation_of = partial(incarnation, services.view)
@@ -142,7 +142,7 @@ class GroupCoordinators(CoordinatorRuntime[GroupPartition]):
         return error, found
 
     def ended(self, gone: Gone) -> None:
-        """Remove the offsets of topics and partitions that are gone (V71)."""
+        """Delete the offsets of topics and partitions that no longer exist (V71)."""
         topics = {name: (topic_id,) for name, topic_id in gone.topics.items()}
         partitions = {
             each: PartitionIncarnation(self._topic_id(each.topic), first_leader_epoch)

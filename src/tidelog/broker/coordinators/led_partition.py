@@ -1,4 +1,4 @@
-"""A partition of an internal topic under one leader epoch: its shard, its timers, its appends.
+"""A coordinator's partition under one leader epoch: its decisions (shard), timers and appends.
 
 All appends of one turn of the event loop become one batch, in their order, as long as the batch
 fits into `message.max.bytes`. Many small commits thus share one write and one wait. The leader
@@ -50,7 +50,7 @@ class TopicSettings(NamedTuple):
 
 
 class _Gathered(NamedTuple):
-    """An append that is not written yet; `records` is empty if no batch can hold the append."""
+    """A gathered append; `records` is empty if the append is too large for any batch."""
 
     number: int
     records: tuple[NewRecord, ...]
@@ -109,7 +109,7 @@ class LedPartition(Generic[S]):
     # Timers.
 
     def set_timer(self, name: Hashable, deadline_ms: int) -> None:
-        """Set the timer of this name, instead of any earlier timer of the name."""
+        """Set the timer of this name; an earlier timer of the same name no longer fires."""
         self.cancel_timer(name)
         left_ms = deadline_ms - self._services.clock.monotonic_ms()
         self.timers[name] = self._services.serving_timers.after(

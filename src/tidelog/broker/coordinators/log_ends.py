@@ -91,7 +91,7 @@ class KnownEnds:
                             found[each] = LogEnds(start, ends[each])
         except AssertionError:
             raise
-        except Exception as error:  # a defect of metrics must not end the broker
+        except Exception as error:  # a defect in metrics must not halt the broker
             services.unexpected("the ends of logs for the lag of groups", error)
         finally:
             self._remote, self._is_asking = found, False

@@ -14,7 +14,7 @@ def _of_partition(name: str, meaning: str) -> Metric:
     return gauge(f"{name}", meaning, "consumergroup", "topic", "partition")
 
 
-#: The names of kafka_exporter.
+#: Metrics with the names that kafka_exporter uses.
 CURRENT_OFFSET: Final = _of_partition(
     "kafka_consumergroup_current_offset", "offset that the group has committed"
 )
@@ -47,7 +47,7 @@ OFFSETS_LEFT_OUT: Final = gauge(
     "tidelog_metrics_group_offsets_left_out",
     "committed offsets beyond the limit of series; they count in the sums",
 )
-#: The names of kminion.
+#: Metrics with the names that kminion uses.
 MINION_GROUP: Final = gauge(
     "kminion_kafka_consumer_group_info",
     "1 if the group is stable",

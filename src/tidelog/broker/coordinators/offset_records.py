@@ -1,8 +1,8 @@
 """The encoding and decoding of records of `__consumer_offsets` (G2).
 
-Values are written in the versions that Kafka 3.9 uses. Unknown kinds of records (records of
-KIP-848's groups) are skipped, as in Kafka (KIP-915). A committed offset also has a header, which
-Kafka ignores: the topic's id and the partition's first leader epoch. By this header (the
+Record values have the same versions as in Kafka 3.9. As in Kafka (KIP-915), the coordinator skips
+unknown kinds of records, such as those of groups of KIP-848. A committed offset also has a header,
+which Kafka ignores: the topic's id and the partition's first leader epoch. By this header (the
 incarnation of the partition) the coordinator recognizes offsets of a deleted topic whose name was
 used again.
 """

@@ -48,9 +48,9 @@ def incarnation(view: ClusterView, partition: TopicPartition) -> PartitionIncarn
 async def check_topics(services: Services, core: GroupPartition, name: str) -> bool:
     """Report to the coordinator `core` the topics and partitions that ended before its load began.
 
-    Returns False if the leadership ended meanwhile. The coordinator does not serve clients while
-    this broker's metadata has an older incarnation of a topic or partition than a committed offset.
-    If the coordinator served clients too early, new commits would count for an older incarnation.
+    Returns False if the leadership ended meanwhile. The coordinator does not serve clients while a
+    committed offset has a newer incarnation of a topic or partition than this broker's metadata,
+    because new commits would get the older incarnation.
     """
     while core.phase is CoordinatorPhase.LOADING:
         suspects = await _suspects(services, core)
@@ -72,7 +72,7 @@ async def check_topics(services: Services, core: GroupPartition, name: str) -> b
 
 
 async def _suspects(services: Services, core: GroupPartition) -> _Suspects:
-    """Return the incarnations of loaded offsets that this broker's metadata does not have."""
+    """Return the incarnations of loaded offsets that differ from this broker's metadata."""
     view = services.view
     found: _Suspects = {}
     turn_in = _OFFSETS_PER_TURN
@@ -137,7 +137,7 @@ def _is_of_shown_topic(
 
 
 async def _are_published_later(services: Services, later: dict[TopicPartition, int]) -> bool:
-    """Return whether the store has one of these incarnations, so that UpdateMetadata will bring it.
+    """Return whether the store has one of these incarnations, so UpdateMetadata will show it.
 
     `later` maps partitions to first leader epochs above those in the broker's metadata. No
     controller publishes an incarnation that a restored store lost or that Kafka does not know, so a

@@ -4,7 +4,8 @@ This broker coordinates each partition of the topic that it leads, under the par
 leader epoch only (G1). This module loads a partition when the leadership begins, and unloads it the
 moment the leadership ends. Shards decide and respond (`core.coordinator_shard`). This module
 carries out the effects of shards one after the other, so records reach the log in the order of the
-decisions. A client whose connection is lost loses its response, and nothing else.
+decisions. If a client's connection is lost, the client gets no response, but its request takes
+effect.
 
 Each kind of coordinator is a subclass of `CoordinatorRuntime`. The subclass defines its topic, its
 shards, the encoding of its records and its settings. The broker registers each subclass under its
@@ -83,7 +84,7 @@ class CoordinatorRuntime(ABC, Generic[S]):
         self._next_ticket = 0
         self._effects: deque[tuple[LedPartition[S], Effect]] = deque()
         self._is_carrying_out = False
-        #: Partitions with gathered appends that are not planned yet.
+        #: Partitions with gathered appends that have not been written yet.
         self._unflushed: dict[LedPartition[S], None] = {}
 
     def now(self) -> Now:

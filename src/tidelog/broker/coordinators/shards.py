@@ -23,9 +23,9 @@ class CoordinatorShards(Generic[S]):
     def __init__(self, new_shard: Callable[[int, int], S], partition_count: int = 0) -> None:
         """`new_shard` makes the shard of a partition for a leader epoch."""
         self._new_shard = new_shard
-        #: Partition count of the existing topic, never a count from configuration; 0 while the
-        #: count is unknown. Until the partition count is known, the broker coordinates nothing:
-        #: with a wrong count it would take over keys of other brokers.
+        #: Partition count of the existing topic, not the configured count; 0 while it is unknown.
+        #: Until the partition count is known, the broker coordinates nothing, because a wrong count
+        #: would assign it keys of other brokers.
         self.partition_count = partition_count
         self._loaded: dict[int, S] = {}
         self._epochs: dict[int, int] = {}

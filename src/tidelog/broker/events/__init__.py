@@ -1,4 +1,4 @@
-"""The cluster's event stream: this broker's own events, produced to `__cluster_events`.
+"""The events that this broker produces to the topic `__cluster_events`.
 
 `cluster_events` writes the events (V80), and `metrics` counts lost events.
 """

@@ -2,9 +2,9 @@
 
 Each broker writes the events that it knows of. The controller writes its durable decisions. Each
 new leader writes how it began to lead (`takeovers`). No caller waits for a write: `record` puts an
-event into a bounded queue. As an idempotent producer, one task sends the queue to the leader of the
-topic's only partition, so the topic has each event once or not at all. The broker counts events
-that do not fit into the queue, and writes an event that reports how many are missing. With
+event into a bounded queue. One task, an idempotent producer, sends the queued events to the leader
+of the topic's only partition, so the topic has each event once or not at all. The broker counts
+events that do not fit into the queue, and writes an event that reports how many are missing. With
 `cluster.events.enable=false` the broker records no events.
 """
 
@@ -34,7 +34,7 @@ from tidelog.wire.messages.produce import (
 )
 from tidelog.wire.registry import PRODUCE
 
-#: The topic's only partition, which gives all events one order.
+#: The topic's only partition; with one partition, all events have one order.
 _PARTITION: Final = TopicPartition(CLUSTER_EVENTS, 0)
 _VERSION: Final = 9
 #: The purpose of the connection to the topic's leader; it becomes the client id, by which leaders
@@ -72,7 +72,7 @@ class _TimedEvent(NamedTuple):
 
 @dataclass(slots=True)
 class _Recorded:
-    """Events that were recorded together; each is made when it is sent."""
+    """Events that were recorded together. `events` makes each event when it is sent."""
 
     time_ms: int
     events: Iterator[ClusterEvent | None]

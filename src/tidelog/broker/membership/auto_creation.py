@@ -43,7 +43,7 @@ class AutoCreation:
     def create(self, names: Iterable[str]) -> None:
         """Request the creation of these topics, except topics with a request in flight."""
         if not self._services.view.is_known:
-            # the topics may exist: this broker has not received its first UpdateMetadata yet
+            # before the first UpdateMetadata, the topics may exist without this broker's knowledge
             return
         wanted = [name for name in dict.fromkeys(names) if name not in self._asked]
         if wanted:

@@ -3,9 +3,9 @@
 The broker sends the controller up to `controlled.shutdown.max.retries` ControlledShutdown requests.
 Between attempts the broker waits for `controlled.shutdown.retry.backoff.ms`, or until it learns of
 another controller. After the last attempt the broker stops anyway, and the log names the partitions
-that it still leads. The broker does not choose the next leaders; it obeys the controller's commands
-until it stops. Once the shutdown has begun, this broker no longer fetches a partition after the
-controller has removed the broker from its ISR.
+that it still leads. The controller chooses the next leaders; the broker executes the controller's
+commands until it stops. Once the shutdown has begun, this broker no longer fetches a partition
+after the controller has removed the broker from its ISR.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ class SelfFencing:
         self._fence.is_in_doubt = False
 
     def registered(self) -> None:
-        """Note a new registration, which the store must confirm if the broker is fenced."""
+        """Note a new registration; if the broker is fenced, ask the store to confirm it."""
         self._take_limit()
         self._ask_later()
 

@@ -93,7 +93,7 @@ class Session:
         #: The task that opens a new session after a session expired before the registration.
         self._opening: asyncio.Task[None] | None = None
         self._watch = RegistrationWatch(services, self._registration_lost)
-        #: How many sessions have expired.
+        #: Number of sessions that have expired.
         self._expiries = 0
 
     async def open(self, check_cluster: Callable[[str], None] = lambda _: None) -> str:
@@ -165,7 +165,7 @@ class Session:
             services.tasks.spawn("register again", self._register_again())
 
     def _registration_lost(self, reason: str) -> None:
-        """Register again: the session is valid, but the registration has gone or changed owner.
+        """Register again: the session is valid, but its registration node is gone or replaced.
 
         The controller considers the incarnation of the lost registration dead, so the broker must
         no longer act under its broker epoch.
@@ -204,8 +204,8 @@ class Session:
     async def _until_registered(self) -> None:
         """Register the broker; open a new session if the current session expires first.
 
-        This function awaits nothing after the registration, because `_register_again` handles any
-        later expiry of the session.
+        After the registration this function awaits nothing. If the session expires later,
+        `_register_again` registers the broker again.
         """
         services = self._services
         self._registering = True

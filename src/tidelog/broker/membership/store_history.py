@@ -60,7 +60,7 @@ class StoreHistory:
         #: The highest transaction id of this broker's stamps, as the log directories and this
         #: process know it.
         self.seen = NO_STAMP
-        #: Names of the known marks of restored stores, the newest last.
+        #: Names of the marks that this broker knows, the newest last.
         self.marks: tuple[str, ...] = ()
         self._has_judged_logs = False
 

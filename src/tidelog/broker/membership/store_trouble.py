@@ -68,7 +68,7 @@ class StoreTrouble:
     ) -> Pending | Any:
         """Return the response of `ask`, or a refusal if the store was unreachable for too long.
 
-        This method is for requests that a controller answers from memory, without its store. The
+        This method is for requests that a controller can answer without access to its store. The
         broker refuses the request once the store has been unreachable for a session timeout, or for
         three quarters of the client's timeout.
         """

@@ -1,12 +1,12 @@
 """The execution of LeaderAndIsr and StopReplica on this broker's replicas.
 
-The steps of a LeaderAndIsr run in a fixed order. First, strays that a full command reveals are set
-aside (V35, V45). After strays are set aside, every replica that changes its role stops serving and
-fetching, before any role begins (V31). Missing replicas are created if the command allows it (D3).
-A replica takes its new role when no operation runs on its log. When all replicas have their roles,
-followers begin to fetch. Partitions are independent of each other, so each has its own error.
-`tidelog.replication.commands` decides whether the broker executes or refuses a command. If this
-broker's registration ends during a command, no further replica takes a role.
+The steps of a LeaderAndIsr run in a fixed order. First, the broker sets aside replicas that a full
+command does not list (strays, V35, V45). Then every replica that changes its role stops serving and
+fetching, before any new role begins (V31). Missing replicas are created if the command allows it
+(D3). A replica takes its new role when no operation runs on its log. When all replicas have their
+roles, followers begin to fetch. Partitions are independent of each other, so each has its own
+error. `tidelog.replication.commands` decides whether the broker executes or refuses a command. If
+this broker's registration ends during a command, no further replica takes a role.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from tidelog.log.config import LogConfig
 
 _FULL = 2
-#: Request type of Kafka's controllers in ZooKeeper mode, which do not say whether a command is
-#: full.
+#: Request type of commands from Kafka's controllers in ZooKeeper mode, which do not show whether a
+#: command is full.
 _UNTOLD = 0
 _TOPIC_ID_VERSION = 5
 
@@ -139,7 +139,8 @@ class _LeaderAndIsr:
                 leader_epoch=state.leader_epoch,
                 is_new=state.is_new or self._was_refused(command),
                 leader=state.leader,
-                # An ISR member that lost its replica must not return with an empty replica (E1).
+                # An eligible leader replica counts like an ISR member here: if its broker lost the
+                # replica, the broker must not create an empty one (E1).
                 isr=(*state.isr, *state.eligible),
             )
             if placement is Placement.OTHER_TOPIC:
@@ -351,8 +352,8 @@ class _LeaderAndIsr:
                 # command, so that brokers keep the replica
                 continue
             if state.is_new and not partition.has_topic_id(topic_id):
-                # The controller creates a replica of a new topic with this name, so the topic of
-                # the hosted replica has been deleted.
+                # The command creates a replica of a new topic with this name, so the topic of the
+                # hosted replica was deleted.
                 found.append(topic_partition)
             elif commands.is_of_former_life(
                 own_leader_epoch=partition.leader_epoch,
@@ -428,7 +429,7 @@ class ReplicaCommands:
         return command.response(version)
 
     async def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
-        """Stop replicas, and delete them if the controller says so (V34)."""
+        """Stop replicas; delete those whose deletion the command requests (V34)."""
         async with self._replicas.command_order:
             return await self._stop_replica(request)
 

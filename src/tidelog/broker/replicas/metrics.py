@@ -92,7 +92,7 @@ def _traffic(name: str, meaning: str) -> Metric:
     )
 
 
-#: Kafka's kafka.server:type=BrokerTopicMetrics.
+#: Metrics of Kafka's kafka.server:type=BrokerTopicMetrics.
 BYTES_IN: Final = _traffic("bytesin", "bytes of records that clients produced")
 BYTES_OUT: Final = _traffic("bytesout", "bytes of records sent to consumers")
 MESSAGES_IN: Final = _traffic("messagesin", "records that clients produced")
@@ -128,7 +128,7 @@ def _replicas(name: str, meaning: str) -> Metric:
     return gauge(f"kafka_server_replicamanager_{name}", meaning)
 
 
-#: Kafka's kafka.server:type=ReplicaManager.
+#: Metrics of Kafka's kafka.server:type=ReplicaManager.
 LEADERS: Final = _replicas("leadercount", "partitions that this broker leads")
 PARTITIONS: Final = _replicas("partitioncount", "replicas of this broker")
 UNDER_REPLICATED: Final = _replicas(
@@ -156,7 +156,7 @@ def _of_partition(family: str, name: str, meaning: str) -> Metric:
     return gauge(f"{family}_{name}", meaning, "topic", "partition")
 
 
-#: Kafka's kafka.cluster:type=Partition, shown by the leader.
+#: Metrics of Kafka's kafka.cluster:type=Partition; only the leader shows them.
 CLUSTER_PARTITION: Final = tuple(
     _of_partition("kafka_cluster_partition", name, meaning)
     for name, meaning in (
@@ -167,7 +167,7 @@ CLUSTER_PARTITION: Final = tuple(
         ("insyncreplicascount", "members of the ISR"),
     )
 )
-#: Kafka's kafka.log:type=Log, shown by every replica.
+#: Metrics of Kafka's kafka.log:type=Log; every replica shows them.
 LOG: Final = tuple(
     _of_partition("kafka_log_log", name, meaning)
     for name, meaning in (
@@ -177,7 +177,7 @@ LOG: Final = tuple(
         ("numlogsegments", "segments of a replica's log"),
     )
 )
-#: The names of kafka_exporter, shown by the leader.
+#: Metrics with the names that kafka_exporter uses; only the leader shows them.
 TOPIC_PARTITION: Final = tuple(
     _of_partition("kafka_topic_partition", name, meaning)
     for name, meaning in (
@@ -190,7 +190,7 @@ TOPIC_PARTITION: Final = tuple(
         ("under_replicated_partition", "1 if the ISR has fewer members than replicas"),
     )
 )
-#: The names of kminion, shown by the leader.
+#: Metrics with the names that kminion uses; only the leader shows them.
 MINION_PARTITION: Final = tuple(
     gauge(f"kminion_kafka_topic_partition_{name}", meaning, "topic_name", "partition_id")
     for name, meaning in (

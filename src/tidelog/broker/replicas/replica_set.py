@@ -2,8 +2,9 @@
 
 The replica set adds replicas to `hosted_partitions`, and has the configuration of their topics. It
 refuses commands of older controllers (V30), and runs the controller's commands one after another
-(V31 to V35, V45). `commands` executes the commands, and `upkeep` does the periodic work. At start,
-every log found becomes a replica without a role, because only the controller assigns roles (V44).
+(V31 to V35, V45). `commands` executes the commands, and `upkeep` does the periodic work. At its
+start, the broker hosts every log that it finds as a replica without a role, because only the
+controller assigns roles (V44).
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class ReplicaSet(HostedPartitions):
         self._fetchers = fetchers
         #: Gives the replicas their roles.
         self.roles = RoleChanges(context)
-        #: The topics' own settings, as stored; topics without own settings are absent.
+        #: Settings of topics as stored, by topic; topics that override no setting are absent.
         self._overrides: dict[str, dict[str, str]] = {}
         self._configs: dict[str, TopicConfig] = {}
         self._default_config = TopicConfig.of(services.config, {})

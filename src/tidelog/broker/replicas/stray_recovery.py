@@ -233,8 +233,8 @@ class StrayRecovery:
             raise
         await self._commands.release(partition)
         await partition.directory.delete(state.topic_partition)
-        # A command reaches the replica before the metadata that publishes the command's leader
-        # epoch, so the larger of the replica's and the published epoch counts.
+        # A LeaderAndIsr command may arrive before the metadata with its leader epoch, so the
+        # replica's epoch may be above the published epoch.
         return max(leader_epoch, partition.leader_epoch)
 
     def _check(

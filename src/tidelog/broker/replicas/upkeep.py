@@ -233,7 +233,7 @@ class ReplicaUpkeep:
         await self._each(lambda directory: directory.flush_due(self._services.clock.wall_ms()))
 
     async def hold_strays(self) -> None:
-        """Keep strays until an operator decides, if too many were set aside at once (V35)."""
+        """If too many strays were set aside at once, keep them until an operator decides (V35)."""
         replicas = self._hosted
         strays = sorted(
             (

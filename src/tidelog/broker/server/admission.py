@@ -1,9 +1,9 @@
 """The admission of requests: which requests wait before they begin, and how long at most.
 
 While this broker is fenced, all requests wait (V47). Requests of clients also wait until the
-controller has sent the first full view of the cluster. A broker without a view would answer
-Metadata with an empty cluster, after which librdkafka drops every broker that it knows and never
-recovers. Two kinds of requests do not wait for the view. The first kind are inter-broker requests,
+controller has sent the first full view of the cluster. A broker without a view would respond to
+Metadata with an empty cluster; librdkafka would then drop every broker that it knows and never
+recover. Two kinds of requests do not wait for the view. The first kind are inter-broker requests,
 because UpdateMetadata, from which the broker gets its view, is one of them. The second kind are
 requests that a broker answers from the partitions that it leads. The requests of a connection stay
 in order, and the number of waiting requests is bounded. While the first request of a connection

@@ -1,13 +1,13 @@
 """Recognition of connections from brokers, by their requests and their hosts.
 
-Without authentication a request proves nothing about its sender. A broker names itself by its
-client id, or by the replica id of a follower: Kafka's followers send replica ids even before their
-first Fetch. Only brokers send inter-broker requests. A connection counts as a broker's if its
-requests name a registered broker or are inter-broker requests. An inter-broker request counts even
-if this broker does not know its sender, because the sender may be the next controller. The host
-does not matter, because a broker may connect from an address that it does not advertise. But a
-connection from the named broker's own host has a stronger claim, because a client on any other host
-can claim to be that broker.
+Without authentication a request proves nothing about its sender. A request names a broker as its
+sender by the client id, or by the replica id of a follower; Kafka's followers send replica ids even
+before their first Fetch. Only brokers send inter-broker requests. A connection counts as a broker's
+if its requests name a registered broker or are inter-broker requests. An inter-broker request
+counts even if this broker does not know its sender, because the sender may be the next controller.
+The host does not matter, because a broker may connect from an address that it does not advertise.
+But a connection from the named broker's own host has a stronger claim, because a client on any
+other host can claim to be that broker.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def replica_id_of(message: object) -> int:
 
 
 def of_frame(frame: memoryview, members: Members) -> int | None:
-    """Return the broker that a request claims as its sender, `UNNAMED` if it names none.
+    """Return the broker that a request names as its sender, or `UNNAMED`.
 
     Returns None for the request of a client.
     """

@@ -43,7 +43,8 @@ MAX_TRIALS: Final = 1_024
 #: Maximum number of connections that name a broker but come from another host, enough for many
 #: brokers behind a shared address.
 MAX_CLAIMED: Final = 256
-#: The broker logs the reached limit again only if a tenth of the connections was free in between.
+#: After the limit was logged, the broker logs it again only if a tenth of the connections was free
+#: in between.
 _FREE_PART: Final = 10
 #: Maximum number of hosts that a log line names.
 _NAMED: Final = 3
@@ -139,7 +140,7 @@ class ConnectionLimit:
                 del self._trials_of[host]
 
     def close(self, connection: Connection, reason: str) -> None:
-        """Close a connection, which then no longer counts toward the limit."""
+        """Close a connection, and no longer count it toward the limit."""
         self._closing[connection] = None
         connection.close(reason)
 

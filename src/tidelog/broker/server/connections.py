@@ -277,7 +277,7 @@ class Connection:
         )
 
     def _is_held(self) -> bool:
-        """Whether admission makes the first request wait."""
+        """Whether admission requires that the first request waits."""
         admission = self._admission
         if admission.is_open or not self._frames or not admission.holds(self._frames[0]):
             return False
@@ -286,7 +286,7 @@ class Connection:
         return True
 
     def _advance(self, now_ns: int | None = None) -> None:
-        """Begin requests as far as the limits allow; resume reading only when all have begun.
+        """Begin waiting requests, up to the limits; resume reading only when all have begun.
 
         `now_ns` is the monotonic time, if the caller knows it.
         """
@@ -372,7 +372,7 @@ class Connection:
             answer = handler(request)
         except AssertionError:
             raise
-        except Exception as error:  # a defect of the broker fails this request only
+        except Exception as error:  # a defect of the broker: only this request fails
             answer = self._dispatcher.request_failed(request, error)
             if answer is None:
                 self.close(f"internal error in {API[header.api_key].name}, which has no response")

@@ -1,7 +1,7 @@
 """The choice of a request's handler, and the response to a request whose handler failed.
 
-`broker.broker` fills the table of APIs (`apis.handlers`); connections and the tests' interceptor
-read the table.
+`broker.broker` fills the table of APIs (`apis.handlers`); connections look up the handlers of
+requests in it.
 """
 
 from __future__ import annotations
@@ -78,9 +78,9 @@ class Dispatcher:
     def advertised_versions(self, *, include_own: bool) -> list[ApiVersion]:
         """Return the ranges of the ApiVersions response, derived from the served APIs.
 
-        The response has tidelog's own APIs only for clients that know their keys (G5). The same
-        holds for Kafka's GetReplicaLogInfo: Kafka with ZooKeeper lacks this API, and kafka-python
-        fails if the response names it.
+        The response lists tidelog's own APIs only if `include_own` is set, for clients that know
+        these APIs (G5). The same holds for Kafka's GetReplicaLogInfo: Kafka with ZooKeeper lacks
+        this API, and kafka-python fails if the response names it.
         """
         return [
             ApiVersion(key, entry.card.first_advertised_version, entry.card.max_version)

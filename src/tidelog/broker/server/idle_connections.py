@@ -36,7 +36,7 @@ class IdleConnections:
         self._timers = timers
         self._max_idle_ms = max_idle_ms
         self._close_older = close_older
-        #: The current tick, which a connection notes with its traffic.
+        #: Number of the current tick; a connection notes it at each request and response.
         self.tick = 0
 
     def start(self) -> None:

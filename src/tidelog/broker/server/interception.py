@@ -2,8 +2,8 @@
 
 A broker that starts with `tidelog.test.interception.directory` puts an `Interceptor` before its
 handlers. If `tidelog.test.interception.directory` is not set, requests do not pass through this
-module. An `Interceptions` object supplies the rules and counts the matches; `runtime.interception`
-keeps both in files. All brokers of a cluster share the counts, so a rule for the third request
+module. An `Interceptions` object has the rules and counts the matches; `runtime.interception`
+stores both in files. All brokers of a cluster share the counts, so a rule for the third request
 applies to the third matching request in the cluster. Requests of one connection stay in order, as
 on a real network. When a request is lost, all later requests on its connection are lost, too. When
 a request is held, later requests on its connection wait, as they would behind a slow request. A
@@ -141,8 +141,8 @@ class Interceptor:
     def __init__(self, intercepted: Intercepted, interceptions: Interceptions) -> None:
         self._intercepted = intercepted
         self._interceptions = interceptions
-        #: For each connection, the requests that wait behind a held request; None if the connection
-        #: loses all later requests.
+        #: By connection, the requests that wait behind a delayed request; None if all later
+        #: requests of the connection are lost.
         self._lines: dict[RequestConnection, deque[_Waiting] | None] = {}
 
     def around(self, served: Served) -> Served:

@@ -31,7 +31,7 @@ from tidelog.core.types import Endpoint
 
 
 class Server:
-    """The listeners of one broker, which begin requests once the broker is registered (V30)."""
+    """The listeners of one broker; requests begin when the broker is registered (V30)."""
 
     def __init__(
         self,

@@ -6,8 +6,8 @@ broker. It does so in steps of bounded size, so that clients do not all refresh 
 once. A broker that has restarted gets its leaderships only after it has caught up. While the broker
 is outside the ISR of a partition with a live leader, it still has to catch up, and is busy with
 fetching. A broker need not catch up on partitions that are being reassigned, removed or deleted.
-The controller no longer waits for a broker that joined no further ISR between two rebalance checks.
-An election that a client requests (V8) depends on the ISR alone. The caller determines the times of
+The controller stops waiting for a broker that has joined no ISR between two rebalance checks. An
+election that a client requests (V8) depends on the ISR alone. The caller determines the times of
 checks and steps.
 """
 
@@ -224,8 +224,8 @@ def out_of_balance(image: Image, percentage: int) -> list[TopicPartition]:
 def behind(image: Image, broker_id: int) -> Iterator[TopicPartition]:
     """Yield the partitions on which a broker has to catch up.
 
-    A yielded partition is assigned to the broker and has another live leader, and its ISR lacks the
-    broker.
+    The broker has a replica of each yielded partition, but is not in its ISR, and another live
+    broker leads.
     """
     return (
         partition

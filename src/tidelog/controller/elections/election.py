@@ -8,8 +8,8 @@ bounced members leave the ISR before any election (V10), and so do members whose
 replica (D3). A proven ISR member is elected; without one, a proven eligible replica is elected
 (E2). While no proven member is alive, all members stay, and recovery by proof (a comparison of
 logs) decides (E6). A leader that restarted gets a new leader epoch, also after a clean shutdown. A
-broker that is leaving is no candidate, and leaves every ISR in which a live broker stays. If no
-live broker would stay, a leaving leader leads until it stops (V43).
+broker that is leaving is not elected, and leaves every ISR in which another live broker stays. If
+no live broker would stay, a leaving leader leads until it stops (V43).
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Election:
     """A partition state to publish."""
 
     state: PartitionState
-    #: Whether the leader has no replica and must create an empty one, after an unclean election
-    #: without any log.
+    #: Whether the leader must create an empty replica, because no candidate of the unclean election
+    #: had a log.
     creates_leader: bool = False
 
 
@@ -180,10 +180,10 @@ def elect_without(
     """Return the next state without the damaged replica (V68); None if no member can lead.
 
     If the damaged replica led, a live member of the ISR is elected, a member of `slow` only if
-    there is no other. If another replica leads, it stays leader under the next leader epoch, from
-    which the damaged replica's broker learns that the replica left the ISR. The broker truncates
-    the damaged log, so the damaged replica does not become an eligible leader replica. Without a
-    leader, or with a bounced member, the result is None, and `elect` decides.
+    there is no other. If another replica leads, it stays leader under the next leader epoch, so
+    that the damaged replica's broker gets a command and learns that the replica left the ISR. The
+    broker truncates the damaged log, so the damaged replica does not become an eligible leader
+    replica. Without a leader, or with a bounced member, the result is None, and `elect` decides.
     """
     if state.leader == NO_LEADER or incarnations.bounced_members(state, around.brokers):
         return None
@@ -294,7 +294,7 @@ def _epoch_above_all(state: PartitionState, around: Circumstances) -> int:
 def _leaderless(
     state: PartitionState, survivors: Sequence[int], around: Circumstances
 ) -> Election | None:
-    """Return the state without a leader, whose ISR keeps the members that may lead later (V13)."""
+    """Return the state without a leader; the ISR keeps members that may lead later (V13)."""
     is_written = state.mzxid != NOT_WRITTEN
     if is_written and state.leader == NO_LEADER and len(survivors) == len(state.isr):
         return None
@@ -318,9 +318,9 @@ def _kept_epochs(
 ) -> tuple[int, ...]:
     """Return the epochs to record for the members that stay in a partition without a leader.
 
-    If the state has no recorded epochs, members that registered after its node's last modification
-    have bounced (V10). The write of the state without a leader also modifies the node, so this
-    state must record the epochs.
+    If the state records no broker epochs, a member counts as bounced if it registered after the
+    node's last modification (V10). The write of the state without a leader also modifies the node,
+    so this state must record the epochs.
     """
     recorded = eligible_replicas.members(state)
     bounced = incarnations.bounced_members(state, brokers)

@@ -103,7 +103,7 @@ class MinimumChanged(Change):
 class RecreateReplicas(Order):
     """Command to brokers to create the replicas of a partition whose creation was interrupted (D3).
 
-    No broker has a replica of the partition.
+    No broker has created its replica of the partition yet.
     """
 
     topic_partition: TopicPartition

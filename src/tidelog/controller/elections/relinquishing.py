@@ -171,9 +171,9 @@ def _take_out(
 ) -> int:
     """Remove a damaged replica from the ISR and the eligible replicas (V68). Raises KafkaError.
 
-    The leader epoch rises even if the replica has already left the ISR. By the new leader epoch the
-    replica's broker learns of the change, and no fetch under an earlier epoch can bring the replica
-    back into the ISR.
+    The leader epoch rises even if the replica has already left the ISR. The command with the new
+    leader epoch informs the replica's broker, and no fetch under an earlier epoch can bring the
+    replica back into the ISR.
     """
     elected = election.elect_without(state, around, damaged, slow)
     if elected is None:

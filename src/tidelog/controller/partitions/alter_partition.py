@@ -64,7 +64,7 @@ class Proposed:
 
     @property
     def key(self) -> tuple[TopicId, str, int]:
-        """The partition as the request names it: topic id, topic name, partition number."""
+        """Topic id, topic name and partition number, as the request names them."""
         return self.topic_id, self.topic_name, self.partition
 
 

@@ -112,7 +112,7 @@ def judge(
 
 
 def fencing_error(wanted: Proposal, state: PartitionState) -> ErrorCode:
-    """Return NONE if the sender leads now and knows no state newer than `state`."""
+    """Return why the sender may not propose an ISR now (A3); NONE if it may."""
     if wanted.leader_epoch < 0 or wanted.partition_epoch < 0:
         # To the store, a negative version means "any version" (V6).
         return ErrorCode.INVALID_REQUEST

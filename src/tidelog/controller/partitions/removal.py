@@ -50,7 +50,7 @@ class RemovePartitionsAsked(Event):
 
 @dataclass(frozen=True, slots=True)
 class RemovalsRead(Event):
-    """Requests from `/admin/partitions_remove`, by partition: whether to drain it first (V7)."""
+    """Requests from `/admin/partitions_remove`: by partition, whether to drain it first (V7)."""
 
     wanted: Mapping[str, Mapping[int, bool]]
 

@@ -5,6 +5,6 @@
 reassignments, and `cancelling` cancels all reassignments.
 
 `queueing` chooses which reassignments begin (R8, R9). `progress` begins, advances and ends
-reassignments. `pausing` pauses a reassignment that hurts its partition. `transitions` derives the
-next replicas and the next state of one partition.
+reassignments. `pausing` pauses a reassignment while too few replicas of its partition are in sync.
+`transitions` derives the next replicas and the next state of one partition.
 """

@@ -1,11 +1,11 @@
 """Cancellation of all reassignments by `/admin/cancel_reassignment_in_progress` (R2, R5, R6, R19).
 
-An operator who creates the cancel node cancels every reassignment under way that can still be
-rolled back. The controller first writes the topics' nodes with the reassignments rolled back. When
-every reassignment is being rolled back or cannot be cancelled, the controller removes the cancel
-node, and reports the reassignments that cannot be cancelled. While the cancel node exists, no
-reassignment begins, and entries of `/admin/reassign_partitions` are dropped. If a controller dies
-during the cancellation, the next controller thus continues it.
+By creating this node (the cancel node), an operator cancels every reassignment under way that can
+still be rolled back. The controller first writes the topics' nodes with the reassignments rolled
+back. When every reassignment is being rolled back or cannot be cancelled, the controller removes
+the cancel node, and reports the reassignments that cannot be cancelled. While the cancel node
+exists, no reassignment begins, and entries of `/admin/reassign_partitions` are dropped. If a
+controller dies during the cancellation, the next controller thus continues it.
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ def look_at_cancel(reassignments: ReassignmentsDraft) -> bool:
         else:
             try:
                 original = targets.original_of(topic_partition, image)
-                # In a node that was edited by hand, a reassignment may already target its original
-                # replicas and add some of them.
+                # If a topic's node was edited by hand, a reassignment may already have its original
+                # replicas as target, and still add some of them.
                 is_begun = reassignments.begin(topic_partition, original) is not None
                 is_unfinished = is_unfinished or is_begun
                 count += not is_begun

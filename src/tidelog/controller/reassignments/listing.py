@@ -1,7 +1,7 @@
 """The list of reassignments under way and queued, on request (KIP-455, R8, R11, R12).
 
-Kafka's clients see the reassignments under way. Tagged fields of tidelog add the original replicas,
-throttles and identities of the reassignments. Further tagged fields list the queue, with the reason
+Kafka's clients see the reassignments under way. tidelog's tagged fields add the original replicas,
+the throttle and the id of each reassignment. Further tagged fields list the queue, with the reason
 why each entry waits, and whether reassignments are frozen. Another field shows whether the metadata
 store lost its latest writes (E8); `tidelog health` reads this field.
 """

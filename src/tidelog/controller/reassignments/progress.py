@@ -1,4 +1,4 @@
-"""Reassignments in a decision: their begin, their steps and their end (V50, V52).
+"""Reassignments in a decision: how they begin, proceed and end (V50, V52).
 
 A reassignment begins with two writes. The first write puts all replicas, old and new, into the
 topic's node. The second write publishes the state under the next leader epoch, with which the
@@ -342,7 +342,7 @@ class ReassignmentsDraft:
             self.draft.notice(pausing.MovePaused(topic_partition, reason))
 
     def _end(self, topic_partition: TopicPartition, target: tuple[int, ...]) -> None:
-        """End a reassignment by the last write of the node, without the removed replicas (V52)."""
+        """End a reassignment: write the topic's node without the removed replicas (V52)."""
         node = self._node(topic_partition.topic, None)
         node.assignments[topic_partition.partition] = target
         node.moves.pop(topic_partition.partition, None)
@@ -373,7 +373,7 @@ class ReassignmentsDraft:
 
 
 def settle(settlement: Settlement) -> None:
-    """Command brokers to delete the replicas that reassignments with a reached target remove.
+    """Command brokers to delete the replicas that are no longer assigned after a reassignment.
 
     A replica on a dead broker becomes a stray when the broker returns (V52, V45).
     """

@@ -3,9 +3,9 @@
 The queued reassignments begin in order, whenever reassignments under way end. At most
 `reassignment.max.concurrent.partitions` reassignments run at a time, and at most
 `reassignment.max.concurrent.partitions.per.broker` for each broker that gains or loses a replica.
-An entry stays until its reassignment is active, so that no controller loses the entry. An entry
-waits while its brokers are not alive, and later entries may begin before it. All entries wait while
-reassignments are frozen.
+An entry stays in the queue's node until its reassignment is active, so that a change of the
+controller does not lose the entry. An entry waits while its brokers are not alive, and later
+entries may begin before it. All entries wait while reassignments are frozen.
 
 If the partition of an entry is being reassigned, the controller first rolls that reassignment back
 (R9). The rollback begins when enough slots are free for the entry, including the slots of the old

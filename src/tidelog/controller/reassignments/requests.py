@@ -1,7 +1,7 @@
 """Reassignment requests of clients: to move, cancel, queue or freeze (KIP-455, R8, R11).
 
-A client's request overrules the entries of nodes in the store for its partitions. The controller
-removes the overruled entries first, because the next controller would otherwise carry them out.
+A client's request for a partition replaces older stored requests for that partition. The controller
+removes the stored requests first, because otherwise the next controller would carry them out.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reassignments that nodes of the store request, from acceptance to the end (R1, R12, R20).
+"""Reassignments requested by nodes of the store, from acceptance to the end (R1, R12, R20).
 
 An entry of `/admin/reassign_partitions` and an accepted request stay until their reassignment is
 over, so that a later controller continues the reassignment. A newer request, wherever it comes
@@ -51,7 +51,7 @@ class Newer:
     """The newest reassignment request for a partition; it removes older requests (R20)."""
 
     target: tuple[int, ...]
-    #: Throttle of the newest request; older requests that remain adopt the throttle.
+    #: Throttle of the newest request; it also applies to older requests that remain.
     throttle: int | None = None
     #: Targets of the older requests to remove; if empty, all older requests are removed whose
     #: target differs from `target`. A client's cancellation ends only reassignments to targets that

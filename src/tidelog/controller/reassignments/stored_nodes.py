@@ -29,7 +29,7 @@ class ReassignmentsRead(Event):
 
 @dataclass(frozen=True, slots=True)
 class RoutesRead(Event):
-    """Nodes for reassignments beside `/admin/reassign_partitions` (R8, R11, R12, R20)."""
+    """Nodes for reassignments, except `/admin/reassign_partitions` (R8, R11, R12, R20)."""
 
     is_frozen: bool
     queue: RequestedReassignments | None

@@ -2,8 +2,8 @@
 
 The controller applies a reading to the image at once, and checks every partition of a topic that
 was read. If another writer changed a topic's node, the controller accepts only the changes that
-`edits` allows. If a topic may be new to brokers but no write of its states is due, brokers get full
-commands (V35).
+`edits` allows. If brokers may not know a topic, and no write of its states is due, the controller
+sends brokers full commands (V35).
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _topic_read(found: TopicFound, draft: Draft, agenda: Agenda) -> None:
 
 
 def _without_strangers(found: TopicFound, draft: Draft) -> TopicFound:
-    """Drop eligible replicas outside the assignment from the states, and report them (E1)."""
+    """Remove eligible replicas outside the assignment from the states, and report them (E1)."""
     topic, states = found.topic, dict(found.states)
     for partition, state in found.states.items():
         assigned = topic.assignments.get(partition)

@@ -1,8 +1,9 @@
 """A classic group: its state and its members.
 
-States and transitions are Kafka's. A group is `Dead` while its tombstones are being written. When
-they are written, the group is deleted; if they cannot be written, the group becomes Empty again.
-The other modules of this package answer requests, set timers, and change the group.
+The states and their transitions are the same as in Kafka. A group is `Dead` while its tombstones
+are being written. When they are written, the group is deleted; if they cannot be written, the group
+becomes Empty again. The other modules of this package answer requests, set timers, and change the
+group.
 """
 
 from __future__ import annotations
@@ -217,7 +218,7 @@ class ClassicGroup(Group):
         return max(votes, key=lambda name: votes[name])
 
     def joined_members(self) -> list[JoinGroupResponseMember]:
-        """Return the members as the group's leader receives them."""
+        """Return the list of members that the group's leader gets in its JoinGroup response."""
         return [
             JoinGroupResponseMember(
                 member.member_id, member.instance_id, member.metadata(self.protocol_name)
@@ -283,8 +284,8 @@ class ClassicGroup(Group):
     def is_current(self, generation_id: int) -> bool:
         """Return whether a commit's generation is the current generation of the group.
 
-        A member of an older generation may not know how far members of the current generation have
-        read.
+        A commit of an older generation is refused, because members of the current generation may
+        have read further.
         """
         return generation_id == self.generation_id
 

@@ -124,7 +124,7 @@ def timer_fired(turn: Turn, group: Group, name: TimerName, deadline_ms: int) -> 
 
 
 def session_timer_fired(turn: Turn, group: ClassicGroup, member_id: str, deadline_ms: int) -> None:
-    """Handle the session timer of a member, or of a client with only a member id.
+    """Handle the session timer of a member, or of a client that has only a member id.
 
     The member may have sent a heartbeat since the timer was set.
     """

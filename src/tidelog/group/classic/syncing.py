@@ -84,7 +84,7 @@ def assignment_stored(turn: Turn, group: ClassicGroup, snapshot: GroupSnapshot) 
 def assignment_not_stored(
     turn: Turn, group: ClassicGroup, generation_id: int, error: ErrorCode
 ) -> None:
-    """End this generation without an assignment, so that its members rejoin."""
+    """End this generation without an assignment; its members have to rejoin."""
     if _is_awaited(group, generation_id):
         rebalancing.refuse_syncs(turn, group, error)
         rebalancing.prepare(turn, group)

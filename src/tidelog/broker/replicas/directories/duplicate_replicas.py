@@ -2,10 +2,9 @@
 
 When a directory fails or is removed from `log.dirs`, its replicas are created in other directories;
 if the directory then returns, it has second copies of them. The broker does not serve a copy of a
-topic that no longer exists. Of two copies of an existing topic, the copy with the greater (latest
-leader epoch, log end offset) stays. The copy that stays has every committed record of the other
-copy. A log with an earlier latest epoch is a prefix of a later leader's log, or diverges from it.
-The broker sets the other copy aside as a stray, so no record is lost.
+topic that no longer exists. If both copies belong to the existing topic, the broker keeps the copy
+with the greater pair (latest leader epoch, log end offset). This copy has every committed record of
+the other copy. The broker sets the other copy aside as a stray, so no record is lost.
 
 An interrupted move between directories also leaves two copies. Two copies of a replica also remain
 if the disk refuses to remove the former copy after a move (D11). In that case the new copy has a
@@ -83,7 +82,7 @@ def _rank(
     found: Sequence[LogDirectory],
     directory: LogDirectory,
 ) -> tuple[bool, bool, int, int]:
-    """Return the rank of a copy, for a comparison; a replaced copy ranks below all others."""
+    """Return a copy's rank; the copy with the highest rank stays."""
     log = directory.logs[topic_partition]
     is_former = any(_is_newer(topic_partition, each, directory) for each in found)
     is_of_topic = log.topic_id == topic_id

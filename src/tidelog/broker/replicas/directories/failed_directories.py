@@ -1,10 +1,10 @@
 """Failed log directories of this broker, and how the controller learns of them (D1, D4).
 
 At the first device error of a directory, the broker stops using the directory until the process
-ends. The replicas in a failed directory stop leading and following at once and are offline. Clients
-get KAFKA_STORAGE_ERROR for offline replicas, and so does the controller for any command on them
-(D3). Directories that have not failed continue to work. `OfflineReports` makes the controller send
-commands for all replicas of this broker. A broker without a good directory halts.
+ends. The replicas in a failed directory stop leading and following at once and are offline. For
+offline replicas, the broker responds KAFKA_STORAGE_ERROR to clients and to the controller's
+commands (D3). Directories that have not failed continue to work. `OfflineReports` makes the
+controller send commands for all replicas of this broker. A broker without a good directory halts.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class FailedDirectories:
             f" {', '.join(each.path for each in replicas.directories)}{named}",
         )
         if self._reports.is_closed:
-            return  # the broker leads no partition any more, and has left the cluster
+            return  # the broker has left the cluster, so it leads no partitions
         self._events.record(
             [
                 log_dir_failed(

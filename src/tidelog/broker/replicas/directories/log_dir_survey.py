@@ -1,6 +1,6 @@
 """A survey of all log directories before the broker opens them (D6).
 
-`tidelog.log.known_log_dirs` makes the decisions of the survey. Each directory holds a list of all
+`tidelog.log.known_log_dirs` decides what the findings mean. Each directory holds a list of all
 directories of its broker. A broker that never had more than one directory neither reads nor writes
 this list.
 """

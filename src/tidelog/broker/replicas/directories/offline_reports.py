@@ -5,8 +5,8 @@ replicas of the broker. The broker also requests the commands directly from the 
 quicker (D16). A direct request may reach a controller that is deposed before it acts, so the broker
 always writes the notification. Kafka's controllers react to a notification in the store, but do not
 serve a request for commands. A broker that cannot write the notification within
-`log.dir.failure.timeout.ms` halts, because otherwise no other broker would take over its
-leaderships.
+`log.dir.failure.timeout.ms` halts, because otherwise the controller would not elect other leaders
+for its offline replicas.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _VERSION = 0
 _API_VERSIONS_VERSION = 3
 _PURPOSE = "slow-reads"
-#: How many partitions one log line names.
+#: Maximum number of partitions that one log line names.
 _MAX_NAMED = 5
 #: Pause in milliseconds between two requests that report the same damage to the controller.
 DAMAGE_PAUSE_MS: Final = 500
@@ -109,7 +109,7 @@ class Relinquishing:
 
     def directory_unfit(self, partitions: Sequence[Partition]) -> None:
         """Give up leaderships in full and slow directories, unless a recent request did so."""
-        if self._may_ask() and not self._is_asking:  # if not, the next disk probe sends the request
+        if self._may_ask() and not self._is_asking:  # else the next disk probe sends the request
             self._begin([], [], self.unfit.due(partitions, []))
 
     def directory_fit(self) -> None:

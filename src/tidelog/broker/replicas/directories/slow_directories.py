@@ -1,11 +1,12 @@
-"""Slow log directories of this broker, and what `log.dir.slow.action` does about them (D13).
+"""Slow log directories of this broker, and the actions of `log.dir.slow.action` (D13).
 
-Each of the actions `report`, `demote`, `cordon` and `offline` includes the actions before it.
-`report` writes log lines, a metric, cluster events, and the state in DescribeLogDirs. With `demote`
-the broker asks for other leaders in place of its leaders in the directory until the directory is
-fast again (`unfit_directories`). With `cordon` the directory accepts no new replicas and no moves.
-A slow directory's state is not stored, so a restart forgets it. `offline` gives up the directory as
-if it had failed, once no replica in it leads.
+Each of the actions `report`, `demote`, `cordon` and `offline` includes the actions before it. With
+`report` the broker reports the slow directory in the log, in a metric, in cluster events, and in
+DescribeLogDirs. With `demote` the broker asks for other leaders in place of its leaders in the
+directory until the directory is fast again (`unfit_directories`). With `cordon` the directory
+accepts no new replicas and no moves. A slow directory's state is not stored, so a restart forgets
+it. With `offline` the broker takes the directory offline, as if it had failed, when no replica in
+it leads any more.
 
 If all directories of a broker are slow, the cause may be the machine and not a disk. The broker
 then still moves leaderships to other brokers, but gives up no directory until another directory has

@@ -1,11 +1,11 @@
 """One fetch that this broker serves: its reads and its wait.
 
 The fetch examines the changed partitions of its session, and `fetch_checks` decides whether they
-may be read. The fetch reads each log up to the end that the session may see. The fetch responds
-when it has enough data, or at its timeout. The response budget limits the bytes of all responses
-that clients have not received yet. If the budget has no room for a fetch, the fetch waits for its
-turn. A partition learns its follower's fetch offset before the read, so the response carries the
-new high watermark.
+may be read. A fetch reads each log up to the log end for a follower, and up to the high watermark
+for a consumer. The fetch responds when it has enough data, or at its timeout. The response budget
+limits the bytes of all responses that clients have not received yet. If the budget has no room for
+a fetch, the fetch waits for its turn. The leader notes the follower's fetch offset before the read,
+so the response carries the high watermark that results from it.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ class DelayedFetch:
             self._await_throttle()
 
     def abandoned(self) -> None:
-        """Respond with nothing, because a later fetch of the session has arrived.
+        """Respond without data, because a later fetch of the session has arrived.
 
         The partitions that this fetch examined stay marked as changed for the next fetch (V61).
         """
@@ -214,7 +214,7 @@ class DelayedFetch:
             self._await_throttle()
 
     def _await_throttle(self) -> None:
-        """Set a timer until the throttle allows this follower the records that it lacks (R15)."""
+        """Set a timer for the time when the throttle allows this follower to read again (R15)."""
         if self._throttled.waits and self._unthrottling is None:
             delay_ms = self._throttled.recover_in_ms()
             timers = self._services.serving_timers
@@ -431,7 +431,7 @@ class DelayedFetch:
         return PendingRead(self._session.broker_epoch, self._received_ms)
 
     def _reads_done(self) -> None:
-        """Note that the leader has finished the reads of this fetch and sends the response (F6)."""
+        """Note that the reads of this fetch have ended, because the response is sent now (F6)."""
         reads = self._session.reads
         if reads is not None and (reads.is_watched or self._read_number != NO_READ):
             now_ms = self._services.clock.monotonic_ms()

@@ -94,8 +94,8 @@ def note_follower(
     """Report a follower's progress to the partition (V60); return the partition if it may be read.
 
     Returns None if the fetch will be refused, because the fetch offset of a diverging log does not
-    prove the follower's progress. The follower learns the reason for a refusal from the response,
-    when the fetch tries to read the partition.
+    prove the follower's progress. When the fetch then tries to read the partition, the response
+    carries the reason for the refusal.
     """
     partition = readable(replicas, session, item)
     if isinstance(partition, Refusal):

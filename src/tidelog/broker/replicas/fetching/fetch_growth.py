@@ -1,9 +1,9 @@
 """Whether the response of a waiting fetch can still grow towards its `min_bytes`.
 
-A read ends at the end of its segment, so later records never add to a read of an older segment. A
-fetch that found records in a segment that gets no more records responds at once (V61). Records that
-did not fit into `max_bytes` count towards `min_bytes`, because the response is as full as possible.
-If `max_bytes` limited the read of every partition of a fetch, the response cannot grow.
+A read ends at the end of its segment. If a fetch found records in a segment that is no longer
+active, no later record can extend that read, so the fetch responds at once (V61). Records that did
+not fit into `max_bytes` count towards `min_bytes`, because the response is as full as possible. If
+`max_bytes` limited the read of every partition of a fetch, the response cannot grow.
 
 Bytes that arrive while a fetch waits are measured in the segment where the readable part of the log
 ends. If the readable part of a log then ends in another segment than before, records are deleted,
@@ -30,7 +30,7 @@ NO_SEGMENT = -1
 
 
 class FoundBytes:
-    """The bytes that a fetch found in one examination, and whether more can come."""
+    """The bytes that a fetch found in one examination, and whether more can arrive."""
 
     __slots__ = ("_cut", "bytes", "is_final")
 

@@ -48,7 +48,7 @@ class WaitingFetch(Protocol):
         """Examine a partition of the session that has changed."""
 
     def abandoned(self) -> None:
-        """Respond with nothing, because a later fetch of the session has arrived."""
+        """Respond without data, because a later fetch of the session has arrived."""
 
 
 class SessionPartition:
@@ -126,7 +126,7 @@ class SessionPartition:
             wait.partition_readable(self)
 
     def look_again(self) -> None:
-        """Make a waiting fetch examine the partition now, even if few or no records came."""
+        """Make a waiting fetch examine the partition now, even if few or no records arrived."""
         self.seen_segment = -1
         self.readable()
 
@@ -228,7 +228,7 @@ class FetchSession:
         self.epoch = 1 if self.epoch == _MAX_EPOCH else self.epoch + 1
 
     def close(self) -> None:
-        """Stop watching all partitions; a waiting fetch responds with nothing."""
+        """Stop watching all partitions; let a waiting fetch respond without data."""
         for partition in self.partitions.values():
             partition.unwatch()
         self.partitions.clear()

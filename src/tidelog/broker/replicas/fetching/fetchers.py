@@ -1,14 +1,14 @@
 """The fetchers of followers; each has one source broker and one fetch session (V66).
 
 For each source broker there are `num.replica.fetchers` fetchers. A fetcher requests all its
-partitions in one request. A request names only partitions whose position is new to the session
-(KIP-227). The fetcher handles each response as it arrives: `replication.follower` decides, and
-records are appended directly from the receive buffer. The fetcher sends the next fetch before it
-does any other work, because produce requests with acks=all wait for that fetch. A backoff, a slow
-append or a truncation delays only its own partition, which leaves the session meanwhile. The leader
-may hold a fetch while the fetcher already has a new position to report. If the leader holds a
-fetch, the fetcher may send a second fetch, which ends the held fetch. A fetcher identifies each
-partition by topic id and number (V23).
+partitions in one request. A request names only partitions whose fetch offset has changed since the
+last request (KIP-227). The fetcher handles each response when it arrives: `replication.follower`
+decides what to do, and records are appended to the log directly from the receive buffer. The
+fetcher sends the next fetch before it does any other work, because produce requests with acks=all
+wait for that fetch. A backoff, a slow append or a truncation delays only its own partition, which
+leaves the session meanwhile. The leader may hold a fetch while the fetcher already has a new
+position to report. If the leader holds a fetch, the fetcher may send a second fetch, which ends the
+held fetch. A fetcher identifies each partition by topic id and number (V23).
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""One partition of a fetcher: what a response does to its log, and when it is fetched next.
+"""One partition of a fetcher: the handling of its fetch responses, and its next fetch.
 
-A followed partition runs the effects of `replication.follower` on the log. The partition leaves the
-fetches while it must wait (V66). A partition waits for a truncation, a request to the leader, or a
-backoff that grows with each failure. With `flush.before.ack` the partition also waits until its log
-is synced, because the leader then takes every record below the fetch offset as synced (V69). All
-partitions of a fetch response sync together, and the next fetch waits for these syncs as for slow
-appends. A followed partition ends with the follower role. An operation that runs at that time still
-changes the log, but its completion has no effect on any role (V33).
+A followed partition runs the effects of `replication.follower` on the log. While the partition has
+to wait, the fetcher's requests leave it out (V66). A partition waits for a truncation, a request to
+the leader, or a backoff that grows with each failure. With `flush.before.ack` the partition also
+waits until its log is synced, because the leader then takes every record below the fetch offset as
+synced (V69). All partitions of a fetch response sync together, and the next fetch waits for these
+syncs as for slow appends. A followed partition ends with the follower role. An operation that runs
+at that time still changes the log, but its completion has no effect on any role (V33).
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _LEADER_RATE: Final = "leader.replication.throttled.rate"
 _FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
-#: The option that sets the throttle rate of reassignments, as a warning names it (R4).
+#: How a warning names the option that sets the throttle rate of a reassignment (R4).
 _MOVES_RATE: Final = "the --throttle of reassignments"
 _Find = Callable[[TopicPartition], "Partition | None"]
 

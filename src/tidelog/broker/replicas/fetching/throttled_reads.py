@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class ThrottledReads:
-    """The throttle of one fetch, which never throttles a consumer."""
+    """The throttle of one fetch; it never delays a consumer's fetch."""
 
     __slots__ = ("_bytes", "_follower", "_is_active", "_session", "_throttles")
 

@@ -49,7 +49,7 @@ class HostedPartitions:
         #: Commands run one at a time, in the order of their arrival.
         self.command_order = asyncio.Lock()
         self._partitions: dict[TopicPartition, Partition] = {}
-        #: Topic id -> (topic name, number of its partitions with a replica here).
+        #: By topic id: topic name, and number of its partitions that have a replica here.
         self._topics: dict[TopicId, tuple[str, int]] = {}
 
     @property

@@ -72,8 +72,8 @@ def _isr_committed(context: PartitionContext, partition: Partition, core: Leader
     )
     partition.watchers.isr_or_log_start_changed()
     if context.throttles.leader.is_active:
-        # A follower that joined the ISR may be waiting for the throttle, which never delays ISR
-        # members (R15).
+        # The throttle may have delayed the fetch of a follower that now joined the ISR; it never
+        # delays ISR members, so wake the fetch (R15).
         partition.watchers.log_end_moved()
 
 

@@ -1,6 +1,6 @@
 """The role of a leader: its appends, the progress of its followers, its ISR changes.
 
-One object is one leadership, which has one leader epoch. `replication.leader` decides, and
+Each object stands for one leadership, with one leader epoch. `replication.leader` decides, and
 `leader_effects` runs the effects. The role responds to all waiting requests when the leadership
 ends (V38). This module implements the leader's side of V60, V64, V71 and KIP-107. `Partition`
 decides when a leadership begins and ends; requests wait in `purgatory`.
@@ -106,9 +106,9 @@ class LeaderRole(Role):
             self._syncs.start()
 
     def _await_skipped_batches(self) -> None:
-        """Expect resent batches that the former leader refused, except in a leader recovery (V38).
+        """Expect that producers resend batches which the former leader refused (V38).
 
-        The first leader of a partition expects no resent batches: no former leader refused any.
+        The leader expects none if the partition has no former leader, or during a leader recovery.
         """
         core, until_ms = self.core, 0
         is_first = core.epoch_start_offset == 0 and core.leader_epoch == 0
@@ -212,7 +212,7 @@ class LeaderRole(Role):
         """
         known = self.core.followers.get(replica_id)
         if known is not None and broker_epoch >= known.broker_epoch:
-            return ErrorCode.NONE  # do not read the clock for a known follower
+            return ErrorCode.NONE  # a known follower, for which no clock is read
         try:
             now_ms = self._services.clock.monotonic_ms()
             self.core.follower(replica_id, broker_epoch, now_ms)

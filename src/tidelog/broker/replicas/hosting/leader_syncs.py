@@ -1,9 +1,9 @@
 """The syncs of a leader's log with `flush.before.ack`: group commit (V69).
 
 Only one sync runs at a time. Records written during a sync share the next sync, so one sync serves
-all waiting producers. The sync runs on a thread of the log directory, never on the event loop. A
-failed fsync fails the directory and is never retried (D17). If the disk is only full, the leader
-retries the sync. The syncs end with the leadership.
+all waiting producers. The sync runs on a thread of the log directory, never on the event loop.
+After a failed fsync, the directory has failed, and the fsync is never retried (D17). If the disk is
+only full, the leader retries the sync. The syncs end with the leadership.
 """
 
 from __future__ import annotations

@@ -143,14 +143,14 @@ class Partition:
         return self.role.is_assigned and self.leader_epoch == leader_epoch
 
     def check_leader_epoch(self, asked_epoch: int) -> ErrorCode:
-        """Return why to refuse a request with leader epoch `asked_epoch` (V37), or NONE."""
+        """Return the error for a request with leader epoch `asked_epoch` (V37), or NONE."""
         own_epoch = self.leader_epoch
         if asked_epoch != own_epoch and (error := epoch_error(own_epoch, asked_epoch)):
             return error
         return ErrorCode.NONE if self.role.is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def diverging_epoch(self, last_fetched_epoch: int, fetch_offset: int) -> EpochEnd | None:
-        """Return where a follower's log diverges (V32); raises KafkaError OFFSET_OUT_OF_RANGE."""
+        """Return where a follower's log diverges (V32), or None; raises OFFSET_OUT_OF_RANGE."""
         log = self.log
         return truncation.diverging_epoch(
             log.epochs, log.log_end_offset, last_fetched_epoch, fetch_offset

@@ -1,13 +1,13 @@
 """Requests that wait on a partition: acks=all produces, deletions, fetches (DESIGN.md, rule 7).
 
-The work of a waiting request grows with the changes of its partitions, not with the number of
-partitions. Each partition has a deque of waiting produces, ordered by offset, so a move of the high
-watermark touches only the produces that it releases. A partition reports each change to the fetch
-sessions that contain it. When this broker loses the leadership, every wait ends with
-NOT_LEADER_OR_FOLLOWER (V38). If the committed ISR falls below the minimum, waits for acks end with
-NOT_ENOUGH_REPLICAS_AFTER_APPEND (V64). An idempotent producer's batches are acknowledged in order.
-If a batch was refused after its append, all later batches get its error until the producer resends
-the batch (V38).
+The cost of a waiting request grows with the number of changes of its partitions, not with the
+number of its partitions. Each partition has a deque of waiting produces, ordered by offset, so a
+move of the high watermark touches only the produces that it releases. A partition reports each
+change to the fetch sessions that contain it. When this broker loses the leadership, every wait ends
+with NOT_LEADER_OR_FOLLOWER (V38). If the committed ISR falls below the minimum, waits for acks end
+with NOT_ENOUGH_REPLICAS_AFTER_APPEND (V64). An idempotent producer's batches are acknowledged in
+order. If a batch was refused after its append, all later batches get its error until the producer
+resends the batch (V38).
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 As in Kafka, one metric counts partitions that this broker leads while replicas are added or
 removed. A second metric counts the bytes that this broker sent to added replicas. A third metric
-counts the bytes that added replicas on this broker fetched. The roles in the controller's commands
-say which partitions are being reassigned. Without reassignments the cost is a look-up in an empty
+counts the bytes that added replicas on this broker fetched. The controller's LeaderAndIsr commands
+show which partitions are being reassigned. Without reassignments the cost is a look-up in an empty
 dictionary.
 """
 

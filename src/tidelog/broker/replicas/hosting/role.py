@@ -4,7 +4,8 @@ A `Partition` holds exactly one role object and replaces it when the role change
 object stands for one leader epoch. Callers use the role and never ask which role it is. A role that
 does not lead refuses a leader's operations (V37) and ignores events for leaders. `LeaderRole`
 overrides the operations and events of a leader. The pure decisions are in `tidelog.replication`.
-`leader_role` runs the decisions of the leader, `followed_partition` the decisions of the follower.
+`leader_role` carries out the decisions of the leader, and `followed_partition` the decisions of the
+follower.
 """
 
 from __future__ import annotations

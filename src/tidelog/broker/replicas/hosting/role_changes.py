@@ -39,8 +39,8 @@ class RoleChanges:
         role_traces.mark_election(services.tracer, partition, state)
         latest_epoch = log.epochs.latest_epoch
         if latest_epoch != state.leader_epoch:
-            # Followers reconcile with the start offset of this epoch, even if the epoch never gets
-            # a record.
+            # Followers compare their logs with the start offset of this epoch, even if the leader
+            # never appends a record in this epoch.
             log.assign_epoch(state.leader_epoch, log_end_offset)
         topic_config = self._context.topic_config(partition.topic_partition.topic)
         idle = tuple(state.idle)

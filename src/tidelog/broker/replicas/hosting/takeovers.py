@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 #: Later events do not count as part of the failover.
 WATCHED_MS: Final = 30_000
 
-# Reasons why the broker no longer watches a new leadership.
+# Reasons why the broker stops watching a leadership.
 ALL_SEEN: Final = "all_seen"
 TIME_OVER: Final = "time_over"
 LEADERSHIP_OVER: Final = "leadership_over"
@@ -46,7 +46,7 @@ class Takeovers:
         self._stride = 1
 
     def begun(self, partition: Partition) -> None:
-        """Watch a replica whose leadership begins, if the replica belongs to the watched sample."""
+        """Watch a leadership that begins, if it belongs to the sample."""
         leadership = partition.leadership
         assert leadership is not None, "a takeover begins with a leadership"
         self.ended(partition)

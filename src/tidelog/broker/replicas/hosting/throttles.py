@@ -252,10 +252,10 @@ class ReplicationThrottles:
         return published is not None and self._services.broker_id in published.isr
 
     def waits(self, partition: Partition) -> bool:
-        """Return whether this follower must leave a partition out of its fetches.
+        """Return whether this broker must leave the partition out of its fetches for now.
 
-        A replica whose copying is paused is left out of fetches even at the high watermark, which
-        may stand still while the leader's log grows.
+        A replica whose reassignment is paused does not fetch even if it has reached the high
+        watermark, because the leader's log may grow while the high watermark stands still.
         """
         if partition.topic_partition in self.idle and not self._is_member(partition):
             return True

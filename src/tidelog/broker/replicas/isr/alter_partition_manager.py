@@ -32,7 +32,7 @@ _MAX_RETRY_MS = 800
 _PURPOSE = "isr-changes"
 
 
-#: Changes of one request, by topic and partition in the form that the request uses.
+#: Changes of one request, by topic (id or name, as in the request) and partition number.
 _Sent = dict[tuple[requests.TopicKey, int], tuple[Partition, IsrChange]]
 
 

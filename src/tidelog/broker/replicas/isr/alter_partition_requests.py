@@ -29,7 +29,7 @@ from tidelog.wire.registry import ALTER_PARTITION, API
 FIRST_VERSION_WITH_TOPIC_IDS: Final = 2
 #: The first version whose requests give the broker epoch of each member (KIP-903).
 FIRST_VERSION_WITH_EPOCHS: Final = 3
-#: The version that leaders send at every level of `inter.broker.protocol.version` with
+#: The version that leaders send at every level of `inter.broker.protocol.version` that has
 #: AlterPartition. Below level 2.8, Kafka's leaders give topic names
 #: (MetadataVersion.isTopicIdsSupported). tidelog's leaders always give topic ids, because every
 #: topic has an id (V23).
@@ -99,7 +99,7 @@ class ControllerVersions:
 
 
 def topic_key(version: int, topic_id: TopicId, topic: str) -> TopicKey:
-    """Return how requests and responses of this version identify a topic."""
+    """Return the topic id or the topic name, by which requests of this version identify a topic."""
     return topic_id if version >= FIRST_VERSION_WITH_TOPIC_IDS else topic
 
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from tidelog.broker.services import Services
     from tidelog.wire.messages.update_metadata import UpdateMetadataRequest
 
-#: How long a leader may be behind, in milliseconds, because responses to its requests and metadata
-#: come over different connections.
+#: Milliseconds for which a leader may be behind without a report, because responses and metadata
+#: arrive over different connections.
 GRACE_MS: Final = 1_000
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 #: Pause between two log lines of one broker, in milliseconds.
 _REPEAT_MS = 60_000
-#: How many partitions one log line names.
+#: Maximum number of partitions that one log line names.
 _MAX_NAMED = 5
 
 
@@ -58,7 +58,7 @@ class FrozenWatermarks:
 
 
 def reason(services: Services, partition: Partition) -> str:
-    """Return which eligible replicas keep a led partition from committing, or an empty text."""
+    """Return for which eligible replicas a partition waits to commit, as text; "" for none."""
     leadership = partition.leadership
     if leadership is None or not leadership.awaits_eligible:
         return ""

@@ -1,4 +1,4 @@
-"""The log directory of each replica, which is chosen at creation and changed by moves.
+"""The choice of the log directory of a new replica, and moves between log directories.
 
 `log_dir_placement` chooses the directory of a new replica (D2).
 

@@ -1,12 +1,13 @@
 """The move of one replica between log directories of this broker (D11, KIP-113).
 
 `replication.directory_move` chooses the next step of the future replica, and this module executes
-the step. Copying takes turns with the other moves of the broker, and waits for the moves' throttle.
-When few records are left to copy, the broker syncs the copied records and pauses appends to the
-current log. It then copies the remaining records, and the future replica replaces the current
-replica (`log.replacement`). The pause takes milliseconds on a good disk. While the disk is full or
-the current replica is unreadable, the move waits. After `is_over` is set, the move changes neither
-the current nor the future log, except that it finishes a replacement in progress.
+the step. A limited number of the broker's moves copy at the same time, and all moves share one
+throttle (`move_pace`). When few records are left to copy, the broker syncs the copied records and
+pauses appends to the current log. It then copies the remaining records, and the future replica
+replaces the current replica (`log.replacement`). The pause takes milliseconds on a good disk. While
+the disk is full or the current replica is unreadable, the move waits. After `is_over` is set, the
+move changes neither the current nor the future log, except that it finishes a replacement in
+progress.
 """
 
 from __future__ import annotations
@@ -134,7 +135,7 @@ class DirectoryMove:
         return next_step(_extent(self.partition.log), _extent(self.future))
 
     async def _step(self) -> int:
-        """Do the next step; return how long to wait before the following step, in ms."""
+        """Execute the next step; return how long to wait before the step after it, in ms."""
         self._configure()
         step = self.next_step()
         if step.kind is StepKind.RESTART:

@@ -1,10 +1,10 @@
 """The log directories in which this broker creates new replicas (D2, D12, D13, D14).
 
-`log.log_dir_choice` chooses a directory by available space. This module supplies the facts: which
-directories may take replicas, the space of their volumes, recent placements, and the growth of the
-directories. With a single directory the broker does not measure space or growth. If the space of a
-volume cannot be read, the choice depends on the replicas in its directories. A device error makes
-the directory fail (D1).
+`log.log_dir_choice` chooses a directory by available space. This module supplies the input: the
+directories that may take replicas, the space of their volumes, recent placements, and the growth of
+the directories. With a single directory the broker does not measure space or growth. If the space
+of a volume cannot be read, the choice depends on the replicas in its directories. A device error
+makes the directory fail (D1).
 """
 
 from __future__ import annotations
