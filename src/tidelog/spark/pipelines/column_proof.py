@@ -44,7 +44,7 @@ _UNKNOWN: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class PartitionOffsets:
-    """A partition's offsets `[start, end)` in a table, and counts of its missing offsets."""
+    """A partition's offsets `[start, end)` in a table; counts of missing and doubled offsets."""
 
     partition: int
     start: int
