@@ -75,7 +75,7 @@ lock: $(VENV)/pyvenv.cfg  ## resolve the dependencies of pyproject.toml into the
 	$(VENV)-lock/bin/python -m pip -q install pip-tools dependency-groups
 	$(VENV)-lock/bin/python -m dependency_groups build demo > $(VENV)-lock/build.in
 	$(VENV)-lock/bin/python -m dependency_groups build demo test > $(VENV)-lock/test.in
-	$(VENV)-lock/bin/pip-compile $(LOCK_OPTIONS) --extra zookeeper --extra spark --extra console -o requirements.lock pyproject.toml $(VENV)-lock/build.in
+	$(VENV)-lock/bin/pip-compile $(LOCK_OPTIONS) --extra zookeeper --extra spark --extra console --extra top -o requirements.lock pyproject.toml $(VENV)-lock/build.in
 	$(VENV)-lock/bin/pip-compile $(LOCK_OPTIONS) -c requirements.lock --all-extras -o requirements-test.lock pyproject.toml $(VENV)-lock/test.in
 	$(VENV)-lock/bin/pip-compile $(LOCK_OPTIONS) -o website/requirements.lock website/requirements.in
 	rm -rf $(VENV)-lock

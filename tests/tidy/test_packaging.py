@@ -41,7 +41,15 @@ def test_every_package_of_the_wheel_is_typed() -> None:
 
 def test_what_users_choose_are_extras_and_what_builds_and_tests_are_groups() -> None:
     extras, groups = PROJECT["optional-dependencies"], SETTINGS["dependency-groups"]
-    assert sorted(extras) == ["console", "iceberg", "schemas", "spark", "testing", "zookeeper"]
+    assert sorted(extras) == [
+        "console",
+        "iceberg",
+        "schemas",
+        "spark",
+        "testing",
+        "top",
+        "zookeeper",
+    ]
     assert sorted(groups) == ["build", "demo", "test"]
     assert names(extras["zookeeper"]) == ["kazoo"]
     assert names(SETTINGS["build-system"]["requires"])[0] in names(groups["build"])

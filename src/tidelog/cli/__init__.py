@@ -8,7 +8,7 @@ options. `output`, `documents` and `waiting` write results. `reference` writes t
 all commands.
 
 Clusters and brokers: `clusters` with `systemd`, `brokers`, `stores`, `health`, `doctor`, `metrics`,
-`events`, `configs`, `faults`, `console`.
+`events`, `configs`, `faults`, `console`, `top` with `live`.
 
 Topics and partitions: `topics`, `describing`, `partitions`, `removing`.
 

@@ -34,6 +34,7 @@ _COMMANDS: Final = (
     ("health", "health", "register"),
     ("doctor", "doctor", "register"),
     ("console", "console", "register"),
+    ("top", "top", "register"),
     ("produce", "produce", "register"),
     ("consume", "consume", "register"),
     ("topics", "topics", "app"),

@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -40,6 +40,8 @@ INTERVALS_MS: Final = {
     ReadingPart.SETTINGS: 5_000,
     ReadingPart.DISKS: 5_000,
 }
+#: The parts that are read again at once for a new viewer.
+_OF_VIEWED: Final = {ReadingPart.REPLICAS, ReadingPart.SETTINGS}
 #: Without viewers, intervals are this many times longer.
 _IDLE: Final = 10
 #: Minimum pause before a part is read again, as a multiple of the duration of its last read.
@@ -59,13 +61,22 @@ _LOG: Final = logging.getLogger("tidelog.console")
 class Poller:
     """A thread that reads one cluster again and again, and publishes each reading."""
 
-    def __init__(self, client: BlockingClient, publish: Publish) -> None:
-        """Create a poller whose thread calls `publish` with a reading after each round."""
+    def __init__(
+        self,
+        client: BlockingClient,
+        publish: Publish,
+        parts: Sequence[ReadingPart] = tuple(INTERVALS_MS),
+    ) -> None:
+        """Create a poller whose thread calls `publish` with a reading after each round.
+
+        A round reads those of `parts` that are due, in their order.
+        """
         self.samples = Samples.empty()
         self._client = client
         self._publish = publish
         self._reading = ClusterReading()
-        self._due_s: dict[ReadingPart, float] = dict.fromkeys(INTERVALS_MS, 0.0)
+        self._parts = tuple(parts)
+        self._due_s: dict[ReadingPart, float] = dict.fromkeys(parts, 0.0)
         self._moves = reader.MoveReader()
         self._events = reader.EventReader()
         self._viewers: Counter[TopicPartition | None] = Counter()
@@ -92,9 +103,9 @@ class Poller:
         with self._lock:
             is_first = not self._viewers[None]
             self._viewers.update([None, *partitions])
-            self._due_s[ReadingPart.REPLICAS] = self._due_s[ReadingPart.SETTINGS] = 0.0
+            self._due_s |= dict.fromkeys(_OF_VIEWED & self._due_s.keys(), 0.0)
             if is_first:
-                self._due_s = dict.fromkeys(INTERVALS_MS, 0.0)
+                self._due_s = dict.fromkeys(self._parts, 0.0)
         self._woken.set()
 
     def remove_viewer(self, partitions: Iterable[TopicPartition]) -> None:
@@ -123,7 +134,7 @@ class Poller:
         published before the end of a slow round.
         """
         is_any, published_s = False, time.monotonic()
-        for part in INTERVALS_MS:
+        for part in self._parts:
             if self._ends or time.monotonic() < self._due_s[part]:
                 continue
             is_any = True

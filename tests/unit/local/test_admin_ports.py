@@ -1,0 +1,217 @@
+"""Reads of admin ports from brokers, and from programs that are something else."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tidelog.client.cluster import BrokerNode, ClusterMetadata
+from tidelog.client.configs import ConfigResource, ConfigValue
+from tidelog.core.errors import RequestTimeout
+from tidelog.local import admin_ports
+from tidelog.local.admin_ports import (
+    AdminPlaces,
+    AdminPortError,
+    find_admin_ports,
+    parse_metrics,
+    read_admin_port,
+    read_history,
+    read_metrics,
+    read_readiness,
+)
+
+Serve = Callable[[bytes], str]
+HISTORY = b'{"step_s": 10, "times": [100, 110], "series": {"cpu_cores": [0.5, null]}}'
+
+
+def response(body: bytes, status: str = "200 OK") -> bytes:
+    return b"HTTP/1.1 %s\r\nContent-Length: %d\r\n\r\n%s" % (status.encode(), len(body), body)
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """Serve one connection with bytes, whatever it asks; return the address."""
+    threads: list[threading.Thread] = []
+
+    def begin(data: bytes) -> str:
+        listener = socket.create_server(("127.0.0.1", 0))
+
+        def run() -> None:
+            with listener, listener.accept()[0] as connection:
+                connection.recv(65_536)
+                connection.sendall(data)
+
+        threads.append(threading.Thread(target=run))
+        threads[-1].start()
+        return f"127.0.0.1:{listener.getsockname()[1]}"
+
+    yield begin
+    for each in threads:
+        each.join(10)
+
+
+def test_metrics_have_their_labels_and_values() -> None:
+    text = rb"""# HELP sent_total records
+# TYPE sent_total counter
+sent_total{topic="a\"b\\c\nd,e=}",partition="0"} 3
+sent_total{topic="",partition="1"} 2.5e3
+idle 0.25
+other{x="1"} NaN
+"""
+    found = parse_metrics(text, "here", ["sent_total", "idle", "absent"])
+    assert found.by_name == {
+        "sent_total": [
+            ({"topic": 'a"b\\c\nd,e=}', "partition": "0"}, 3.0),
+            ({"topic": "", "partition": "1"}, 2500.0),
+        ],
+        "idle": [({}, 0.25)],
+    }
+    assert found.value("sent_total", partition="1") == 2500
+    assert found.value("sent_total", partition="2") is found.value("absent") is None
+
+
+@pytest.mark.parametrize("line", ["<html>", "metric", 'm{a="1" 3', "m{} three", "\x00\x01"])
+def test_a_line_that_is_no_metric_is_named(line: str) -> None:
+    with pytest.raises(AdminPortError, match="here: line 2 of /metrics is no sample"):
+        parse_metrics(f"a 1\n{line}\n".encode(), "here", ["a"])
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "is no admin port: it responds with b''"),
+        (b"\x00\x00\x00\x10" * 100, "is no admin port"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "is no admin port"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc", "sent 3 of 9 bytes of /metrics"),
+        (response(b"nothing is here", "404 Not Found"), "refused /metrics: nothing is here"),
+        (response(b"<html>\x1b[31m</html>"), "line 1 of /metrics is no sample"),
+    ],
+)
+def test_a_program_that_is_no_broker_gets_a_sentence(
+    serve: Serve, data: bytes, reason: str
+) -> None:
+    with pytest.raises(AdminPortError) as raised:
+        read_metrics(serve(data), ["a"], 10.0)
+    assert reason in str(raised.value) and str(raised.value).isprintable()
+
+
+def test_an_address_where_nothing_listens_gets_a_sentence() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+    with pytest.raises(AdminPortError, match=f"{address} does not respond: .*refused"):
+        read_readiness(address, 10.0)
+
+
+def test_a_port_that_never_ends_its_response_costs_the_time_limit_once() -> None:
+    """The port sends a byte whenever the client has taken the last one."""
+    ends = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def drip() -> None:
+            with listener.accept()[0] as connection:
+                while not ends.wait(0.01):
+                    try:
+                        connection.sendall(b"x")
+                    except OSError:
+                        return
+
+        thread = threading.Thread(target=drip)
+        thread.start()
+        try:
+            with pytest.raises(AdminPortError, match=r"no response within 0\.2 s"):
+                read_admin_port(f"127.0.0.1:{listener.getsockname()[1]}", "/metrics", 0.2)
+        finally:
+            ends.set()
+            thread.join(10)
+
+
+def test_a_response_without_end_is_given_up(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admin_ports, "MAX_RESPONSE_BYTES", 1_000)
+    with pytest.raises(AdminPortError, match="sent more than 1000 bytes"):
+        read_metrics(serve(response(b"a 1\n" * 1_000)), ["a"], 10.0)
+
+
+def test_a_history_has_a_value_or_none_at_each_time(serve: Serve) -> None:
+    found = read_history(serve(response(HISTORY)), ["cpu_cores"], 90, 120, 10.0)
+    assert (found.step_s, found.times_s) == (10, (100, 110))
+    assert found.series == {"cpu_cores": (0.5, None)}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[" * 100_000,
+        b"{}",
+        b"[1, 2]",
+        HISTORY.replace(b"null", b'"many"'),
+        HISTORY.replace(b"null", b"NaN"),
+        HISTORY.replace(b"null", b"true"),
+        HISTORY.replace(b", null", b""),
+        HISTORY.replace(b"110", b"90"),
+        HISTORY.replace(b"cpu_cores", b"other"),
+        HISTORY.replace(b"[100, 110]", b"7"),
+    ],
+)
+def test_a_document_that_is_no_history_gets_a_sentence(serve: Serve, body: bytes) -> None:
+    with pytest.raises(AdminPortError, match="is no history of metrics"):
+        read_history(serve(response(body)), ["cpu_cores"], 90, 120, 10.0)
+
+
+def test_a_broker_that_is_not_ready_says_why(serve: Serve) -> None:
+    assert read_readiness(serve(response(b"ready\n")), 10.0) == ""
+    unready = response(b"not ready: the broker is stopping\n", "503 Service Unavailable")
+    assert read_readiness(serve(unready), 10.0) == "the broker is stopping"
+
+
+class Configured:
+    """A client of brokers with these values of `admin.listener`; None does not respond."""
+
+    def __init__(self, listeners: dict[int, str | None]) -> None:
+        self._listeners = listeners
+
+    def describe_configs(self, resource: ConfigResource, keys: list[str]) -> list[ConfigValue]:
+        value = self._listeners[int(resource.name)]
+        if value is None:
+            raise RequestTimeout("no response")
+        return [ConfigValue(keys[0], value, "static", True, False)]
+
+
+def places(host: str, *listeners: str | None, **given: str) -> AdminPlaces:
+    numbered = dict(enumerate(listeners, 1))
+    brokers = {each: BrokerNode(each, host, 9092) for each in numbered}
+    client = Configured(numbered)
+    metadata = ClusterMetadata(brokers, 1, "c", {})
+    chosen = {int(key.removeprefix("b")): address for key, address in given.items()}
+    return find_admin_ports(client, metadata, chosen)  # type: ignore[arg-type]
+
+
+def test_addresses_are_those_of_the_brokers_configurations() -> None:
+    found = places("127.0.0.1", "127.0.0.1:9644", "0.0.0.0:9645", "http://[::1]:9646", ":9647")
+    assert found.addresses == {
+        1: "127.0.0.1:9644",
+        2: "127.0.0.1:9645",
+        3: "[::1]:9646",
+        4: "127.0.0.1:9647",
+    }
+    assert found.missing == {}
+
+
+def test_a_missing_admin_port_has_its_reason() -> None:
+    found = places("127.0.0.1", "", None, "127.0.0.1:0", None, b4="127.0.0.1:1")
+    assert found.addresses == {4: "127.0.0.1:1"}
+    assert found.missing == {
+        1: "broker 1 has no admin port: admin.listener is not set",
+        2: "broker 2 does not report its admin.listener: no response",
+        3: "broker 3 has an admin port, but its number is not known: admin.listener=127.0.0.1:0"
+        " takes any free port",
+    }
+
+
+def test_a_loopback_port_of_another_machine_is_not_asked() -> None:
+    """192.0.2.1 is reserved for documentation (RFC 5737), so it is not of this machine."""
+    found = places("192.0.2.1", "127.0.0.1:9644", "0.0.0.0:9644")
+    assert found.addresses == {2: "192.0.2.1:9644"}
+    assert "only its own machine reaches" in found.missing[1]
