@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import Final
 
 from tidelog.console import reader
+from tidelog.console.histories import HistoryReader, TopicDayReader
 from tidelog.console.readings import (
     HIGH_WATERMARK_KEY,
     ClusterReading,
@@ -39,9 +40,11 @@ INTERVALS_MS: Final = {
     ReadingPart.GROUPS: 3_000,
     ReadingPart.SETTINGS: 5_000,
     ReadingPart.DISKS: 5_000,
+    ReadingPart.HISTORY: 10_000,
+    ReadingPart.TOPIC_DAYS: 2_000,
 }
 #: The parts that are read again at once for a new viewer.
-_OF_VIEWED: Final = {ReadingPart.REPLICAS, ReadingPart.SETTINGS}
+_OF_VIEWED: Final = {ReadingPart.REPLICAS, ReadingPart.SETTINGS, ReadingPart.TOPIC_DAYS}
 #: Without viewers, intervals are this many times longer.
 _IDLE: Final = 10
 #: Minimum pause before a part is read again, as a multiple of the duration of its last read.
@@ -79,6 +82,8 @@ class Poller:
         self._due_s: dict[ReadingPart, float] = dict.fromkeys(parts, 0.0)
         self._moves = reader.MoveReader()
         self._events = reader.EventReader()
+        self._histories = HistoryReader()
+        self._topic_days = TopicDayReader()
         self._viewers: Counter[TopicPartition | None] = Counter()
         self._lock = threading.Lock()
         self._woken = threading.Event()
@@ -201,6 +206,11 @@ class Poller:
                 return self._moves(client, time.monotonic_ns() // 1_000_000)
             case ReadingPart.EVENTS:
                 return self._events(client, known)
+            case ReadingPart.HISTORY:
+                return self._histories(client, known, time.time_ns() // 1_000_000_000)
+            case ReadingPart.TOPIC_DAYS:
+                topics = {tp.topic for tp in self._viewed()}
+                return self._topic_days(client, known, topics, time.time_ns() // 1_000_000)
 
     def _take_samples(self) -> None:
         now = self._reading

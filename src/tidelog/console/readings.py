@@ -22,6 +22,7 @@ from tidelog.client.upkeep import LogDirDescription
 from tidelog.console.samples import SampleTable
 from tidelog.core.dataclass import dataclass
 from tidelog.core.types import TopicPartition
+from tidelog.local.admin_ports import HistoryWindow
 
 #: A cluster event as docs/reference/events.md describes it.
 Event = Mapping[str, Any]
@@ -38,6 +39,8 @@ class ReadingPart(StrEnum):
     MOVES = "moves"
     EVENTS = "events"
     SETTINGS = "settings"
+    HISTORY = "history"
+    TOPIC_DAYS = "topic days"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,14 @@ class GroupReading:
     listing: GroupListing
     description: GroupDescription | None
     committed: Mapping[TopicPartition, FetchedOffset]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerHistory:
+    """The ring of a broker: the last 24 hours in minutes, and the last minutes in seconds."""
+
+    day: HistoryWindow
+    recent: HistoryWindow
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +89,11 @@ class ClusterReading:
     progress: Sequence[MoveProgress] = ()
     #: The latest events, in the order of their offsets in `__cluster_events`.
     events: Sequence[Event] = ()
+    histories: Mapping[int, BrokerHistory] = field(default_factory=dict)
+    #: Why a broker's history is missing or old, by broker.
+    silent_histories: Mapping[int, str] = field(default_factory=dict)
+    #: Of viewed topics: (time in ms, records in the logs up to it) over the last 24 hours.
+    topic_days: Mapping[str, Sequence[tuple[int, int]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,7 +128,7 @@ def test_every_answer_has_the_security_headers(app: ASGIApp, path: str) -> None:
 @pytest.mark.parametrize(
     ("path", "status", "word"),
     [
-        ("/api/view/nothing", 400, "cluster, topics"),
+        ("/api/view/nothing", 400, "cluster, broker, topics"),
         ("/api/view/topics?limit=0", 400, "from 1 to 5000"),
         ("/api/view/topics?limit=many", 400, "a whole number"),
         ("/api/view/partition?topic=flights&partition=x", 400, "a whole number"),

@@ -64,8 +64,9 @@ _CLIENT_MS: Final = 5_000
 _THREADS: Final = 16
 #: Most partitions whose replicas a look describes, to show why they are out of the ISR.
 _DESCRIBED: Final = 200
-#: Events are not read, because a frame shows the present.
-_PARTS: Final = tuple(each for each in ReadingPart if each is not ReadingPart.EVENTS)
+#: A frame shows the present: events and charts are not read.
+_PAST: Final = (ReadingPart.EVENTS, ReadingPart.HISTORY, ReadingPart.TOPIC_DAYS)
+_PARTS: Final = tuple(each for each in ReadingPart if each not in _PAST)
 
 
 class ClusterLook:

@@ -1,5 +1,6 @@
 // The pages by name; a page with a label is in the list, and `g` and its key open it.
 
+import * as broker from "./pages/broker.js";
 import * as cluster from "./pages/cluster.js";
 import * as configuration from "./pages/configuration.js";
 import * as disks from "./pages/disks.js";
@@ -15,6 +16,7 @@ import * as topics from "./pages/topics.js";
 
 export const PAGES = {
   cluster: { module: cluster, label: "Cluster", key: "c" },
+  broker: { module: broker, parent: "cluster" },
   topics: { module: topics, label: "Topics", key: "t" },
   topic: { module: topic, parent: "topics" },
   partition: { module: partition, parent: "topics" },

@@ -15,6 +15,7 @@ from tidelog.console.views.disks import disks_view
 from tidelog.console.views.events import events_view
 from tidelog.console.views.failovers import failovers_view
 from tidelog.console.views.groups import group_view, groups_view
+from tidelog.console.views.history import broker_view
 from tidelog.console.views.moves import moves_view
 from tidelog.console.views.partition import partition_view, viewed_partition
 from tidelog.console.views.tables import Document, text
@@ -36,8 +37,15 @@ class Page:
 PAGES: Final[Mapping[str, Page]] = {
     "cluster": Page(
         cluster_view,
-        (ReadingPart.CLUSTER, ReadingPart.DISKS, ReadingPart.MOVES, ReadingPart.EVENTS),
+        (
+            ReadingPart.CLUSTER,
+            ReadingPart.DISKS,
+            ReadingPart.MOVES,
+            ReadingPart.EVENTS,
+            ReadingPart.HISTORY,
+        ),
     ),
+    "broker": Page(broker_view, (ReadingPart.CLUSTER, ReadingPart.HISTORY)),
     "topics": Page(
         topics_view,
         (ReadingPart.CLUSTER, ReadingPart.OFFSETS, ReadingPart.GROUPS, ReadingPart.DISKS),
@@ -50,6 +58,7 @@ PAGES: Final[Mapping[str, Page]] = {
             ReadingPart.GROUPS,
             ReadingPart.DISKS,
             ReadingPart.MOVES,
+            ReadingPart.TOPIC_DAYS,
         ),
     ),
     "partition": Page(

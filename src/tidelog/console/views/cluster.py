@@ -12,6 +12,7 @@ from typing import Final
 
 from tidelog.client.moving import Moves
 from tidelog.console.readings import ClusterReading, Event, ReadingPart, Samples
+from tidelog.console.views.history import cluster_history
 from tidelog.console.views.tables import Document, TableQuery, window
 from tidelog.console.views.topics import RATE_WINDOW_MS
 from tidelog.controller import cluster_events as kinds
@@ -91,6 +92,7 @@ def cluster_view(reading: ClusterReading, samples: Samples, params: Mapping[str,
             "moves": 0 if reading.moves is None else len(reading.moves.under_way),
         },
         "rate": sum(samples.topics.rates(RATE_WINDOW_MS).values()),
+        "history": cluster_history(reading),
         "table": window(rows, TableQuery.from_params(params, "broker")),
     }
 

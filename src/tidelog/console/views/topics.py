@@ -13,6 +13,7 @@ from tidelog.client.cluster import PartitionMetadata, TopicMetadata
 from tidelog.client.upkeep import LogDirDescription
 from tidelog.console.readings import ClusterReading, Samples
 from tidelog.console.views.groups import groups_of_topics, lag_of
+from tidelog.console.views.history import topic_day
 from tidelog.console.views.tables import Document, TableQuery, text, window
 from tidelog.core.types import NO_LEADER, TopicPartition, topic_id_to_text
 
@@ -131,6 +132,7 @@ def topic_view(reading: ClusterReading, samples: Samples, params: Mapping[str, s
         "rate": rate,
         "size": leader_sizes(reading).get(name),
         "groups": groups_of_topics(reading).get(name, []),
+        "day": topic_day(reading, samples, name),
         "history": samples.topics.points(name),
         "table": window(rows, TableQuery.from_params(params, "partition")),
     }

@@ -3,6 +3,7 @@
 import { href } from "../address.js";
 import { h } from "../dom.js";
 import { bytes, count, rate } from "../format.js";
+import { history } from "../history.js";
 import { age, figures, missing, page, panel, state } from "../parts.js";
 import { table } from "../table.js";
 
@@ -35,7 +36,7 @@ export function render(doc) {
     table({
       caption: "Brokers", data: doc.table, key: (row) => row.broker,
       columns: [
-        { title: "Broker", sort: "broker", default: "broker", number: true, cell: (row) => String(row.broker) },
+        { title: "Broker", sort: "broker", default: "broker", number: true, cell: (row) => h("a", { class: "row", href: href("broker", { id: row.broker }) }, String(row.broker)) },
         { title: "State", sort: "is_registered", cell: (row) => session(row, doc.time_ms) },
         { title: "Role", sort: "is_controller", cell: (row) => (row.is_controller ? "controller" : "broker") },
         { title: "Address", sort: "address", level: 2, class: "mono", cell: (row) => row.address ?? "–" },
@@ -48,6 +49,7 @@ export function render(doc) {
         { title: "Size", sort: "size", number: true, level: 2, cell: (row) => bytes(row.size) },
       ],
     }),
+    history(doc.history),
   );
 }
 

@@ -21,7 +21,7 @@ export function render(doc) {
       ["Topic id", h("code", null, doc.topic_id)],
     ]),
     h("div", { class: "columns" },
-      panel("Records in over time", chart({ label: "records a second", series: [{ name: "in", points: growth(doc.history) }], format: rate, fromZero: true })),
+      panel("Records in over time", chart({ label: "records a second", series: [{ name: "in", points: [...doc.day, ...growth(doc.history)] }], format: rate, fromZero: true })),
       panel("Groups", doc.groups.length
         ? h("ul", { class: "readers tall" }, doc.groups.map((each) => h("li", { key: each.group },
             h("a", { href: href("group", { name: each.group }) }, each.group), " lags by ", h("b", null, lag(each.lag)))))
