@@ -2,8 +2,8 @@
 
 Brokers return their `admin.listener` with DescribeConfigs, so that an address of one broker leads
 to the admin ports of all brokers. What a port returns is checked: another program may listen there.
-A request has a time limit and a size limit for the whole response, so that a port that sends one
-byte at a time costs its caller no more than a port that is silent.
+A request has a time limit and a size limit for the whole response. A port that sends one byte at a
+time costs its caller no more than a silent port.
 """
 
 from __future__ import annotations

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 import typer
-from tests.unit.console import readings
-from tests.unit.console.readings import group, metadata, reading
+from tests.support import console_readings
+from tests.support.console_readings import group, metadata, reading
 
 from tidelog.cli.live.frame import TopFrame, TopGroup, TopOutReplica, TopUnderReplicated
 from tidelog.cli.live.frame_parts import (
     CPU_KEY,
     AdminReading,
-    Growth,
+    RateMeter,
     Rates,
     brokers_in,
     groups_in,
@@ -31,7 +31,7 @@ NO_RATES = Rates({}, {}, {})
 
 
 def partition(number: int, isr: tuple[int, ...] = (1, 2, 3)) -> PartitionMetadata:
-    return readings.partition(number, 1, isr)
+    return console_readings.partition(number, 1, isr)
 
 
 def port(**values: float) -> AdminReading:
@@ -42,7 +42,7 @@ def port(**values: float) -> AdminReading:
 
 
 def test_growth_is_a_rate_between_two_readings() -> None:
-    growth: Growth[str] = Growth()
+    growth: RateMeter[str] = RateMeter()
     assert growth.rates(1_000, {"a": 10, "b": 5}) == {}
     assert growth.rates(3_000, {"a": 30, "b": 4, "c": 7}) == {"a": 10.0}
     assert growth.rates(3_000, {"a": 99}) == {"a": 10.0}, "the same reading has the same rates"
@@ -50,7 +50,7 @@ def test_growth_is_a_rate_between_two_readings() -> None:
 
 
 def test_a_counter_that_has_just_come_began_at_0() -> None:
-    growth: Growth[str] = Growth(begins_at_0=True)
+    growth: RateMeter[str] = RateMeter(begins_at_0=True)
     assert growth.rates(1_000, {}) == {}
     assert growth.rates(2_000, {"a": 500}) == {"a": 500.0}
 

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 import pytest
-from tests.unit.console.readings import group, metadata, partition, request
+from tests.support.console_readings import group, metadata, partition, request
 from tests.unit.console.test_requests import OWN, TOKEN, console
 
 from tidelog.client.groups import FetchedOffset

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.unit.console.readings import event
+from tests.support.console_readings import event
 
 from tidelog.console.views.causes import EventLog, chain
 from tidelog.core.types import TopicPartition

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.unit.console.readings import NOW_MS, metadata, partition, reading
+from tests.support.console_readings import NOW_MS, metadata, partition, reading
 
 from tidelog.client.fetching import ListedOffset
 from tidelog.console import histories

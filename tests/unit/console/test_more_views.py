@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.unit.console.readings import event, metadata, partition, reading
+from tests.support.console_readings import event, metadata, partition, reading
 
 from tidelog.client.move_progress import MoveProgress, MoveState
 from tidelog.client.moving import MoveQueued, Moves, MoveUnderWay

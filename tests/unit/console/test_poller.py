@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.console.readings import metadata, partition, reading
+from tests.support.console_readings import metadata, partition, reading
 
 from tidelog.console import poller as poller_module
 from tidelog.console import reader

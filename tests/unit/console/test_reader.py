@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.unit.console.readings import group, reading
+from tests.support.console_readings import group, reading
 
 from tidelog.console.reader import read_groups
 from tidelog.core.errors import RequestTimeout

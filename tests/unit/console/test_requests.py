@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 from starlette.types import ASGIApp
-from tests.unit.console.readings import metadata, partition, reading, request
+from tests.support.console_readings import metadata, partition, reading, request
 
 from tidelog.console.app import ConsoleApp, ConsoleSettings
 from tidelog.console.assets import load_assets

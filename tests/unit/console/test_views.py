@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.unit.console.readings import NOW_MS, event, group, metadata, partition, reading
+from tests.support.console_readings import NOW_MS, event, group, metadata, partition, reading
 
 from tidelog.client.moving import Moves, MoveUnderWay
 from tidelog.client.replica_requests import PartitionReplicas, ReplicaProgress

@@ -185,7 +185,7 @@ def places(host: str, *listeners: str | None, **given: str) -> AdminPlaces:
     client = Configured(numbered)
     metadata = ClusterMetadata(brokers, 1, "c", {})
     chosen = {int(key.removeprefix("b")): address for key, address in given.items()}
-    return find_admin_ports(client, metadata, chosen)  # type: ignore[arg-type]
+    return find_admin_ports(client, metadata, chosen)  # type: ignore[arg-type]  # only what is called
 
 
 def test_addresses_are_those_of_the_brokers_configurations() -> None:

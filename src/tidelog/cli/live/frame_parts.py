@@ -79,8 +79,8 @@ class AdminReading:
         return next((each for each in reversed(values) if each is not None), None)
 
 
-class Growth(Generic[K]):
-    """Growth a second of numbers between two readings of them."""
+class RateMeter(Generic[K]):
+    """Growth of numbers a second, between two readings of them."""
 
     def __init__(self, *, begins_at_0: bool = False) -> None:
         """Compare readings; with `begins_at_0`, a number that an earlier reading lacks was 0."""

@@ -17,7 +17,7 @@ from tidelog.cli.live.frame import TopFrame
 from tidelog.cli.live.frame_parts import (
     AdminReading,
     Counter,
-    Growth,
+    RateMeter,
     Rates,
     brokers_in,
     groups_in,
@@ -85,9 +85,9 @@ class ClusterLook:
         self._places = AdminPlaces({}, {})
         self._searched_s = -_SEARCH_S
         self._threads = ThreadPoolExecutor(_THREADS)
-        self._records: Growth[TopicPartition] = Growth()
-        self._sizes: Growth[TopicPartition] = Growth()
-        self._traffic: dict[int, Growth[Counter]] = {}
+        self._records: RateMeter[TopicPartition] = RateMeter()
+        self._sizes: RateMeter[TopicPartition] = RateMeter()
+        self._traffic: dict[int, RateMeter[Counter]] = {}
 
     def close(self) -> None:
         """Close all connections."""
@@ -170,7 +170,7 @@ class ClusterLook:
         traffic = {}
         for broker, port in ports.items():
             if port.samples is not None:
-                growth = self._traffic.setdefault(broker, Growth(begins_at_0=True))
+                growth = self._traffic.setdefault(broker, RateMeter(begins_at_0=True))
                 traffic[broker] = growth.rates(port.read_ms, port.counters())
         return Rates(
             traffic,
