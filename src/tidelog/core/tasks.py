@@ -3,8 +3,8 @@
 `asyncio.wait`, `gather`, `TaskGroup` and `timeout` handle tasks in the order of object addresses,
 or use the running loop's clock. The callbacks of `asyncio.shield` differ between Python versions.
 The functions of this module depend neither on the loop's clock nor on the Python version. The error
-of a failed task goes to the `on_failure` of its `Tasks`, which stops the broker (DESIGN.md, rule
-9).
+of a failed task goes to the `on_failure` of its `Tasks`, which stops the broker
+(DESIGN.md, rule 9).
 """
 
 from __future__ import annotations
