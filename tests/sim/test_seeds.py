@@ -16,7 +16,7 @@ from tests.sim.runs import result_of
 
 from tidelog.sim.faults import KINDS
 from tidelog.sim.known_seeds import KnownSeed, read_seeds
-from tidelog.sim.profiles import PROFILES
+from tidelog.sim.profiles import PROFILES, SWARM
 from tidelog.sim.results import Totals
 from tidelog.sim.run import MIXED, SeedRun, profile_of, run_seed
 from tidelog.sim.workload.administrator import VALUES
@@ -30,6 +30,8 @@ DEFAULT_SEEDS = range(1000, 1008)
 FURTHER_SEEDS = range(1008, 1030)
 SOUND = list(PROFILES)
 OTHER_PROFILES = [name for name in SOUND if name != "default"]
+#: Seeds of the swarm besides the one that every profile has: each is another world.
+SWARM_SEEDS = range(1, 8)
 OTHER_SEEDS = [
     pytest.param(profile, seed, marks=[pytest.mark.soak] if seed else [])
     for profile in OTHER_PROFILES
@@ -90,6 +92,13 @@ def test_it_was_worth_looking(totals: Totals) -> None:
 def test_nothing_is_violated_under_other_profiles(profile: str, seed: int) -> None:
     result = result_of(seed, profile)
     assert not result.violation, complain(profile, seed, result.violation, result.recent)
+
+
+@pytest.mark.parametrize("seed", SWARM_SEEDS)
+def test_nothing_is_violated_in_worlds_of_the_swarm(seed: int) -> None:
+    result = result_of(seed, SWARM)
+    assert not result.violation, complain(SWARM, seed, result.violation, result.recent)
+    assert result.world
 
 
 def test_topics_were_altered_and_grew_on_the_way() -> None:

@@ -120,6 +120,8 @@ def say_violation(result: RunResult, shrink_s: float) -> None:
 
     job = Job.of(result)
     say(f"seed {result.seed}: VIOLATION {result.violation}")
+    if result.world:
+        say(f"    world: {result.world}")
     say(f"    {job.command()} shows it step by step, with --story in short")
     if not job.mutant and not job.policy:
         line = line_to_add(result.profile, result.seed, result.chosen, result.violation)

@@ -90,9 +90,10 @@ def run(
     """Run seeds; exit code 1 if one shows a violation.
 
     The exit code is also 1 if 500 or more seeds of the default profile reached too few of the
-    required situations. `--profile mixed` runs every second seed under the default profile, and the
-    other seeds under all profiles in turn. Ctrl-C and SIGTERM end the search: the results so far
-    are printed, and kept with --coverage; the exit code is 130 or 143.
+    required situations. `--profile swarm` draws another world for each seed: brokers, settings,
+    clients, and which faults exist. `--profile mixed` runs every second seed under the swarm, and
+    the other seeds under all profiles in turn. Ctrl-C and SIGTERM end the search: the results so
+    far are printed, and kept with --coverage; the exit code is 130 or 143.
     """
     from tidelog.sim.results import Totals
     from tidelog.sim.search_coverage import Coverage
@@ -206,6 +207,8 @@ def replay(
         f"seed {seed}: {result.events} events in {result.simulated_ns / _NS_PER_S:.1f} simulated"
         f" seconds, trace {result.trace_hash}"
     )
+    if result.world:
+        print_line(f"world: {result.world}")
     if not story:
         for name, value in result.counters.items():
             print_line(f"{name}: {value}")
@@ -258,15 +261,18 @@ def list_faults() -> None:
 @app.command("profiles", epilog="Example: tidelog sim profiles")
 def list_profiles() -> None:
     """List the profiles, one line each: frequency of faults, kinds, and other settings."""
-    from tidelog.sim.profiles import PROFILES
+    from tidelog.sim.profiles import PROFILES, SWARM
     from tidelog.sim.run import MIXED
 
     for name, profile in PROFILES.items():
+        if name == SWARM:
+            print_line(f"{SWARM}: each seed draws its own world, or bends another profile")
+            continue
         least, most = profile.pace.interval_ms
         kinds = "all kinds" if profile.has_all_kinds else ", ".join(profile.weights)
         more = f"; over and over {profile.scenario}" if profile.scenario else ""
         print_line(f"{name}: a fault every {least}-{most} ms, of {kinds}{more}")
-    print_line(f"{MIXED}: every second seed default, the others all other profiles in turn")
+    print_line(f"{MIXED}: every second seed {SWARM}, the others all other profiles in turn")
 
 
 @app.command("policies", epilog="Example: tidelog sim policies")

@@ -4,8 +4,9 @@ One integer seed determines every random choice of a run, so that the run can be
 event (DESIGN.md, rule 5). Simulated brokers run the same code as real broker processes.
 
 `run` plays a run, and `job` describes a run. `profiles` and `policies` decide which random choices
-are likely; `seeds` has the random streams. `phases` are parts of a run after the faults,
-`final_phase` the last of them. `results`, `outcomes` and `story` report what happened in a run.
+are likely, and `swarm` draws a profile from a seed; `seeds` has the random streams. `phases` are
+parts of a run after the faults, `final_phase` the last of them. `results`, `outcomes` and `story`
+report what happened in a run.
 
 The cluster: `sim_cluster` starts each `sim_broker` with `broker_settings`. `sim_store` and
 `sim_store_server` are the metadata store. `client_workload` starts the clients in `workload`;

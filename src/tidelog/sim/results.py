@@ -31,6 +31,8 @@ class RunResult:
     only: str = ""
     #: Policy of the cluster (`sim/policies`); empty for the settings of the profile.
     policy: str = ""
+    #: What a seed of the swarm drew (`sim/swarm`); empty under all other profiles.
+    world: str = ""
     #: Number of partitions of the topic `steady`.
     partitions: int = 0
     #: Number of injected faults that found a target, by kind.

@@ -23,13 +23,14 @@ from tidelog.sim.mutation import applied
 from tidelog.sim.outcomes import OutcomeWatch
 from tidelog.sim.phases import PHASES, Stage
 from tidelog.sim.policies import under_policy
-from tidelog.sim.profiles import PROFILES, Profile
+from tidelog.sim.profiles import PROFILES, SWARM, Profile
 from tidelog.sim.reductions import Only, Played, parse
 from tidelog.sim.results import COUNTERS, RunResult, sum_up
 from tidelog.sim.sandbox import sandboxed
 from tidelog.sim.seeds import stream
 from tidelog.sim.sim_cluster import SimCluster
 from tidelog.sim.simulator import CollectorPaused, Simulator
+from tidelog.sim.swarm import described, world_of
 from tidelog.sim.workload.administrator import Churn
 from tidelog.sim.workload.record_churn import COMPACTED_TOPICS
 
@@ -39,16 +40,15 @@ START_LIMIT_NS: Final = 30 * NS_PER_S
 #: consumer, a group member.
 _CLIENTS_CUT_OFF: Final = (101, 102, 104, 105)
 
-#: Name for a mix of profiles: the default profile for every second seed, the other profiles in
-#: turn.
+#: Name for a mix of profiles: the swarm for every second seed, the other profiles in turn.
 MIXED: Final = "mixed"
 
 
 def profile_of(seed: int) -> str:
     """Return the name of the profile that a seed has under MIXED."""
     if seed % 2 == 0:
-        return "default"
-    others = [name for name in PROFILES if name != "default"]
+        return SWARM
+    others = [name for name in PROFILES if name != SWARM]
     return others[seed // 2 % len(others)]
 
 
@@ -75,7 +75,7 @@ class SeedRun:
         """
         self.seed = seed
         self._limit_events = limit_events
-        self.profile = under_policy(_choosing(PROFILES[profile], chosen), policy)
+        self.profile = under_policy(_choosing(_profile(profile, seed), chosen), policy)
         self.policy = policy
         self.chosen = tuple(chosen)
         self.only = only or Only()
@@ -214,6 +214,7 @@ class SeedRun:
             chosen=self.chosen,
             only=str(self.only),
             policy=self.policy,
+            world=described(self.profile) if self.profile.name == SWARM else "",
             partitions=self._workload.partitions,
             trace_hash=simulator.trace.digest(),
             block_hashes=simulator.trace.block_hashes,
@@ -274,6 +275,11 @@ def _levels(seed: int, profile: Profile) -> dict[int, str]:
         broker_id: draw.choice(profile.protocol_levels)
         for broker_id in range(1, profile.brokers + 1)
     }
+
+
+def _profile(name: str, seed: int) -> Profile:
+    """Return a profile by name; of the swarm, the world that the seed draws."""
+    return world_of(seed) if name == SWARM else PROFILES[name]
 
 
 def _choosing(profile: Profile, chosen: Sequence[str]) -> Profile:

@@ -56,6 +56,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str, str]]:
             simulated_ns=2_000_000_000,
             counters=dict.fromkeys(COUNTERS, 0 if seed == QUIET else 1)
             | {"acknowledged records": 100, "rebalances": 2, "acknowledged commits": 40},
+            world=f"brokers {seed}" if profile == "swarm" else "",
             violation="two leaders" if seed == 3 else "",
         )
 
@@ -97,6 +98,20 @@ class TestRun:
         assert "known_seeds.txt as: default 3  # two leaders" in output.err
         assert "tidelog sim replay 3 shows it" in output.err
         assert output.out.splitlines()[-1] == "violations: 1 (seeds 3)"
+
+    def test_a_violation_in_the_swarm_is_one_with_the_world_of_its_seed(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+        asked: list[tuple[int, str, str]],
+    ) -> None:
+        words = ("--seeds", "3..4", "--jobs", "1", "--profile", "swarm")
+        assert run(monkeypatch, "sim", "run", *words) == 1
+        printed = capsys.readouterr().err.splitlines()
+        assert "    world: brokers 3" in printed
+        assert "    world: brokers 4" not in printed
+        assert run(monkeypatch, "sim", "replay", "4", "--profile", "swarm") == 0
+        assert "world: brokers 4" in capsys.readouterr().out.splitlines()
 
     def test_first_ends_at_the_first_violation(
         self, monkeypatch: pytest.MonkeyPatch, asked: list[tuple[int, str, str]]

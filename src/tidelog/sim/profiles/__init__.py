@@ -20,7 +20,10 @@ from tidelog.sim.profiles.profile import Pace, Profile
 from tidelog.sim.profiles.replica_profiles import REPLICAS
 from tidelog.sim.profiles.topic_profiles import TOPICS
 
-__all__ = ["PROFILES", "Pace", "Profile"]
+__all__ = ["PROFILES", "SWARM", "Pace", "Profile"]
+
+#: Profile whose seeds draw their own worlds (`sim/swarm`).
+SWARM: Final = "swarm"
 
 #: The position of a profile in this list determines which seeds have it under `--profile mixed`:
 #: append, never reorder.
@@ -43,9 +46,11 @@ _ORDER: Final = (
     "slow_directories", "drained_directories", "leaders_end", "recreated_offsets",
     "untimed_records", "hanging_directories", "readers_led_on", "older_stores", "patient_fetches",
     "rogue_isr_changes", "crowded", "redirected_moves", "short_sessions", "split_frames",
+    SWARM,
 )  # fmt: skip
 _GROUPS: Final = (GENERAL, TOPICS, REPLICAS, CONTROLLERS, DISKS)
 _BY_NAME: Final = {profile.name: profile for group in _GROUPS for profile in group}
+_BY_NAME[SWARM] = Profile(SWARM, has_all_kinds=True)
 assert sorted(_BY_NAME) == sorted(_ORDER)
 
 PROFILES: Final[Mapping[str, Profile]] = {name: _BY_NAME[name] for name in _ORDER}

@@ -58,6 +58,8 @@ class Profile:
     """
 
     name: str
+    #: Profile that a seed of the swarm bends (`sim/swarm`); empty for all other profiles.
+    base: str = field(default="", kw_only=True)
     faults: InitVar[str] = ""
     config: InitVar[str] = ""
     weights: Mapping[str, float] = field(default_factory=lambda: DEFAULT_WEIGHTS)
