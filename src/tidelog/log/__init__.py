@@ -21,9 +21,9 @@ Files and formats: `segment`, `index`, `scan`, `segment_files`, `segment_reads`,
 `checkpoints`, `directory_files`, `names`, `open_files`.
 
 Several directories: `log_dir_choice` (new replicas), `log_dir_drain` and `log_dir_balance` (moves,
-from the facts in `log_dir_plan`). `known_log_dirs` remembers the replicas of each directory.
-`owners` reads which cluster and broker own a directory, and `directory_stamps` writes their ids
-into the directory (E8).
+based on the facts in `log_dir_plan`). `known_log_dirs` remembers the broker's directories and the
+size of their replicas. `owners` reads which cluster and broker own a directory, and
+`directory_stamps` writes their ids into the directory (E8).
 
 Moves between directories (D11): `future_logs` (the copies), `replacement` (the copy replaces the
 log), `held_requests` (flushes and truncations that wait for the replacement), `moved_from` (which

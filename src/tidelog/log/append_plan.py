@@ -28,11 +28,11 @@ class AppendInfo:
     record_count: int
     size_bytes: int
     leader_epoch: int
-    #: Whether an idempotent producer had already sent the batch; the offsets are then those of the
-    #: original batch (V38).
+    #: Whether the batch repeats a stored batch of an idempotent producer; the offsets are then the
+    #: offsets of the stored batch (V38).
     duplicate: bool = False
-    #: The batch as its idempotent producer sent it; None if the producer is not idempotent, or if a
-    #: leader sent the batch.
+    #: Producer id, epoch and sequence numbers of an idempotent producer's batch; None if the
+    #: producer is not idempotent, or if the append copies a leader's batch.
     sent: SentBatch | None = None
 
 
@@ -48,7 +48,7 @@ class NotFlushedError(StorageError):
 
 
 class PlannedBatch(NamedTuple):
-    """The fields of a batch that are needed to apply it to the log."""
+    """The fields of a batch that the log needs to apply the batch after the write."""
 
     base_offset: int
     last_offset: int
@@ -57,7 +57,7 @@ class PlannedBatch(NamedTuple):
 
 
 class AppendPlan:
-    """One append from its planning until its write ends."""
+    """One append, from its planning until the end of its write."""
 
     __slots__ = (
         "batches",
@@ -91,7 +91,8 @@ class AppendPlan:
         #: Whether the leader's log has gaps before or between the planned batches.
         self.has_gap = False
         self.completion: Completion[AppendInfo] = Completion()
-        #: For each batch, how to undo its change of producer state.
+        #: For each batch, the argument of `ProducerState.undo`, which undoes the batch's change of
+        #: the producer state.
         self.undos: list[Undo] = []
         #: The log's leader epochs before this append, if the append added an epoch.
         self.epochs_before: list[tuple[int, int]] | None = None

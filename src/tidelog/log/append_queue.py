@@ -1,12 +1,13 @@
 """The queue of one log's appends, from their planning to their responses (DESIGN.md, rule 3).
 
-One operation on the directory's lane, its queue of file operations, writes all planned appends
-(`append_plan`), split over segments when a segment rolls. The queue applies the appends to the log
-when the write is done. After a short write, the queue writes the remaining bytes, until the disk
-refuses a write. A failed write undoes its append and every append planned after it: offsets,
-producer state, leader epochs. After a failed write, the queue removes the bytes that the write left
-at the end of the file. A log has at most one write under way. All calls are on the event loop. This
-module follows the rules V31 (leader epochs assigned while appends wait), V38, D1 and D17.
+One file operation writes all planned appends (`append_plan`), perhaps to several segments, because
+a segment may roll in between. The operation runs on the directory's lane, its queue of file
+operations. The queue applies the appends to the log when the write is done. After a short write,
+the queue writes the remaining bytes, until the disk refuses a write. If a write fails, the queue
+undoes the append and every append planned after it: offsets, producer state, leader epochs. After a
+failed write, the queue removes the bytes that the write left at the end of the file. A log has at
+most one write under way. All calls are on the event loop. This module follows the rules V31 (leader
+epochs assigned while appends wait), V38, D1 and D17.
 """
 
 from __future__ import annotations
@@ -58,10 +59,10 @@ class WriteOperation:
 
     def __init__(self, steps: list[WriteStep]) -> None:
         self.steps = steps
-        #: Number of completely written appends; fewer than the planned appends only if the
-        #: operation failed.
+        #: Number of appends that were written completely; all appends, unless the operation failed.
         self.plans_written = 0
-        #: Number of created segment files, which exist even if the write after them failed.
+        #: Number of segment files that the operation created; they exist even if a later write
+        #: failed.
         self.files_created = 0
 
     def __call__(self, files: Files) -> None:
@@ -152,11 +153,12 @@ class AppendQueue:
         self._log = log
         self._flushes = flushes
         self._being_written: list[AppendPlan] = []
-        #: The flushes for which written appends wait, in order.
+        #: Flushes that must end before written appends complete, in order.
         self._awaited: deque[_AwaitedFlush] = deque()
         #: The end offset of the last append that failed because its flush failed.
         self._flush_failed_below = 0
-        #: Leader epochs that were assigned to the log while it had planned appends.
+        #: Leader epochs (epoch, start offset) that were assigned to the log while it had planned
+        #: appends.
         self._assigned_epochs: list[tuple[int, int]] = []
 
     def epoch_assigned(self, epoch: int, start_offset: int) -> None:
@@ -173,7 +175,7 @@ class AppendQueue:
         self._assigned_epochs, former._assigned_epochs = former._assigned_epochs, []
 
     def refuse_planned(self, error: KafkaError) -> None:
-        """Fail the appends that are planned, except those being written."""
+        """Fail the planned appends, except the appends that are being written."""
         failed, self._log.planned = self._log.planned, []
         self._take_back(failed, error.code)
         for plan in failed:
@@ -248,7 +250,7 @@ class AppendQueue:
                 created -= 1
                 self.rolled(segment)
             written = group if error is None else group[:left]
-            if written:  # `written` is empty if the first append rolls the segment
+            if written:  # `written` is empty for the active segment if the first append rolled it
                 segment.last_modified_ms = now_ms
             for plan in written:
                 self._apply(plan)
@@ -278,7 +280,7 @@ class AppendQueue:
         log.end_turn()
 
     def rolled(self, segment: Segment) -> None:
-        """Make the new segment, whose file was created, active; flush the previous segment."""
+        """Make a new segment active, because its file was created; flush the previous segment."""
         log = self._log
         log.add_segment(segment)
         log.new_snapshots[segment.base_offset] = self.producers_at(segment.base_offset)
@@ -302,7 +304,7 @@ class AppendQueue:
         log.log_end_offset = plan.info.last_offset + 1
 
     def _answer(self, plans: list[AppendPlan]) -> None:
-        """Complete written appends in order, after a flush if too many records are unflushed."""
+        """Complete written appends in order; flush first if too many records are unflushed."""
         log = self._log
         if plans and log.log_end_offset - log.recovery_point >= log.config.flush_messages:
             awaited = _AwaitedFlush(deque(plans))
@@ -346,7 +348,7 @@ class AppendQueue:
     def _take_back(self, plans: list[AppendPlan], error: ErrorCode) -> None:
         """Undo `plans`, which must be the newest plans, from the newest to the oldest.
 
-        Clients get `error`, and the log expects them to resend their batches.
+        Producers get `error`, and the log expects them to resend their batches.
         """
         if not plans:
             return
@@ -379,8 +381,8 @@ class AppendQueue:
             def done(completion: Completion[None]) -> None:
                 log.directory.open_files.unpin(file)
                 if completion.error is not None:
-                    # If the removal of the bytes of a failed write fails, the next write first
-                    # removes these bytes. A failed directory gets no further write.
+                    # The removal failed. If the directory has not failed, the next write first
+                    # removes the bytes.
                     log.directory.failed(completion.error)
                 log.end_turn()
 
@@ -409,8 +411,8 @@ def _after(
     info: AppendInfo,
     failure: Callable[[BaseException], BaseException],
 ) -> Completion[AppendInfo]:
-    """Return a completion with the value `info` once `awaited` is done; it fails with
-    `failure(error)` if `awaited` fails.
+    """Return a completion that gets the value `info` when `awaited` is done; if `awaited` fails,
+    the returned completion fails with `failure(error)`.
     """
     completion: Completion[AppendInfo] = Completion()
 

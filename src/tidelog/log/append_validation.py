@@ -44,14 +44,16 @@ from tidelog.records.walk import MAX_INT64, MIN_INT64, Bad
 
 
 class CostlyBatch(TidelogError):
-    """A batch whose check or recompression would block the event loop for too long.
+    """The error of a batch whose check or recompression would block the event loop for too long;
+    the directory's thread must check the batch instead.
 
-    The directory's thread, not the event loop, must check such a batch.
     """
 
 
 class RecordsRejected(KafkaError):
-    """An intact batch of a client with records that the topic does not accept (KIP-467)."""
+    """The error of a client's batch that is intact, but has records that the topic does not accept
+    (KIP-467).
+    """
 
     def __init__(self, topic: str, error: BadRecords) -> None:
         timestamps = any(not bad.keyless for bad in error.bad)
@@ -100,7 +102,7 @@ def is_recompressed(config: LogConfig, records: Buffer) -> bool:
     try:
         return config.codec is not None and BatchView(records).compression != config.codec
     except CorruptBatch:
-        return False  # the full check reports why the batch is corrupt
+        return False  # the batch is corrupt; the full check will report why
 
 
 def check_on_thread(log: LogState, records: Buffer) -> Completion[Checked]:
@@ -230,7 +232,7 @@ def _checked(
     try:
         batch = BatchView(view)
         size = batch.size_bytes
-        if size > len(view):  # this check comes first, because a corrupt length may be huge
+        if size > len(view):  # check the length first, because a corrupt length may be huge
             raise CorruptBatch(batch.position, f"{size} bytes long, but only {len(view)} are here")
         _check_size(topic, config, size, "")
         check_from_client(batch)
@@ -281,7 +283,7 @@ def _check_size(topic: str, config: LogConfig, size: int, when: str) -> None:
 
 
 def plan_from_leader(log: LogState, records: Buffer) -> AppendPlan | None:
-    """Plan an append of the leader's batches, or return None if none is complete.
+    """Plan an append of the leader's batches; return None if `records` has no complete batch.
 
     Raises KafkaError.
     """
@@ -326,9 +328,9 @@ def plan_from_leader(log: LogState, records: Buffer) -> AppendPlan | None:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
     plan.start_offset = end = log.next_offset
     for batch in batches:
-        # If compaction removed the epoch's first records, the epoch begins at the end of this log.
-        # If the epoch began only after the gap that compaction left, a replica that compares its
-        # log with this log would keep records of an earlier epoch in the gap.
+        # If compaction removed the epoch's first records, let the epoch begin at the end of this
+        # log, not after the gap. Otherwise a replica that compares its log with this log would keep
+        # records of an earlier epoch in the gap.
         start = min(batch.base_offset, end)
         _assign_epoch(log, plan, batch.partition_leader_epoch, start)
         plan.has_gap |= batch.base_offset > end
@@ -361,7 +363,8 @@ def _continuing(log: LogState, view: memoryview) -> list[BatchView]:
 
 
 def _note_gap(log: LogState, expected: int, base_offset: int) -> None:
-    """Log a gap in the leader's offsets if the topic is not compacted now.
+    """Write a line to the broker's log about a gap in the leader's offsets, if the topic is not
+    compacted now.
 
     A follower accepts every gap, because the topic may have been compacted earlier.
     """
@@ -393,13 +396,15 @@ def _assign_epoch(log: LogState, plan: AppendPlan, epoch: int, start_offset: int
         return
     if plan.epochs_before is None:
         plan.epochs_before = epochs.entries()
-    # Drop the leader epochs from `start_offset` on, which have no records.
+    # Drop known leader epochs that begin at or beyond `start_offset`: they have no records.
     epochs.truncate_from_end(start_offset)
     epochs.assign(epoch, start_offset)
 
 
 def _check_epoch(log: LogState, epoch: int, start_offset: int, code: ErrorCode) -> None:
-    """Reject a leader epoch below the previous record's; recovery relies on rising epochs."""
+    """Reject a leader epoch that is lower than the previous record's, because recovery relies on
+    rising epochs.
+    """
     latest = log.epochs.epoch_at(start_offset - 1)
     if 0 <= epoch < latest:
         raise KafkaError(

@@ -6,8 +6,8 @@ per entry. An entry is `epoch start-offset` or `topic partition offset`. Checkpo
 then rebuilds the checkpoint.
 
 A broker periodically writes whole checkpoints of high watermarks, recovery points and log start
-offsets, and syncs them. While a write is under way, the disk has the old or the new offset, and
-`highest` returns the larger one. When a log is truncated, or recreated under an old name, the
+offsets, and syncs them. While a write is under way, the disk has the old or the new offset;
+`highest` returns the larger of both. When a log is truncated, or recreated under an old name, the
 checkpoint on disk must not keep an offset beyond the new log end. The caller therefore first lowers
 the offset on disk (`lower`) and waits for the completion. Simultaneous calls of `lower` share one
 write. Rules V34, V38, V39. Sources: CheckpointFile, LeaderEpochCheckpointFile,
@@ -82,7 +82,7 @@ def _format(lines: Sequence[str]) -> bytes:
 
 
 def _lines(data: bytes) -> list[tuple[int, str]]:
-    """Return the numbered lines of entries; an empty file, which Kafka creates, has no entries."""
+    """Return (line number, line) of each entry; an empty file, as Kafka creates, has no entries."""
     if not data:
         return []
     try:
@@ -123,7 +123,8 @@ class OffsetCheckpoint:
         self._lane = lane
         self._path = path
         self._failed = failed
-        #: The last submitted content, which is on disk when no write is in flight.
+        #: The content of the last submitted write; the disk has this content when no write is in
+        #: flight.
         self.offsets = offsets
         #: Earlier contents of the file that may still be on disk, because writes are under way.
         self._in_flight: list[dict[TopicPartition, int]] = []
@@ -199,7 +200,7 @@ class OffsetCheckpoint:
             if not self._in_flight:
                 self._write_lowered()
             else:
-                # The next write waits for the write under way, and lowers all offsets requested
+                # Wait for the write under way; the next write lowers all offsets that are requested
                 # until then.
                 self._lane.submit(_nothing, Work.SLOW, "wait").then(lambda _: self._write_lowered())
         return lowering

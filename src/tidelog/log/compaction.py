@@ -29,7 +29,7 @@ from tidelog.records.batch import NO_PRODUCER_ID, BatchView
 from tidelog.records.reader import KeyedRecord, read_keys
 from tidelog.records.rewriting import emptied, rewritten
 
-#: Largest memory of an entry in bytes: its key (49), its offset (32), and its share of a growing
+#: Maximum memory of a map entry in bytes: its key (49), its offset (32), and its share of a growing
 #: dictionary (94).
 ENTRY_BYTES = 176
 _DIGEST_BYTES = 16
@@ -106,7 +106,9 @@ def cleanable(
     recovery_point: int,
     now_ms: int,
 ) -> CleanableLog:
-    """Return what may be compacted; `checkpoint` is the end of the last run, or None."""
+    """Return which part of a log may be compacted; `checkpoint` is the end offset of the last run,
+    or None.
+    """
     first_dirty = log_start_offset if checkpoint is None else checkpoint
     void = not log_start_offset <= first_dirty <= log_end_offset
     if void:
@@ -123,8 +125,8 @@ def cleanable(
         ):
             first_uncleanable = min(first_uncleanable, segment.base_offset)
             break
-    # If the segment with the first dirty offset reaches beyond the bound, that segment is not
-    # compacted, and the first uncleanable offset is below the first dirty offset.
+    # The segment with the first dirty offset may extend beyond the bound. It is then not compacted,
+    # and the first uncleanable offset is below the first dirty offset.
     clean_bytes = cleanable_bytes = 0
     oldest_ms = now_ms
     for number, segment in enumerate(segments[:-1]):
@@ -154,9 +156,9 @@ def grouped(
 ) -> list[list[Segment]]:
     """Group adjacent segments; compaction makes one segment of each group.
 
-    Even before records are removed, the segments of a group together fit the size limit of one
-    segment. `index_bytes` holds the sizes of both indexes of each segment. The last of `segments`
-    ends at or before `end_offset`.
+    The size of a group, before any record is removed, is at most the size limit of one segment.
+    `index_bytes` holds the sizes of both indexes of each segment. The last of `segments` ends at or
+    before `end_offset`.
     """
     groups: list[list[Segment]] = []
     size = index = times = 0

@@ -32,12 +32,13 @@ class LogConfig:
     #: How far a record's timestamp may lie before and after the time of the leader's clock.
     timestamp_before_max_ms: int = NEVER
     timestamp_after_max_ms: int = NEVER
-    #: Number of unflushed records from which an append waits for a flush.
+    #: If the log has at least this many unflushed records, an append waits for a flush.
     flush_messages: int = NEVER
     file_delete_delay_ms: int = 60_000
     #: Whether retention applies (cleanup.policy has `delete`).
     delete_enabled: bool = True
-    #: Whether every record needs a key (cleanup.policy has `compact`).
+    #: Whether the log is compacted, so that every record needs a key (cleanup.policy has
+    #: `compact`).
     compact_enabled: bool = False
     #: Age of unflushed records after which the broker flushes the log (flush.ms).
     flush_ms: int = NEVER
@@ -58,12 +59,14 @@ class LogConfig:
     min_compaction_lag_ms: int = 0
     max_compaction_lag_ms: int = NEVER
     min_cleanable_dirty_ratio: float = 0.5
-    #: Time without a batch after which the log forgets a producer.
+    #: The log forgets a producer that has sent no batch for this time.
     producer_id_expiration_ms: int = _DAY_MS
 
     @property
     def roll_ms(self) -> int:
-        """Age at which a segment rolls, so that compaction finds its records in time."""
+        """Age at which a segment rolls; for compacted topics, early enough for
+        `max.compaction.lag.ms`.
+        """
         if self.compact_enabled:
             return min(self.segment_ms, self.max_compaction_lag_ms)
         return self.segment_ms

@@ -1,9 +1,9 @@
 """The disk of one log directory: its queue of file operations, and the errors that make the
 directory fail.
 
-The first device error or failed fsync fails the directory for good and calls `on_failure` once (D1,
-D17). A full disk does not fail the directory, but makes it read-only (D14, `directory_space`). All
-calls are on the event loop. This module does not access logs.
+The first device error or failed fsync makes the directory fail for good, and `on_failure` is called
+once (D1, D17). A full disk does not fail the directory, but makes it read-only (D14,
+`directory_space`). All calls are on the event loop. This module does not access logs.
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ _LOGGER = "log"
 
 
 class DirectoryDisk:
-    """The disk of a log directory, which the directory's logs and watches share."""
+    """The disk of a log directory; the directory's logs and the watches on its space and speed
+    share it.
+    """
 
     def __init__(self, lane: Lane, clock: Clock, tracer: Tracer) -> None:
         self.lane = lane
         self.path = lane.directory
         self.clock = clock
         self.tracer = tracer
-        #: The error that failed the directory, which gets no further writes.
+        #: The error that made the directory fail. A failed directory gets no further writes.
         self.failure: StorageError | None = None
         #: Whether the directory is closed, so that no file is removed any more.
         self.is_closed = False
@@ -36,7 +38,8 @@ class DirectoryDisk:
         self.on_no_space: Callable[[StorageError], None] = lambda error: None
 
     def failed(self, error: BaseException) -> None:
-        """Handle a failed operation: a device error fails the directory, once (D1, D17).
+        """Handle the error of an operation. The first device error makes the directory fail (D1,
+        D17).
 
         A write refused for lack of space makes the directory read-only (D14). Any error except a
         StorageError is a bug and is raised.

@@ -1,9 +1,9 @@
 """Small files of a log directory: their formats, and the replacement of many files at once.
 
-meta.properties names the owner of a directory, partition.metadata has the topic id, and the clean
-marker proves a clean shutdown. The parsers raise ValueError with the reason for any invalid
-content. A damaged clean marker counts as missing, so the next start recovers the directory as after
-a crash (rule E3).
+meta.properties names the owner of a directory, partition.metadata has the topic id of a replica,
+and the clean marker proves a clean shutdown. The parsers raise ValueError with the reason for any
+invalid content. A damaged clean marker counts as missing, so the next start recovers the directory
+as after a crash (rule E3).
 
 `Files.replace_file` syncs each file before the rename and the directory after the rename, which
 takes 20 s for the files of a thousand logs. `replace_all` writes all contents to temporary files,
@@ -46,7 +46,9 @@ Replacement = tuple[str, bytes]
 
 
 class MetaProperties(NamedTuple):
-    """The owner of a log directory; fields that the file does not have are None."""
+    """The content of meta.properties: the owner of a log directory. A field is None if the file
+    lacks it.
+    """
 
     cluster_id: str | None
     broker_id: int | None
@@ -130,7 +132,7 @@ def parse_partition_metadata(data: bytes) -> TopicId:
 def format_clean_shutdown(epochs: CleanEpochs) -> bytes:
     """Return the content of the clean marker, with the broker epochs under which the broker ran.
 
-    Kafka writes `brokerEpoch` alone; `earlierEpochs` is tidelog's own.
+    Kafka writes only `brokerEpoch`; the field `earlierEpochs` is tidelog's own.
     """
     content = {
         "version": 0,

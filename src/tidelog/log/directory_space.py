@@ -1,9 +1,9 @@
 """The read-only state of a log directory whose disk is full, and the test writes (probes) that end
 this state (D14).
 
-A read-only directory accepts no records and no new replicas. In a read-only directory, reads,
-retention, deletion and writes of small files go on. Small files use the reserve of free space; if
-the write of a small file fails, the writer retries as after any other error. A probe checks the
+A read-only directory accepts no records and no new replicas. Reads, retention, deletions and writes
+of small files go on in a read-only directory. Small files use the reserve of free space; if the
+write of a small file fails, the writer retries as after any other error. A probe checks the
 volume's free space and writes a file. Probes run at growing intervals up to `PROBE_MS`, and
 whenever files were removed. The first successful probe makes the directory writable again. A
 writable directory has no timers.
@@ -27,13 +27,14 @@ from tidelog.log import names
 from tidelog.log.directory_disk import DirectoryDisk
 from tidelog.log.free_space import PROBE_BYTES, FreeSpace
 
-#: Time before the first probe of a full directory; each probe doubles the time up to `PROBE_MS`.
+#: Time in ms before the first probe of a full directory. Each further probe waits twice as long, at
+#: most `PROBE_MS`.
 FIRST_PROBE_MS: Final = 50
 PROBE_MS: Final = 1_000
 #: The file of the test writes (probes), which the next start removes like any temporary file.
 _PROBE_FILE: Final = f"space-probe{names.TEMPORARY}"
-#: The content of the probe's file, which does not compress, so that it needs space on any file
-#: system.
+#: The content of the probe's file. It cannot be compressed, so it needs space even on a compressing
+#: file system.
 _PROBE: Final = hashlib.shake_128(b"space").digest(PROBE_BYTES)
 
 

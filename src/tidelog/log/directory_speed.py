@@ -36,7 +36,7 @@ _PROBE_FILE: Final = f"speed-probe{names.TEMPORARY}"
 _PROBE: Final = bytes(4096)
 #: The file that the broker writes to detect a hang while an operation without a hang limit runs.
 _TOUCHED_FILE: Final = f"hang-probe{names.TEMPORARY}"
-#: Number of checks of open operations in each window of time.
+#: Number of checks of operations under way in each window of time.
 _LOOKS_PER_WINDOW: Final = 4
 _LOOKS_PER_HANG: Final = 10
 
@@ -73,13 +73,13 @@ class DirectorySpeed:
         self.threshold_ms = 0
         self._window_ms = 0
         self._is_watching = False
-        #: Age of an open write from which the directory counts as hanging and fails; 0 for no
-        #: limit.
+        #: If a write has not ended after this time in ms, the directory counts as hanging and
+        #: fails; 0 for no limit.
         self._hang_ms = 0
-        #: Whether a timer for the next check of open operations is set.
+        #: Whether a timer for the next check of operations under way is set.
         self._is_looking = False
-        #: Time at which this process last continued after a stop (SIGSTOP); the ages of open
-        #: operations do not include earlier time.
+        #: Time at which this process last continued after a stop (SIGSTOP). The ages of operations
+        #: count from this time on.
         self._counts_from_ms = 0
         #: Whether a test write that detects hangs is under way. `_touched_ms` is the start time of
         #: the last such write.
@@ -128,7 +128,7 @@ class DirectorySpeed:
     def configure(self, threshold_ms: int, window_ms: int, hang_ms: int = 0) -> None:
         """Set the threshold of slow operations (0 ends the watch) and the length of windows.
 
-        `hang_ms` is the age of an open write from which the directory fails; 0 for no limit.
+        If a write has not ended after `hang_ms`, the directory fails; 0 for no limit.
         """
         times = self._disk.lane.times
         self._window_ms, self._hang_ms = window_ms, hang_ms
@@ -162,7 +162,7 @@ class DirectorySpeed:
         self._watch()
 
     def _operation_opened(self) -> None:
-        """Check the operations under way on threads periodically, until none is under way."""
+        """Check operations on threads periodically until all have ended."""
         is_watched = self.threshold_ms or self._hang_ms
         if self._is_looking or self._disk.failure is not None or not is_watched:
             return

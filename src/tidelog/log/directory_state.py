@@ -64,7 +64,7 @@ class DirectoryState(DirectoryDisk):
         checkpointed_logs: Mapping[TopicPartition, LogOffsets],
         reserve_bytes: int = 0,
     ) -> None:
-        """`checkpointed_logs` is a live view of the directory's logs."""
+        """`checkpointed_logs` is a view of the directory's logs that is always current."""
         super().__init__(lane, clock, tracer)
         self.default_config = default_config
         self.open_files = OpenFiles(lane, max_open_files)
@@ -86,8 +86,8 @@ class DirectoryState(DirectoryDisk):
             name: OffsetCheckpoint(lane, f"{self.path}/{name}", {}, self.failed)
             for name in OFFSET_CHECKPOINTS
         }
-        #: Recovery points and log start offsets of strays that are being restored; the checkpoints
-        #: must contain them before the directory has the logs again.
+        #: (recovery point, log start offset) of strays that are being restored. Checkpoints must
+        #: contain both before the stray becomes a replica again.
         self.returning: dict[TopicPartition, tuple[int, int]] = {}
         #: Future replicas in this directory; the current replicas of their partitions are in other
         #: directories (D11).

@@ -192,7 +192,8 @@ class Flushes:
     def _apply(self, target: int, sealing: list[Segment], snapshots: list[int]) -> None:
         """Raise the recovery point and mark the flushed segments as sealed.
 
-        The captured state is still valid, because truncations wait for the flush under way.
+        The state that `_capture` collected is still valid, because truncations wait for the flush
+        under way.
         """
         log = self._log
         # After a roll, the new segment may begin above the log end, because a gap in the offsets
@@ -210,7 +211,9 @@ class Flushes:
         log.snapshots.sort()
 
     def _capture(self, target: int) -> tuple[FlushOperation, list[Segment], list[int]]:
-        """Capture everything that must be durable for the recovery point to rise to `target`."""
+        """Collect everything that must be durable before the recovery point may rise to
+        `target`.
+        """
         log = self._log
         active = log.active_segment
         sealing = [s for s in log.segments if not s.sealed and s is not active]

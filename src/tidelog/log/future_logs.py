@@ -48,8 +48,9 @@ async def load_futures(
 ) -> tuple[list[FoundFuture], list[str]]:
     """Recover the future replicas that the broker found at its start.
 
-    Returns the future replicas, and the names of useless future replicas to remove: damaged
-    replicas, and all but the longest replica of a partition. Raises StorageError.
+    Returns the usable future replicas, and the directory names of useless ones, which must be
+    removed: a partition's future replicas that are damaged, and all but the longest. Raises
+    StorageError.
     """
     found: dict[TopicPartition, FoundFuture] = {}
     useless: list[str] = []
@@ -114,7 +115,8 @@ class FutureLogs:
         start_offset: int,
         producers: ProducerState,
     ) -> Completion[PartitionLog]:
-        """Create a future replica that begins at `start_offset`, with a durable name.
+        """Create an empty future replica that begins at `start_offset`; its directory's name is
+        durable at completion.
 
         `producers` is the producer state before `start_offset`. Raises KafkaError
         INVALID_TOPIC_EXCEPTION for a name that is too long. Raises ValueError if the directory

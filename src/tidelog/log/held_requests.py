@@ -2,8 +2,8 @@
 
 A flush or truncation of the current log's files would have no effect on the future log's files.
 Flushes and truncations therefore wait until the replacement ends, and then run on the new log, or
-on the old log if the replacement was abandoned. Appends are not held in this module: the old log
-keeps them as planned appends until the replacement ends.
+on the old log if the replacement was abandoned. This module does not hold appends: they stay
+planned appends of the old log until the replacement ends.
 """
 
 from __future__ import annotations

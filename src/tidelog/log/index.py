@@ -55,7 +55,9 @@ class OffsetIndex:
         return self._entries[found - 1] & _LOW if found else 0
 
     def least_at_floor(self, offset: int) -> int:
-        """Return a lower bound of the offsets in the batches from position `floor(offset)` on."""
+        """Return a lower bound of the offsets of all batches at or after position
+        `floor(offset)`.
+        """
         found = bisect_right(self._entries, max(offset - self.base_offset, 0) << 32 | _LOW)
         return self.base_offset + ((self._entries[found - 2] >> 32) + 1 if found > 1 else 0)
 
@@ -63,7 +65,7 @@ class OffsetIndex:
         """Return the largest indexed batch position in the range (after, position], or `after` if
         none.
         """
-        # Positions rise with the entries, so bisecting by position works, too.
+        # Positions rise from entry to entry, so entries can be bisected by position, too.
         found = bisect_right(self._entries, position, key=_position)
         start = self._entries[found - 1] & _LOW if found else 0
         return max(start, after)
@@ -99,7 +101,8 @@ class OffsetIndex:
     def from_bytes(cls, base_offset: int, data: bytes, log_bytes: int) -> OffsetIndex:
         """Read an `.index` file of a segment with `log_bytes` bytes. Raises DamagedIndex.
 
-        Kafka pads the index file of an active segment with zeros, which end the entries.
+        Kafka pads the index file of an active segment with zeros; the entries end where the zeros
+        begin.
         """
         if len(data) % OFFSET_ENTRY_BYTES:
             raise DamagedIndex(f"{len(data)} bytes are not whole entries")

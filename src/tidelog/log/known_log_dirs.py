@@ -91,7 +91,7 @@ def united(found: Iterable[Mapping[str, KnownLogDir]]) -> dict[str, KnownLogDir]
 
 
 def missing_mounts(found: Mapping[str, FoundLogDir]) -> list[str]:
-    """Return the empty directories whose volume is no longer mounted."""
+    """Return the log directories that are empty because their volume is not mounted."""
     known = united(each.known for each in found.values())
     return [
         path

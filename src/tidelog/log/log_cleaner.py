@@ -1,16 +1,16 @@
 """The log cleaner of a broker: it chooses the next log, limits the I/O rate, and compacts the log.
 
-The cleaner compacts one log at a time: the log with the largest share of dirty bytes among those
-that are due. If a log has illegible batches, the cleaner reports the log once and skips it until it
-is truncated (V68). The cleaner keeps its reads and writes below a rate.
+The cleaner compacts one log at a time. Of the logs that are due for compaction, it chooses the log
+with the largest share of dirty bytes. If a log has illegible batches, the cleaner reports the log
+once and skips it until it is truncated (V68). The cleaner keeps its reads and writes below a rate.
 
-A run compacts one log, as `compaction` decides, on the directory's thread for long operations. Each
-slice of a run reads at most `slice_bytes` (or one larger batch), so that a queued fsync or disk
-read waits only for milliseconds. The run pins files while it reads them. A run changes the log only
-at its end, when it swaps segments. Like a truncation, the swap excludes other operations on the
-log. If the log is truncated, deleted or closed during a run, the run is void; the next run, or the
-broker's next start, removes the run's files. After the swap, readers may still use the replaced
-segments. Source: LogCleaner, LogCleanerManager, Cleaner.
+A run compacts one log, as `compaction` decides, on the directory's thread for long operations. A
+run consists of slices that read at most `slice_bytes` (or one larger batch), so that other
+operations of the directory wait only for milliseconds. The run pins files while it reads them. A
+run changes the log only at its end, when it swaps segments. Like a truncation, the swap excludes
+other operations on the log. If the log is truncated, deleted or closed during a run, the run is
+void; the next run, or the broker's next start, removes the run's files. After the swap, readers may
+still use the replaced segments. Source: LogCleaner, LogCleanerManager, Cleaner.
 """
 
 from __future__ import annotations
@@ -471,7 +471,7 @@ class CleanerSettings:
     load_factor: float = 0.9
     #: Bytes that one slice of a run reads before other operations use the disk.
     slice_bytes: int = 256 * KIB
-    #: Limit of the bytes per second that the cleaner reads and writes, together.
+    #: Maximum number of bytes per second that the cleaner reads and writes in total.
     max_bytes_per_second: float = float("inf")
 
 

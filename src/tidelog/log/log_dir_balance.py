@@ -25,7 +25,8 @@ from typing import Final, NamedTuple
 from tidelog.core.dataclass import dataclass
 from tidelog.log.log_dir_plan import LogDirState, MovableReplica, PlannedReplicaMove, room_left
 
-#: The part of the threshold to which balancing lowers the difference between two volumes' fills.
+#: Balancing continues until the fills of any two volumes differ by at most this part of the
+#: threshold.
 _GOAL_PART: Final = 0.5
 #: A move may take a volume's fill across the mean fill by at most this part of the goal; the goal
 #: is `_GOAL_PART` of the threshold. If `_PASSING_PART` were one half, a move could exchange the
@@ -148,7 +149,7 @@ def _volumes(
 
 
 def _growth(directory: LogDirState) -> float:
-    """Return the factor by which replicas of a directory are expected to grow, 2 at most."""
+    """Return by which factor a directory's replicas are expected to grow, at most 2."""
     held_bytes = directory.room.held_bytes
     if held_bytes == 0:
         return 1.0
@@ -179,10 +180,10 @@ def _next(
 
 
 def _pick(high: _Volume, low: _Volume, mean: float, goal: float) -> _Load | None:
-    """Return the replica whose move brings one of two volumes near the mean fill with few bytes.
+    """Return the smallest suitable replica whose move from `high` to `low` brings one of both near
+    the mean fill.
 
-    After the move, neither volume's fill has passed the mean fill by more than a small part of
-    `goal`.
+    The move must not take either fill across the mean fill by more than a small part of `goal`.
     """
     if not low.open:
         return None

@@ -99,7 +99,8 @@ class Promises:
     __slots__ = ("_made",)
 
     def __init__(self) -> None:
-        #: Expected bytes and time of the placement, by log directory and replica.
+        #: By (log directory, replica): the expected bytes, and the time when the replica was
+        #: placed.
         self._made: dict[tuple[str, object], tuple[int, int]] = {}
 
     def make(self, path: str, replica: object, size_bytes: int, now_ms: int) -> None:
@@ -148,7 +149,9 @@ class GrowthRate:
             del self._samples[: -self.SAMPLES]
 
     def restart(self) -> None:
-        """Forget the samples after a replica moved in or out, because a move is no growth."""
+        """Drop the samples, because a replica moved into or out of the directory: a move is no
+        growth.
+        """
         self._samples.clear()
 
     def expected_bytes(self, held_bytes: int, now_ms: int, least_ms: int = SAMPLE_MS) -> int:

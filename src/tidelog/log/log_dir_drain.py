@@ -1,7 +1,7 @@
 """The plan of moves that empties a drained log directory (D12).
 
-Each replica goes to the directory that a new replica of its size would get, by room and growth
-(`log_dir_choice`, D2). Large replicas are placed first, so that small replicas fill the remaining
+For each replica, the target is the directory that `log_dir_choice` would choose for a new replica
+of the same size (D2). Large replicas are placed first, so that small replicas fill the remaining
 room. A directory takes a replica only if the whole replica fits beside all pending moves. This
 module does no I/O.
 """
@@ -21,7 +21,8 @@ Refusals = Mapping[tuple[TopicPartition, str], str]
 def plan(
     replicas: Iterable[MovableReplica], directories: Iterable[LogDirState], refused: Refusals
 ) -> list[PlannedReplicaMove]:
-    """Return the move of each replica, largest first; a replica that fits nowhere has no target.
+    """Return a move for each replica on a draining directory, the largest first; the move has no
+    target if the replica fits nowhere.
 
     `directories` are all online directories, including the directories to drain. Moves in `refused`
     are not planned again.

@@ -1,4 +1,4 @@
-"""The facts from which moves between a broker's log directories are planned.
+"""The facts on which the planning of moves between a broker's log directories is based.
 
 Drains (`log_dir_drain`, D12) and balancing (`log_dir_balance`, D15) use the same facts: contents,
 growth, room and pending moves of the directories. This module does no I/O.

@@ -103,7 +103,7 @@ class Opened:
     future_names: list[str] = field(default_factory=list)
     futures: list[FoundFuture] = field(default_factory=list)
     useless: list[str] = field(default_factory=list)
-    #: Topic ids that an earlier process noted for the replicas that it created.
+    #: Topic ids of replicas that an earlier process created, from the file of new replicas.
     new_replicas: dict[TopicPartition, TopicId] = field(default_factory=dict)
     #: Whether the broker has had several log directories (D6).
     is_one_of_several: bool = False
@@ -242,7 +242,8 @@ async def _load(
                 _begin(files, root, loaded=False)
                 raise
             if loaded.is_unfinished:
-                # A crash interrupted the creation of this replica, which never held a record.
+                # A crash interrupted the creation of this replica, which never had a record: leave
+                # the replica out.
                 loaded.notes.append((False, f"{request.path}: its creation was interrupted"))
                 files.remove_tree(request.path)
             partitions.append((topic_partition, loaded))
@@ -585,7 +586,9 @@ class LogDirectory(DirectoryState):
     def set_aside(
         self, topic_partition: TopicPartition, high_watermark: int = 0
     ) -> Completion[None]:
-        """Set the replica aside as a stray, which is kept and listed but not served (V35, V45)."""
+        """Set the replica aside as a stray: the broker keeps and lists the stray, but does not
+        serve it (V35, V45).
+        """
         return self._replicas.leave(topic_partition, names.STRAY_SUFFIX, None, high_watermark)
 
     def forget_moved_from(self, topic_partition: TopicPartition) -> None:
@@ -618,7 +621,8 @@ class LogDirectory(DirectoryState):
     def write_high_watermarks(
         self, offsets: Mapping[TopicPartition, int], at_least_every_ms: int = 0
     ) -> Completion[None]:
-        """Write all high watermarks; a replica not in `offsets` keeps its last value (V34).
+        """Write the high watermarks of all replicas; a replica that is not in `offsets` keeps its
+        last high watermark (V34).
 
         The checkpoint is written if its content changes. It is also written if the last write was
         `at_least_every_ms` ago, so that the broker notices the failure of an idle disk. If

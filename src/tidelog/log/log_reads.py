@@ -207,7 +207,9 @@ def _read_next(
     min_one_batch: bool,
     may_wait: bool = True,
 ) -> Completion[LogSlice]:
-    """Continue in the next segment if compaction removed the batches that reach the offset."""
+    """Read from the next segment, because compaction removed the rest of the segment at
+    `base_offset`.
+    """
     following = [base for base in log.base_offsets if base > base_offset]
     if not following or following[0] >= end:
         return Completion.of(LogSlice(b""))
@@ -294,7 +296,7 @@ def _operation(
 
 
 def _remember(log: LogState, segment: Segment, slice_: LogSlice) -> None:
-    """Remember the position where a read ended, at which the reader's next read begins."""
+    """Remember the position at which a read ended, because the reader's next read begins there."""
     slice_.base_offset = segment.base_offset
     if slice_.next_offset >= 0 and not segment.file.doomed:
         ends = log.read_ends
@@ -350,10 +352,10 @@ def _fail(
 def recheck(log: LogState, segment: Segment, found: CorruptBatch) -> Completion[None]:
     """Check all batches of a `segment` in which a read found an error.
 
-    The returned completion succeeds if only the index was damaged, which is then rebuilt. The
-    completion fails with CORRUPT_MESSAGE if batches are damaged, after reporting the damage to the
-    directory. The returned completion fails with NOT_LEADER_OR_FOLLOWER if the log was truncated
-    meanwhile, and with StorageError if the disk failed.
+    If only the index was damaged, it is rebuilt and the returned completion succeeds. If batches
+    are damaged, the damage is reported to the directory and the completion fails with
+    CORRUPT_MESSAGE. The returned completion fails with NOT_LEADER_OR_FOLLOWER if the log was
+    truncated meanwhile, and with StorageError if the disk failed.
     """
     completion: Completion[None] = Completion()
     directory = log.directory
@@ -401,7 +403,8 @@ async def find_damage(log: LogState) -> bool:
         try:
             _, end, wrong = await directory.lane.submit(operation, Work.SLOW, "check a segment")
         except StorageError as error:
-            if not (log.is_closed and is_loss(error)):  # the files of a closed log may be renamed
+            # A closed log's files may have been renamed, so missing files are no damage.
+            if not (log.is_closed and is_loss(error)):
                 directory.failed(error)
             return False
         finally:
@@ -453,7 +456,7 @@ def offset_for_timestamp(
 
 
 def offsets_before(log: LogState, timestamp_ms: int, count: int, now_ms: int) -> list[int]:
-    """Return the beginnings of segments; see PartitionLog.offsets_before."""
+    """Return base offsets of segments; see PartitionLog.offsets_before."""
     found = [
         (max(segment.base_offset, log.log_start_offset), segment.last_modified_ms)
         for segment in log.segments
@@ -473,7 +476,7 @@ def offsets_before(log: LogState, timestamp_ms: int, count: int, now_ms: int) ->
 def max_timestamp(log: LogState) -> Completion[Found | None]:
     """Find the record with the largest timestamp; see PartitionLog.max_timestamp.
 
-    As in Kafka, records below the log start are found while their segment exists.
+    As in Kafka, this may be a record below the log start whose segment still exists.
     """
     best: Segment | None = None
     for segment in log.segments:

@@ -52,9 +52,9 @@ class _Turn(NamedTuple):
 class LogState(LogOffsets):
     """The state of one replica's log.
 
-    The replica's directory is named `name`, or after the partition by default. A broker has ten
-    thousand logs, so containers that are nearly always empty are lists (56 bytes), never deques
-    (760).
+    The replica's directory is named `name`, or after the partition by default. A broker may have
+    ten thousand logs; to save memory, containers that are nearly always empty are lists (56 bytes),
+    not deques (760).
     """
 
     __slots__ = (
@@ -129,7 +129,7 @@ class LogState(LogOffsets):
         self.producers = producers
         #: Bytes of all segments.
         self.size_bytes = sum(segment.size_bytes for segment in segments)
-        #: Rising offsets of the producer snapshots on disk, and snapshots that are not written yet.
+        #: Ascending offsets of producer snapshots on disk; unwritten ones are in `new_snapshots`.
         self.snapshots: list[int] = []
         self.new_snapshots: dict[int, bytes] = {}
         #: Whether files were created, renamed or removed since the directory was last synced.
@@ -156,7 +156,7 @@ class LogState(LogOffsets):
         self.is_write_wanted = False  # whether to write `planned` when the current operation ends
         self._busy = False
         self._turns: list[_Turn] = []
-        #: Number of waiting and running truncations, during which no append can be planned.
+        #: Number of waiting and running truncations; unless it is 0, no append can be planned.
         self._truncating = 0
         #: The first known damage; None if no read has found any.
         self.damage: Damage | None = None
@@ -177,9 +177,10 @@ class LogState(LogOffsets):
         return self.segments[-1]
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """Return the offset below which no record belongs to an open transaction (KIP-98).
+        """Return the last stable offset: no record below it belongs to an open transaction
+        (KIP-98).
 
-        The last stable offset is the high watermark, because no log has transactions yet.
+        It equals the high watermark, because this version has no transactions.
         """
         return high_watermark
 
@@ -187,8 +188,9 @@ class LogState(LogOffsets):
     def names_unsynced(self) -> bool:
         """Whether a power loss may remove the directory entries of created files.
 
-        No new segment is created before the names of older segments are durable. If a power loss
-        removed the name of only the first segment, the log start would seem to have risen (V39).
+        No new segment is created before the names of older segments are durable. A power loss could
+        otherwise remove the name of only the first segment, and the log start would seem to have
+        risen (V39).
         """
         return self.names_changed or self.names_syncing
 
@@ -199,10 +201,10 @@ class LogState(LogOffsets):
 
     @property
     def is_truncating(self) -> bool:
-        """Whether a truncation waits or runs, during which no append can be planned."""
+        """Whether a truncation waits or runs; no append can be planned meanwhile."""
         return self._truncating > 0
 
-    # turns: only one operation at a time changes the log's files
+    # turns, by which only one operation at a time changes the log's files
 
     def submit_planned(self) -> None:
         """Write all planned appends; each completion is done when its append is written.

@@ -2,8 +2,8 @@
 
 This module checks topic names again (V24), so that no unchecked name from a peer gets into a path.
 The directory of a deleted or stray replica is `TOPIC-PARTITION.ID-delete` or `-stray`, with an id
-of 32 hexadecimal digits. The id in a name that tidelog gives begins with the wall-clock time in ms,
-so that a stray's age survives a restart. Source: LogFileUtils,
+of 32 hexadecimal digits. In names that tidelog gives, the id begins with the wall-clock time in ms,
+so that the age of a stray is known after a restart. Source: LogFileUtils,
 UnifiedLog.parseTopicPartitionName.
 """
 
@@ -21,7 +21,8 @@ TIME_INDEX = ".timeindex"
 SNAPSHOT = ".snapshot"
 TRANSACTION_INDEX = ".txnindex"
 DELETED = ".deleted"
-#: Suffixes of a segment that compaction is writing, and of a compacted segment during the swap.
+#: Suffix of the files of a segment that compaction is writing. SWAP is the suffix while they
+#: replace the old files.
 CLEANED = ".cleaned"
 SWAP = ".swap"
 DELETE_SUFFIX = "-delete"
@@ -87,8 +88,8 @@ def parse_directory_name(name: str) -> TopicPartition | None:
 def future_name(topic_partition: TopicPartition, now_ms: int, number: int) -> str:
     """Return the name of a future replica's directory; raise ValueError if the name is too long.
 
-    The directory's name contains the whole topic name, by which the next start recognizes the
-    partition.
+    The directory's name contains the whole topic name, because the next start must recognize the
+    partition by it.
     """
     tail = f".{now_ms & (1 << 64) - 1:016x}{number & (1 << 64) - 1:016x}{FUTURE_SUFFIX}"
     name = directory_name(topic_partition) + tail
@@ -114,7 +115,9 @@ class AsideName(NamedTuple):
 
 
 def aside_name(topic_partition: TopicPartition, now_ms: int, number: int, suffix: str) -> str:
-    """Return a partition directory's new name, which `number` makes unique in this process."""
+    """Return a new name for a partition's directory; `number` makes the name unique in this
+    process.
+    """
     tail = f".{now_ms & (1 << 64) - 1:016x}{number & (1 << 64) - 1:016x}{suffix}"
     return directory_name(topic_partition)[: _MAX_NAME_CHARS - len(tail)] + tail
 

@@ -27,7 +27,8 @@ class OpenFile:
         self.pins = 0
         #: Whether to close the file when its last pin is removed.
         self.doomed = False
-        #: Whether a failed write may have left bytes at the end, which the next write removes.
+        #: Whether a failed write may have left bytes at the end of the file; the next write removes
+        #: them.
         self.write_failed = False
         self._opened: dict[str, Handle] = {}
 

@@ -175,7 +175,8 @@ class PartitionLog(LogState):
         min_one_batch: bool,
         may_wait: bool = True,
     ) -> Completion[LogSlice]:
-        """Return complete batches from the batch with `offset` on, below `end_offset` (exclusive).
+        """Return the complete batches from the batch that contains `offset` up to `end_offset`
+        (exclusive).
 
         The batches have at most `max_bytes` in total; with `min_one_batch`, the first batch may
         exceed `max_bytes`. The returned completion is done at once if the page cache has the
@@ -295,7 +296,7 @@ class PartitionLog(LogState):
         self.forget_damage_before_start()
         return True
 
-    # methods for the replacement of this log by a future log
+    # replacement of a log by its future log
 
     def producers_at_end(self) -> bytes:
         """Return a snapshot of the producer state without the planned appends."""

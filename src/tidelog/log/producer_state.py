@@ -9,8 +9,8 @@ files and handles the `.snapshot` format as bytes. Sources: ProducerStateManager
 ProducerAppendInfo, ProducerStateEntry.
 
 A snapshot holds one entry per remembered batch, oldest first; Kafka writes only the last batch.
-Kafka's reader keeps only the last entry of a producer. tidelog's reader of snapshots keeps all
-entries, so that a broker recognises duplicates of older batches after a restart, too.
+Kafka's reader keeps only the last entry of a producer. tidelog's reader keeps all entries, so that
+a broker recognises duplicates of all remembered batches after a restart, too.
 """
 
 from __future__ import annotations
@@ -116,9 +116,10 @@ class ProducerState:
         return dict(self._entries)
 
     def last_offsets(self, below: int) -> dict[int, int]:
-        """Return, by producer id, the last offset of each producer's newest batch below `below`.
+        """Return, by producer id, the last offset of the producer's newest remembered batch that
+        ends below `below`.
 
-        Producers without a remembered batch below `below` are left out.
+        Producers without such a batch are left out.
         """
         last: dict[int, int] = {}
         for producer_id, entry in self._entries.items():
@@ -149,7 +150,8 @@ class ProducerState:
         return other
 
     def check(self, batch: BatchView, now_ms: int) -> BatchMetadata | None:
-        """Check a client's batch: return None for a new batch, the original for a duplicate.
+        """Check a client's batch; return None if it is new, or the original batch if it is a
+        duplicate.
 
         `now_ms` is this broker's monotonic clock. Raises KafkaError INVALID_PRODUCER_EPOCH or
         OUT_OF_ORDER_SEQUENCE_NUMBER. Raises EarlierBatchRefusedError with a retriable code if an

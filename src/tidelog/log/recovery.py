@@ -4,14 +4,14 @@ After a clean shutdown, the broker trusts the files and reads only the end of th
 After a crash, recovery reads and checks every batch from the recovery point on. Recovery truncates
 the log at the first incomplete or invalid batch, and at a gap between segments. Recovery rebuilds
 indexes, leader epochs and producer state above the recovery point from the batches. The recovered
-files are made durable, so that a second crash loses no more records. Checkpoints are caches, so
+files are made durable, so that a second crash loses no further records. Checkpoints are caches, so
 recovery ignores checkpointed leader epochs at or beyond the recovery point or the log end (V39).
 
 All records below the recovery point were flushed, so a crash cannot have damaged them. Recovery
 never truncates below the recovery point, because other replicas may rely on flushed records, and
-valid records may follow the damage. Below the recovery point, invalid batches, falling offsets, or
-the end of the log keep the broker from starting; the error names file and position. Compaction,
-current or earlier, causes gaps below the recovery point. This module runs inside an operation on
+valid records may follow the damage. If there are invalid batches or falling offsets below the
+recovery point, or the log ends there, the broker does not start; the error names file and position.
+Gaps below the recovery point are valid, because the topic is or was compacted. This module runs on
 the directory's thread, and exchanges only plain values with the event loop.
 """
 
@@ -78,7 +78,8 @@ class LoadRequest:
     now_ms: int
     #: Monotonic time of the load, from which the expiry of each loaded producer counts.
     monotonic_ms: int
-    #: The topic id that an earlier process noted when it created the replica; zeros if none (V23).
+    #: The replica's topic id in the file of new replicas; zeros if the file does not have the
+    #: replica (V23).
     noted_topic_id: TopicId = ZERO_TOPIC_ID
 
 
@@ -360,8 +361,8 @@ class _Loader:
         """Return a new Segment object for a file; the segment's age counts from the file's last
         write.
 
-        A restart thus does not reset the age of a segment. A restart never makes the segment roll
-        earlier, because the last write came after the segment's creation.
+        A restart thus does not reset the segment's age to 0. The segment seems younger than it is,
+        because the last write came after its creation, so it never rolls too early.
         """
         begun_ms = min(segment_file.modified_ms, self.request.now_ms)
         segment = Segment(self.path, segment_file.base_offset, begun_ms)
@@ -369,7 +370,7 @@ class _Loader:
         return segment
 
     def _load_old(self, segment_file: SegmentFile, segment_end: int) -> Segment:
-        """Load an inactive segment, whose valid indexes stay on disk.
+        """Load an inactive segment; its indexes stay on disk if they are valid.
 
         Raises DamagedLog if the segment ends before an offset in its indexes.
         """
@@ -390,9 +391,9 @@ class _Loader:
             is_whole, newest_ms = ends_at_entry(self.files, segment, entry)
             if not is_whole:
                 self._check_whole(segment, entry.offset, segment_end)
-            # The index of a segment that rolled at the recovery point without a later flush may
-            # cover only the segment's beginning. Lookups by time in an incomplete time index would
-            # miss the later records of the segment.
+            # If the segment rolled at the recovery point and was not flushed later, its index may
+            # cover only its beginning. Lookups by timestamp would then miss the segment's later
+            # records, so the indexes are rebuilt.
             known = known and is_whole and newest_ms <= segment.max_timestamp_ms
         if not known:
             self._rebuild_indexes(segment)
@@ -579,9 +580,10 @@ class _Loader:
     def _load_producers(self) -> None:
         loaded, request = self.loaded, self.request
         end = loaded.log_end_offset
-        # Snapshots beyond the recovery point may contain records that were truncated later. A
-        # snapshot at the start of the first segment is valid: retention wrote it when it removed
-        # older segments, and retention removes only committed records (V64).
+        # Producer snapshots beyond the recovery point are ignored, because they may include records
+        # that were truncated later. A snapshot at the start of the first segment is valid:
+        # retention wrote it when it removed older segments, and retention removes only committed
+        # records (V64).
         first = loaded.segments[0].base_offset if loaded.segments else 0
         limit = end if request.clean else min(max(request.recovery_point, first), end)
         for offset in [offset for offset in loaded.snapshots if offset > limit]:

@@ -1,4 +1,4 @@
-"""The check of a segment's batch order during recovery, which finds the end of the log.
+"""The check of the order of batches during recovery; the log ends at the first batch out of order.
 
 The scan (`scan`) verifies checksums. No checksum covers base offsets and leader epochs, so the walk
 in this module compares neighboring batches: offsets and epochs must never fall. This module runs
@@ -80,13 +80,12 @@ class Walk:
     ) -> SegmentEnd:
         """Add each valid batch to the segment's state; return where and why the valid batches end.
 
-        `behind` is the reason, if known, why the batch after the scanned range is invalid. Raises
+        `behind` says why the batch after the scanned range is invalid, or is None. Raises
         DamagedLog for an invalid batch below the recovery point, and DoubtfulBatch for a batch that
         the next batch contradicts.
         """
         interval = self.index_interval_bytes
-        # If the scan resumes at the last index entry, the index already has the first scanned
-        # batch.
+        # If the scan resumes at the last index entry, its first batch is already in the index.
         resumed = scan.position > 0
         epochs = self.epochs
         end = segment.base_offset

@@ -88,7 +88,8 @@ class RefusedBatches:
         #: Monotonic time until which clients may still resend batches that the former leader
         #: refused.
         self._skips_awaited_until_ms = 0
-        #: Monotonic time at which this broker last learnt that another broker leads.
+        #: Monotonic time at which this broker last learnt that another broker leads the partition;
+        #: -1 if never.
         self._another_led_ms = -1
 
     def __len__(self) -> int:
@@ -146,8 +147,8 @@ class RefusedBatches:
     def check_next(self, batch: BatchView, now_ms: int) -> None:
         """Raise EarlierBatchRefusedError if a producer's next batch comes after a refused batch.
 
-        Although the batch was refused, it is in this log, for example because the former leader
-        replicated the batch.
+        The refused batch is nevertheless in this log, for example because the former leader had
+        appended and replicated it.
         """
         gap = self._live(batch.producer_id, now_ms)
         if gap is None or gap.producer_epoch != batch.producer_epoch:
@@ -178,9 +179,10 @@ class RefusedBatches:
         return rest is not None and self._holds_up(rest, batch, now_ms)
 
     def _passed_on(self, producer_id: int, gap: SequenceGap, now_ms: int) -> SequenceGap | None:
-        """Replace an expired gap by a gap from the earliest batch that the expired gap blocked.
+        """Replace an expired gap by a new gap that begins at the earliest batch which the expired
+        gap blocked.
 
-        Returns None if the producer has not recently resent a batch that the expired gap blocked.
+        Returns None if the producer has not resent this batch recently.
         """
         if gap.behind < 0 or now_ms - gap.behind_ms >= STORED_BATCH_AWAITED_MS:
             return None

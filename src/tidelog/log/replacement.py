@@ -115,11 +115,11 @@ class Replacement:
         await target.checkpoint()
 
     async def _keep_ages(self) -> None:
-        """Give copied segments without timestamps the age of their originals; raises StorageError.
+        """Give copied segments without timestamps the age of their originals.
 
-        The modification time of a future log's segment becomes the time when its last record was
-        written to the current log. A power loss soon after the change of the modification time may
-        restore the time of the copy, so that records seem too young, but never too old. Kafka
+        Raises StorageError. The age is the modification time of the segment's file: it is set to
+        the time when the segment's last record was written to the current log. A power loss soon
+        afterwards may undo this change. Records then seem too young, but never too old. Kafka
         instead counts the age of a copied segment without timestamps from the time of the copy.
         """
         current, future = self._current, self._future

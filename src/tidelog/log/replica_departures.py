@@ -7,8 +7,8 @@ departure writes the stray's state to a file in its directory (V34, V35, V45).
 If a full disk refuses the rename, the directory keeps the partition's name and records, although
 the broker no longer hosts the replica. Until the rename succeeds, no new replica of the partition
 may be created, because the new replica would begin with the old replica's records (V23). A refused
-rename is retried periodically, before a new replica of the partition is created, and before a clean
-shutdown. All calls are on the event loop.
+rename is retried at intervals; it is also retried before a new replica of the partition is created,
+and before a clean shutdown. All calls are on the event loop.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class ReplicaDepartures:
         #: Partitions whose refused rename will be retried by a timer.
         self._scheduled: dict[TopicPartition, None] = {}
         self._names_given = 0
-        #: New names that this process or an earlier process gave directories, so that no name is
-        #: used twice.
+        #: All names that renamed directories have or had in this process, so that no name is used
+        #: twice.
         self._names_taken: dict[str, None] = {}
 
     def name_taken(self, name: str) -> None:
@@ -196,7 +196,9 @@ class ReplicaDepartures:
 
 
 def _state_of(log: PartitionLog, high_watermark: int) -> bytes:
-    """Return the state from which a stray can be restored after the checkpoints drop its log."""
+    """Return the offsets that a stray's state file keeps, because the checkpoints will no longer
+    have them.
+    """
     compacted = log.directory.cleaner_offset(log.topic_partition) or 0
     return format_state(
         StrayState(

@@ -1,12 +1,13 @@
-"""Retention: the removal of old segments, which are renamed at once and removed later.
+"""Retention: the removal of old segments.
 
-Retention removes segments from the oldest on. A segment is removed if it is too old, if the log
-exceeds its size limit even without the segment, or if the log start lies after the segment. All
-removed segments are completely below the high watermark. Each removal is on disk before the next
-removal begins, because names may reach the disk in any order. A crash may undo removals, but never
-leaves a hole in the log. The last segment is removed, too, if all its records are too old; a new
-empty segment is created first. Producer state outlives the removed records: a producer snapshot is
-on disk before the records are removed (V64). Source: UnifiedLog.deleteOldSegments.
+Retention first renames the files of a segment, and removes them later. It removes the oldest
+segments first. A segment is removed if it is too old, if the log exceeds its size limit even
+without the segment, or if the log start lies after the segment. All removed segments are completely
+below the high watermark. Each rename is on disk before the next rename begins, because renames may
+otherwise reach the disk in any order. A crash may thus undo removals, but never leaves a hole in
+the log. The last segment is removed, too, if all its records are too old; a new empty segment is
+created first. Producer state outlives the removed records: a producer snapshot is on disk before
+the records are removed (V64). Source: UnifiedLog.deleteOldSegments.
 """
 
 from __future__ import annotations
@@ -139,9 +140,9 @@ def _keep_producers(
 ) -> None:
     """Write a producer snapshot at the first segment that stays, then call `then` (V64).
 
-    After a crash, without this producer snapshot, the broker would know producers only from the
-    remaining records. Without the producer snapshot, the broker would reject a resent batch whose
-    response was lost (OUT_OF_ORDER_SEQUENCE_NUMBER).
+    Without this snapshot, after a crash, the broker would know only producers of the remaining
+    records. If a producer resent a removed batch, because its response was lost, the broker would
+    reject it with OUT_OF_ORDER_SEQUENCE_NUMBER.
     """
     first = log.segments[count].base_offset
     if first in log.snapshots or not len(log.producers):
@@ -211,7 +212,8 @@ def _remove(log: LogState, count: int, high_watermark: int, completion: Completi
         old = [offset for offset in log.snapshots if offset < first]
         groups[-1] += [f"{log.path}/{names.offset_name(offset, names.SNAPSHOT)}" for offset in old]
         log.snapshots = log.snapshots[len(old) :]
-    # Earlier renames, and the name of the oldest remaining segment, may not be durable yet.
+    # Note whether earlier renames, or the name of the oldest remaining segment, are not durable
+    # yet.
     names_unsynced, log.names_changed = log.names_unsynced, True
 
     def rename(files: Files) -> list[str]:

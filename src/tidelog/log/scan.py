@@ -2,8 +2,8 @@
 
 A scan reads either only batch headers, skipping the records of large batches, or complete batches,
 to check their CRC. Scans run inside file operations of the log directory. A scan ends at the first
-bytes that are no batch of the segment, with the position and the reason. Invalid content never
-raises an error; only a failure of the disk raises OSError.
+bytes that are no valid batch of the segment, and notes the position and the reason. Invalid content
+never raises an error; only a failure of the disk raises OSError.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One segment: a log file, its indexes in memory, and the rules for rolling it.
 
-Appends go only to the last segment of a log, whose indexes are kept up to date in memory. The
-indexes of older segments are loaded from their files for reads, and dropped from memory when
+Appends go only to the last segment of a log, whose indexes are kept up to date in memory. Reads
+load the indexes of older segments from their files; the indexes are dropped from memory when
 `IndexCache` is full. Source: LogSegment, RollParams.
 """
 
@@ -51,8 +51,8 @@ class Segment:
         self.offset_of_max_timestamp = base_offset
         #: Largest timestamp in the first append; -1 if there was no append or it has no timestamp.
         self.first_timestamp_ms = NO_TIMESTAMP
-        #: Wall-clock time when this segment began; after a restart, the time of the last write
-        #: before the restart.
+        #: Wall-clock time when this segment was created; after a restart, the time of the last
+        #: write to its file.
         self.created_ms = created_ms
         #: Wall-clock time of the log file's last write or truncation.
         self.last_modified_ms = created_ms
@@ -65,7 +65,7 @@ class Segment:
         return f"{self.directory}/{names.offset_name(self.base_offset, suffix)}"
 
     def renamed(self, directory: str) -> None:
-        """Note the new path of the segment's directory; an open file stays open."""
+        """Note the new path of the directory that contains the segment; an open file stays open."""
         self.directory = directory
         self.file.renamed(self.path(names.LOG))
 

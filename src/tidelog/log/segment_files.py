@@ -153,7 +153,7 @@ def rebuild_indexes(files: Files, segment: Segment, interval_bytes: int) -> None
     segment.index = OffsetIndex(segment.base_offset)
     segment.time_index = TimeIndex(segment.base_offset)
     segment.size_bytes = segment.bytes_since_index = 0
-    # A timestamp from the old index may belong to a record that was removed.
+    # Forget the timestamps from the old index, which may belong to removed records.
     segment.max_timestamp_ms = segment.first_timestamp_ms = -1
     segment.offset_of_max_timestamp = segment.base_offset
     handle = files.open(segment.file.path)
@@ -220,7 +220,9 @@ def _replay(
     offsets: range,
     now_ms: int,
 ) -> None:
-    """Apply a segment's batches that begin within `offsets`, after verifying their checksums."""
+    """Verify the checksums of a segment's batches that begin within `offsets`, and apply these
+    batches to `state`.
+    """
     log_path = f"{path}/{names.offset_name(segment.base_offset, names.LOG)}"
     handle = files.open(log_path)
     try:
@@ -286,14 +288,15 @@ class SwapOperation:
 
 
 def remove_cleaned(files: Files, directory: str, base_offset: int) -> None:
-    """Remove the files that an earlier compaction of the segment left before its swap.
+    """Remove the files that an earlier compaction of the segment left behind because it failed
+    before its swap.
 
     Raises OSError.
     """
     for suffix in SEGMENT_SUFFIXES:
         path = f"{directory}/{names.offset_name(base_offset, suffix)}"
-        # If a compaction failed before its swap, at least its last file still ends in `.cleaned`.
-        # The `.cleaned` file is removed last, because `finish_swaps` ignores `.swap` files while it
+        # If a compaction failed before its swap, at least one file still ends in `.cleaned`. Remove
+        # the `.cleaned` files last, because `finish_swaps` ignores `.swap` files while one of them
         # exists.
         for name in (path + names.SWAP, path + names.CLEANED):
             if files.exists(name):
@@ -384,8 +387,8 @@ def index_files(segment: Segment) -> list[tuple[str, bytes]]:
 
 
 def remove_segment_files(files: Files, directory: str, base_offset: int) -> None:
-    """Remove a segment's files, first the log file: without a log file, the broker's next start
-    ignores the other files.
+    """Remove a segment's files, the log file first, because the broker's next start ignores the
+    other files if the log file is missing.
 
     Raises OSError.
     """

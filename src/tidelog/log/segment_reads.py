@@ -36,7 +36,7 @@ from tidelog.records.batch import (
 )
 from tidelog.records.reader import read_columns
 
-#: Size up to which an append is kept as `Recent` for followers that wait at the log end.
+#: Maximum size of an append that is copied to `Recent` for followers at the log end.
 RECENT_BYTES = 16 * KIB
 #: After a read has reached a log end, this many next appends are each copied to `Recent`; each copy
 #: replaces the previous copy.
@@ -56,7 +56,7 @@ class NotCached(Exception):
 
 @dataclass(slots=True)
 class LogSlice:
-    """A slice of a log: complete batches, with the bytes of the file.
+    """A slice of a log: complete batches, as the file has them.
 
     `first_offset` is the base offset of the first batch, which may be below the requested offset.
     `next_offset` is the offset of the next read. In an empty slice, `first_offset` and
@@ -112,7 +112,7 @@ class ReadOperation:
     position: int
     #: Whether `position` is the start of the batch that contains `offset`.
     exact: bool
-    #: Position of a batch end up to which the file may be read.
+    #: The read must not go beyond this position, which is the end of a batch.
     limit_position: int
     #: Whether all batches before `limit_position` are below `end_offset`.
     limit_is_end: bool
@@ -124,12 +124,12 @@ class ReadOperation:
     #: Position of a known batch whose header lies within `max_bytes`. The search for the last batch
     #: to return begins at this batch.
     walk_from: int
-    #: Lower bound of the offsets of the batches from `position` on.
+    #: Lower bound of the offsets of all batches at or after `position`.
     least: int
     cached: bool
 
     def __call__(self, files: Files) -> LogSlice | None:
-        """Return the slice, or None if no batch of this segment reaches `offset`.
+        """Return the slice, or None if all batches of this segment end below `offset`.
 
         Raises NotCached, CorruptBatch, OSError.
         """
@@ -253,7 +253,8 @@ class ReadOperation:
 
 
 def verify(data: Buffer, position: int, offset: int, end_offset: int) -> bool:
-    """Raise CorruptBatch unless `data`, read at `position`, has valid batches for the read.
+    """Raise CorruptBatch unless `data`, which was read at `position`, has valid batches for the
+    read.
 
     The batches must be complete with valid checksums, and their offsets must rise. The first batch
     must end at or beyond `offset`, and no batch may exceed `end_offset`. Returns whether offsets

@@ -22,8 +22,8 @@ from typing import Final
 
 from tidelog.core.operation_times import OperationCounts
 
-#: Number of operations of one kind that a window needs for a decision. Among ten operations, a
-#: single slow operation puts the p99 over the threshold.
+#: Number of reads, or of writes, that a window needs for a decision. Among ten operations, a single
+#: slow operation puts the p99 over the threshold.
 LEAST_OPERATIONS: Final = 10
 SLOW_WINDOWS: Final = 3
 FAST_WINDOWS: Final = 6
@@ -122,7 +122,7 @@ def proves_fast(counts: OperationCounts) -> bool:
 
 
 def _is_open(counts: OperationCounts) -> bool:
-    """Return whether the counted operations are too few for a decision."""
+    """Return whether too few operations were counted for a decision."""
     return (
         max(counts.writes, counts.reads) < LEAST_OPERATIONS
         or 0 < counts.slow_writes <= counts.writes < LEAST_OPERATIONS

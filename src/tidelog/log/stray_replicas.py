@@ -167,7 +167,9 @@ class StrayReplicas:
     # held strays
 
     def hold(self, held: Iterable[str]) -> Completion[None]:
-        """Keep strays, also across restarts, until an operator removes or restores them."""
+        """Keep the strays with the names `held`, even after restarts, until an operator removes or
+        restores them.
+        """
         new = [name for name in held if not self.found[name].is_held]
         if not new:
             return Completion.of(None)
@@ -371,7 +373,7 @@ def _look(files: Files, root: str, stray: Stray) -> StrayFound:
             elif name == PARTITION_METADATA:
                 topic_id = parse_partition_metadata(files.read_file(f"{path}/{name}"))
         except ValueError:
-            # A file of the stray is illegible: the list of strays shows unknown values, and a
-            # restore reports the error.
+            # Ignore an illegible file: the list of strays then shows unknown values, and a restore
+            # reports the error.
             continue
     return StrayFound(stray, state, topic_id, size_bytes, has_records)

@@ -2,13 +2,13 @@
 
 First, the truncation finds the batch boundary. The directory then lowers its checkpoints to the
 batch boundary (`lower`): new batches will reuse the removed offsets, and recovery must check them.
-Next, segments beyond the boundary are removed, the last segment first. The removals are made
-durable before the remaining segment is truncated. If the broker crashes between two steps, the disk
-has a prefix of the old log or the truncated log, never a log with a hole. Offsets, indexes, leader
-epochs and producer state are updated last. In a log with known damage, the truncation verifies
-checksums to find the boundary, because a damaged header may contain any offset (V68). If the
-remembered batches of a producer do not reach back to the boundary, the producer state is rebuilt
-from a snapshot and later batches (`segment_files.producers_at`).
+Next, the truncation removes segments beyond the boundary, the last segment first, and makes the
+removals durable. Then it truncates the remaining segment. If the broker crashes between two steps,
+the disk has a prefix of the old log or the truncated log, never a log with a hole. Offsets,
+indexes, leader epochs and producer state are updated last. In a log with known damage, the
+truncation verifies checksums to find the boundary, because a damaged header may contain any offset
+(V68). If the remembered batches of a producer do not reach back to the boundary, the producer state
+is rebuilt from a snapshot and later batches (`segment_files.producers_at`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class TruncationPoint:
     end_offset: int | None = None
     #: Base offset of the first removed batch; the requested offset if no batch is removed.
     first_gone: int = -1
-    #: Largest timestamp of batches from the start of the search to the truncation position.
+    #: Largest timestamp of the batches between the start of the search and the truncation position.
     #: `offset_of_max_timestamp` is the last offset of the batch with the timestamp
     #: `max_timestamp_ms`.
     max_timestamp_ms: int = NO_TIMESTAMP
@@ -241,7 +241,8 @@ def _lower(
 ) -> None:
     """Lower all checkpoints to the new log end, then truncate the files."""
     end = kept.base_offset if point.end_offset is None else point.end_offset
-    # If compaction left a gap before the first removed batch, the log end stays after the gap.
+    # Compaction may have left a gap before the first removed batch; the new log end is after this
+    # gap.
     end = max(end, min(offset, point.first_gone))
     assert kept.base_offset <= end <= offset, f"{log.path}: {kept.base_offset}, {end}, {offset}"
     log.truncating_to = end

@@ -84,7 +84,7 @@ def _is_encodable(text: str) -> bool:
 
 
 class Fields:
-    """The keys of one JSON object, read by type."""
+    """One JSON object; its methods return the value of a key after checking its type."""
 
     __slots__ = ("_values", "_where", "path")
 

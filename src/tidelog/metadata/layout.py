@@ -152,12 +152,12 @@ def topic_path(topic: str) -> str:
 
 
 def topic_partitions_path(topic: str) -> str:
-    """Return the path of the parent of a topic's partitions."""
+    """Return the path of the node that is the parent of a topic's partitions."""
     return f"{TOPICS}/{topic}/partitions"
 
 
 def partition_path(partition: TopicPartition) -> str:
-    """Return the path of the parent of a partition's state."""
+    """Return the path of a partition's node, which is the parent of its state node."""
     return f"{TOPICS}/{partition.topic}/partitions/{partition.partition}"
 
 

@@ -133,7 +133,8 @@ def decode_partition_removal(path: str, data: bytes) -> bool:
 def encode_isr_change(partitions: Sequence[TopicPartition]) -> bytes:
     """Return the data of `/isr_change_notification/isr_change_NNN`.
 
-    The node reports that a leader changed the ISRs of the partitions itself (A12).
+    A leader creates this node after it changed the ISRs of these partitions in the store itself
+    (A12).
     """
     return encode_json({"version": 1, "partitions": _listed(partitions)})
 

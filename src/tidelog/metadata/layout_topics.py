@@ -50,8 +50,8 @@ class TopicAssignment:
 
     `adding` and `removing` are the replicas that a reassignment adds and removes. `original` are
     the replicas before a reassignment, in their order (R1). A partition that is not being
-    reassigned has no entry in these three mappings. `topic_id` is ZERO_TOPIC_ID if a tool older
-    than topic ids created the topic.
+    reassigned has no entry in these three mappings. `topic_id` is ZERO_TOPIC_ID if the topic was
+    created by a tool that does not know topic ids.
     """
 
     topic_id: TopicId
@@ -162,7 +162,7 @@ def rewrite_isr(path: str, data: bytes, state: PartitionState) -> bytes:
     """Return `data`, a state node's data, with the ISR of `state`; the leader writes the result
     (A12).
 
-    Keys that do not depend on the ISR stay unchanged, unknown keys too. Raises LayoutError if
+    Keys that do not depend on the ISR stay unchanged, and so do unknown keys. Raises LayoutError if
     `data` is no JSON object.
     """
     value = dict(parse_object(path, data).values)

@@ -51,8 +51,9 @@ class Node(NamedTuple):
 class Create:
     """Operation that creates a node.
 
-    The operation fails with NodeExists, or with NoNode if the parent does not exist. The store
-    appends ten digits to a sequence node's name: the number of children that its parent ever had.
+    The operation fails with NodeExists, or with NoNode if the parent does not exist. For a sequence
+    node, the store appends ten digits to the name: the number of children that the parent has ever
+    had.
     """
 
     path: str
@@ -80,7 +81,9 @@ class Delete:
 
 @dataclass(slots=True)
 class Check:
-    """Operation that compares a node's version; fails the transaction with NoNode or BadVersion."""
+    """Operation that checks a node's version; the transaction fails with NoNode or BadVersion if it
+    differs.
+    """
 
     path: str
     version: int
@@ -226,11 +229,11 @@ class MetadataStore(Protocol):
     StoreUnavailable before the first session has started, and once the store has been unreachable
     for a session timeout.
 
-    A watch fires once, and data watches are independent of child watches. A watch of `get` fires
-    when the node is created, changed or deleted. A watch of `children` fires when a child is
-    created or deleted, and when the node is deleted. If the same callback watches a path twice, it
-    is called once. A watch fires before the session gets any response that reflects the change or a
-    later change (S1); this includes changes by the session's own transactions.
+    Each watch fires once; data watches and child watches are independent of each other. A watch of
+    `get` fires when the node is created, changed or deleted. A watch of `children` fires when a
+    child is created or deleted, and when the node is deleted. If the same callback watches a path
+    twice, it is called once. A watch fires before the session gets any response that reflects the
+    change or a later change (S1); this includes changes by the session's own transactions.
     """
 
     @property
@@ -245,7 +248,7 @@ class MetadataStore(Protocol):
         """Connect and start a session; after EXPIRED, start a new session."""
 
     async def close(self) -> None:
-        """End the session and its ephemeral nodes at once; safe to repeat."""
+        """End the session and delete its ephemeral nodes at once; further calls have no effect."""
 
     def on_session(self, callback: SessionCallback) -> None:
         """Call `callback` at every change of the session's state, also in later sessions."""

@@ -11,10 +11,10 @@ actions that decisions request.
 
 `leader` is a leading replica, with each follower's `progress` and `lag`. `isr` has the state of the
 ISR, `shrinks` the causes for which members leave it, and `direct_isr` the ISR changes that the
-leader itself writes into the state node (A12). `watermark` computes the high watermark from log
-ends, or from `synced_offsets` under `flush.before.ack` (V69). `pending_reads` and `reads_under_way`
-count the leader's disk reads that have not finished (F5 to F7, F11). `takeover` measures how a new
-leader ends a failover (V80).
+leader itself writes into the state node (A12). `watermark` computes the high watermark from the
+replicas' log ends, or from their `synced_offsets` with `flush.before.ack` (V69). `pending_reads`
+and `reads_under_way` count the leader's disk reads that have not finished (F5 to F7, F11).
+`takeover` measures how a new leader ends a failover (V80).
 
 `follower` is a following replica, and `truncation` finds the offset at which its log diverges from
 the leader's log.

@@ -5,8 +5,8 @@ divided by the time since the oldest window began (at least the length of one wi
 begins when its first bytes are counted. One large read may have more bytes than the limit allows
 during all windows. Kafka forgets the bytes of expired windows, so large reads can exceed a low
 limit again and again. When a window expires, tidelog carries its throttled bytes above the limit
-over to later windows. In any period the throttled bytes thus exceed the limit by at most one read
-and the bytes that the limit allows during all windows. Times are arguments, in monotonic
+over to later windows. In any period, the throttled bytes thus exceed the limit by at most one read
+plus the bytes that the limit allows in the time of all windows. Times are arguments, in monotonic
 milliseconds.
 """
 
@@ -55,7 +55,9 @@ class ByteRate:
             self._limit, self._limit_set_ms, self._carried = limit, now_ms, 0
 
     def record(self, count: int, held_count: int, now_ms: int) -> None:
-        """Count bytes; `held_count` of them belong to replicas that the throttle can hold back."""
+        """Count bytes; `held_count` of them belong to replicas outside the ISR, which the throttle
+        can delay.
+        """
         self._expire(now_ms)
         windows = self._windows
         if not windows or now_ms - windows[-1].begun_ms >= self._size_ms:
@@ -122,7 +124,7 @@ class ByteRate:
                 windows.append(_Window(end_ms if self._limit else now_ms))
 
     def _left(self, window: _Window, end_ms: int, carried: int) -> int:
-        """Return the throttled bytes above the limit that remain when a window expires."""
+        """Return the throttled bytes above the limit to carry over when a window expires."""
         if self._limit is None or window.begun_ms < self._limit_set_ms:
             return 0
         paid = self._limit * (end_ms - window.begun_ms) // _MS_PER_S

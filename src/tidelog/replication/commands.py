@@ -2,11 +2,11 @@
 logs.
 
 This module implements V30 (epochs), D3 (when a missing replica may be created), V23 and G4 (topic
-ids), V35 and V45 (strays of a full command). Commands for different partitions are independent. The
-module does not know requests, logs or directories: the caller passes their state, and gets the
-decision. AlterPartition responses and commands travel on different connections, so an older message
-may arrive after a newer one. Commands may also arrive out of order after the controller has
-replaced its connection to the broker.
+ids), V35 and V45 (strays, which a full command omits). Commands for different partitions are
+independent. The module does not know requests, logs or directories: the caller passes their state,
+and gets the decision. AlterPartition responses and commands travel on different connections, so an
+older message may arrive after a newer one. Commands may also arrive out of order after the
+controller has replaced its connection to the broker.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def request_error(
 ) -> ErrorCode:
     """Return the error with which the broker rejects a whole command, or NONE if it obeys (V30).
 
-    `own_broker_epoch` is the epoch of this broker's latest registration. If the latest registration
-    has ended, the broker obeys only commands for a newer epoch. A command's broker epoch above
+    `own_broker_epoch` is the epoch of this broker's latest registration. If this registration has
+    ended, the broker obeys only commands for a newer broker epoch. A command's broker epoch above
     `own_broker_epoch` belongs to a newer registration, of which the controller has learnt before
     this broker.
     """
@@ -189,11 +189,10 @@ def is_nameless_leftover(
     """Return whether a replica without a topic id must be removed: it may be of an earlier topic
     (V23).
 
-    A crash lost the replica's topic id. If a replica has records, and the command names it in the
-    ISR, the replica belongs to the commanded topic. For a new topic this is not so: the command
-    names the replicas in the ISR, but they must be empty. A replica outside the ISR may be of the
-    commanded or an earlier topic, because leader epochs do not show to which topic a log
-    belongs.
+    A crash lost the replica's topic id. A replica that has records, and that the command lists in
+    the ISR, belongs to the topic of the command. For a new topic this is not so: the command names
+    the replicas in the ISR, but they must be empty. A replica outside the ISR may be of this topic
+    or an earlier one: leader epochs do not show to which topic a log belongs.
     """
     if own_topic_id != ZERO_TOPIC_ID:
         return False

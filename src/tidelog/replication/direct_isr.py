@@ -52,8 +52,8 @@ def judge(
     if state is None:
         return Verdict(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if state.leader_epoch != change.leader_epoch or state.leader != leader:
-        # The node names another leader or leader epoch, so this leader waits for the controller's
-        # command.
+        # The node has another leader or leader epoch: refuse the change, and let this leader wait
+        # for the controller's command.
         return Verdict(ErrorCode.FENCED_LEADER_EPOCH)
     if state.partition_epoch < change.partition_epoch:
         # The topic was recreated: the state node belongs to another topic id than the leader's

@@ -5,7 +5,7 @@ compared by leader epoch (V32): the future replica truncates records that the pr
 truncated. If the present log begins above the end of the future log, the future replica drops its
 records and begins at the start of the present log (V67). The future replica copies records up to
 the log end, not the high watermark, because it will replace the whole present replica. This module
-knows logs by their offsets and epoch histories only. Source: ReplicaAlterLogDirsThread.
+gets only the offsets and leader epochs of the logs. Source: ReplicaAlterLogDirsThread.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tidelog.replication import truncation
 class StepKind(Enum):
     """The action that a step takes on the future replica."""
 
-    #: Append the records of the present replica from the offset on to the future replica.
+    #: Append records of the present replica, from the offset on, to the future replica.
     COPY = "copy"
     #: Remove the future replica's records at or beyond the offset.
     TRUNCATE = "truncate"
@@ -41,7 +41,7 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogExtent:
-    """A log's offsets and epoch history, on which the next step of a move depends."""
+    """The offsets and leader epochs of a log, on which the next step depends."""
 
     log_start_offset: int
     log_end_offset: int

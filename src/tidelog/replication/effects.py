@@ -2,9 +2,9 @@
 
 Effects are small slotted values without methods. The broker runs the effects (`leader_effects` in
 `tidelog.broker.replicas.hosting`, `followed_partition` in `fetching`), and the model checker
-interprets them. Effects of appends and of follower fetches carry no values, because the broker
-reads the values from the replica. Effects without values are constants that all replicas share, so
-no append or fetch allocates an object.
+interprets them. Effects of appends and of follower fetches have no fields, because the broker reads
+the values from the replica. They are constants that all replicas share, so that an append or fetch
+allocates no object.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from tidelog.replication.isr import IsrChange
 
 @dataclass(slots=True)
 class HighWatermarkMoved:
-    """The leader's high watermark rose: the broker answers requests that wait for it (V60, V64)."""
+    """The leader's high watermark rose: the broker responds to requests that wait for it (V60,
+    V64).
+    """
 
 
 @dataclass(slots=True)
@@ -105,7 +107,7 @@ class AdvanceLogStart:
 
 @dataclass(slots=True)
 class BackOff:
-    """A pause: the broker leaves this partition out of its fetches for a while (V66)."""
+    """A pause: the broker does not fetch this partition for a while (V66)."""
 
     error: int
 

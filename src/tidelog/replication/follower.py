@@ -114,7 +114,9 @@ class FollowerReplica:
         leader_log_start: int,
         has_records: bool,
     ) -> Effects:
-        """Apply the leader's response to a fetch from `position`; `epochs` is the local history."""
+        """Apply the leader's response to a fetch from `position`; `epochs` are the leader epochs of
+        the local log.
+        """
         if self.is_busy or position != self.position:
             return NOTHING
         if error:

@@ -1,14 +1,14 @@
 """The ISR of a partition as its leader knows it: the confirmed ISR, and changes not yet decided.
 
 The leader proposes ISR changes, and the controller decides on them (A1 to A9). Until the leader
-knows the outcome of a change, the ISR may be any of several; their union is the maximal ISR. An
-expansion counts for the maximal ISR at once (A7), a shrink only when it is confirmed (A6). Only one
-request per partition waits at the controller at a time. If a request gets no response, the leader
-may request a newer change instead; the maximal ISR then includes both changes. A change leaves the
-maximal ISR once a newer partition epoch arrives, or the controller responds that the change was not
-and will not be made (A8). A newer change replaces a change that was not sent. Only the checks for
-joining and leaving the ISR use follower state and time (V62, V63). `docs/internals/isr.md` shows
-the transitions in a diagram.
+knows the outcome of a change, the ISR may be any of several; their union is the maximal ISR. The
+maximal ISR includes a proposed member at once (A7), and a removed member until the removal is
+confirmed (A6). Only one request per partition waits at the controller at a time. If a request gets
+no response, the leader may request a newer change instead; the maximal ISR then includes both
+changes. A change no longer counts when a newer partition epoch arrives, or when the controller
+responds with an error of `NOT_MADE` (A8). A newer change replaces a change that was not sent. Only
+the checks for joining and leaving the ISR use follower state and time (V62, V63).
+`docs/internals/isr.md` shows the transitions in a diagram.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Awaits(Enum):
     #: The response to the change's request; until then the leader sends no other request for the
     #: partition.
     RESPONSE = "response"
-    #: The repetition of the request, because the last request got no response that shows the
+    #: The leader will repeat the request, because the last request got no response that shows the
     #: change's outcome (A2). The leader may request a newer change instead of repeating the request
     #: (A8).
     REPETITION = "repetition"
@@ -84,7 +84,7 @@ class IsrState:
     partition_epoch: int
     #: ISR changes that were sent to the controller and have no outcome yet, the newest last.
     in_flight: tuple[IsrChange, ...] = ()
-    #: An ISR change that was not sent yet; for the maximal ISR it counts like a change in flight.
+    #: An ISR change that was not sent yet; the maximal ISR includes it like a change in flight.
     queued: IsrChange | None = None
     awaits: Awaits = Awaits.NOTHING
 
@@ -122,7 +122,9 @@ def is_to_be_sent(state: IsrState, change: IsrChange) -> bool:
 
 
 def repetition(state: IsrState) -> IsrChange | None:
-    """Return the change in flight to request again, unless a queued change supersedes it (A2)."""
+    """Return the change in flight that the leader must request again; None if a queued change
+    supersedes it (A2).
+    """
     if state.awaits is not Awaits.REPETITION or state.queued is not None:
         return None
     return state.in_flight[-1]

@@ -58,7 +58,7 @@ def _same(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
 
 
 class LeaderReplica:
-    """The leader of one partition for one leader epoch."""
+    """The leader of one partition in one leader epoch."""
 
     __slots__ = (
         "_others",
@@ -322,7 +322,8 @@ class LeaderReplica:
         return self._commit(isr, partition_epoch, is_eligible, now_ms)
 
     def change_sent(self, change: IsrChange) -> None:
-        """Record that the change is sent to the controller, which may now accept it.
+        """Record that the broker sends the change to the controller, which may accept it from now
+        on.
 
         `change` is the queued change, or the newest change, which is requested again.
         """
@@ -385,7 +386,8 @@ class LeaderReplica:
         return self.change_unanswered(change, now_ms)
 
     def eligibility_changed(self, is_eligible: Callable[[int], bool], now_ms: int) -> Effects:
-        """Examine the followers after other brokers came or went.
+        """Examine the followers, because brokers have registered, or their registrations have
+        ended.
 
         A broker's registration decides whether its follower may join the ISR, and whether the high
         watermark waits for it (V60).
@@ -566,7 +568,9 @@ class LeaderReplica:
         return follower.counted_broker_epoch != NO_BROKER_EPOCH and self._may_join(follower, now_ms)
 
     def _join(self, follower: FollowerProgress, now_ms: int) -> Effects:
-        """Propose the ISR with this follower, which has just fetched, if it may join (V63)."""
+        """If a follower that has just fetched may join the ISR, propose the ISR with this follower
+        (V63).
+        """
         if not isr_rules.may_propose(self.isr) or not self._may_join(follower, now_ms):
             return NOTHING
         wanted = isr_rules.target_isr(self.isr)

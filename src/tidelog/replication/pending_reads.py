@@ -1,6 +1,6 @@
 """Disk reads for one follower's fetches that the leader has begun and not finished (F5 to F7).
 
-A follower cannot catch up faster than its leader reads. With
+A follower cannot catch up faster than its leader reads records from disk. With
 `follower.fetch.pending.reads.insync.enable` a follower stays in the ISR while the leader reads from
 its disk for the follower's fetch, and counts as caught up when this read is done. One object holds
 the reads of one fetch session. The leader responds to a fetch when all its reads are done, so a
@@ -49,8 +49,8 @@ class PendingReads:
         for a response.
         """
         self.max_age_ms = max_age_ms
-        #: Whether pending reads of this fetch session may keep the follower in sync (the
-        #: configuration enables it).
+        #: Whether the configuration lets pending reads of this fetch session keep the follower in
+        #: sync.
         self.is_watched = False
         #: Reads by the number of their fetch; a follower has at most two fetches in flight.
         self._under_way: dict[int, PendingRead] = {}
@@ -70,7 +70,7 @@ class PendingReads:
         return self._last_number
 
     def done(self, number: int, read: PendingRead, now_ms: int) -> None:
-        """Record that all reads of fetch `number` are done, and its response leaves (F6).
+        """Record that all reads of fetch `number` are done, so that the leader responds (F6).
 
         The number of a fetch whose records were all in memory is `NO_READ`.
         """

@@ -95,9 +95,11 @@ class FollowerProgress:
         self.in_target_isr = False
         #: The reads for the follower's fetches; None if they do not keep the follower in sync (F5).
         self.reads: PendingReads | None = None
-        #: The reads for the follower's fetches, kept for display even while `reads` is None.
+        #: The reads for the follower's fetches, for display; they are set even while `reads` is
+        #: None.
         self.reads_shown: PendingReads | None = None
-        #: Pending reads for fetches before `reads_since_ms` do not keep the follower in sync.
+        #: Pending reads for fetches that arrived before `reads_since_ms` do not keep the follower
+        #: in sync.
         self.reads_since_ms = NEVER_MS
         #: Whether the last fetch reached the leader's LEO, or the LEO at the arrival of the
         #: previous fetch. `reached_previous_end` stays False while `reads` is None.
@@ -161,8 +163,8 @@ class FollowerProgress:
         """Return whether the leader still reads from disk for a fetch of a follower that kept up
         (F5, F7).
 
-        A follower with a pending read is in sync, because it waits for the leader. The pending read
-        says nothing about the follower's log, so it never counts for the high watermark (F8).
+        A follower with a pending read is in sync, because it waits for the leader. A pending read
+        says nothing about the follower's log, so it has no influence on the high watermark (F8).
         """
         return (
             self.reads is not None

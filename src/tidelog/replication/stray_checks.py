@@ -32,7 +32,7 @@ class Returning:
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """The partition as the controller described it to this broker."""
+    """The state of the stray's partition as this broker knows it from the controller."""
 
     topic_id: TopicId
     leader: int
@@ -44,7 +44,7 @@ class Assigned:
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """The replica that has taken the stray's place."""
+    """The replica of the same partition that this broker has now."""
 
     log_start_offset: int
     log_end_offset: int

@@ -1,12 +1,12 @@
 """Measurement of a failover's last phases, from the new leader's election to its first commit
 (V80).
 
-One object represents one leadership, from the moment at which the leader took its role. For each
-follower, the object records the times of three events. The three events are the follower's first
-request under the new leader epoch, the first response about a diverging log, and the first fetch
-with a matching log. The object also records when the first record of the new epoch was committed;
-from then on the leader acknowledges Produce requests with acks=all. Times are arguments, in ms of a
-clock that never goes back. No decision of the replica depends on these measurements.
+One object measures one leadership, from the moment at which the broker took the role of leader. For
+each follower, the object records the times of three events. The three events are the follower's
+first request under the new leader epoch, the first response about a diverging log, and the first
+fetch with a matching log. The object also records when the first record of the new epoch was
+committed; from then on the leader acknowledges Produce requests with acks=all. Times are arguments,
+in ms of a clock that never goes back. No decision of the replica depends on these measurements.
 """
 
 from __future__ import annotations
@@ -104,8 +104,8 @@ class Takeover:
         """Return when each phase ended, in ms since the leader took its role.
 
         NEVER stands for a phase that has not ended, or did not take place. The phase `connect` ends
-        with the first request of the last follower that has connected so far. The phase `truncate`
-        ends when the last follower that had to truncate its log has fetched again.
+        when the last of the followers has sent its first request. The phase `truncate` ends when
+        the last follower that had to truncate its log has fetched again.
         """
         followers = self.followers.values()
         fetched = [times.fetched_ms for times in followers if times.fetched_ms != NEVER]

@@ -5,9 +5,10 @@ follower's side counts bytes fetched. The throttle delays only replicas of throt
 are outside the ISR, and only while the bytes of its side exceed its rate. The throttle checks the
 rate before each read, so one read may exceed the rate. An administrator sets a rate and the
 partitions to throttle; a reassignment throttles its own partition with its own rate. One side has
-one rate for all throttled partitions, the lowest of these rates. The throttle knows no request and
-no log; the time is an argument, in monotonic milliseconds. Source: ReplicationQuotaManager,
-ReplicaManager.shouldLeaderThrottle, ReplicaFetcherThread.shouldFollowerThrottle.
+one rate for all throttled partitions, the lowest of these rates. The throttle does not know
+requests or logs; the time is an argument, in monotonic milliseconds. Source:
+ReplicationQuotaManager, ReplicaManager.shouldLeaderThrottle,
+ReplicaFetcherThread.shouldFollowerThrottle.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ class SideThrottle:
     __slots__ = ("_bytes", "_moves", "rate", "settings")
 
     def __init__(self, windows: int, window_ms: int, moves: MoveRates) -> None:
-        """Start with `moves`, whose rates apply once `moves_changed` is called."""
+        """`moves` has the rates of reassignments, which apply after `moves_changed` was called."""
         self._bytes = ByteRate(windows, window_ms)
         self._moves = moves
         #: The administrator's settings.
@@ -137,7 +138,8 @@ class SideThrottle:
     ) -> bool:
         """Return whether a replica must wait: throttled, outside the ISR, and the rate is exceeded.
 
-        `further_bytes` were read for throttled partitions and are not recorded yet.
+        `further_bytes` is the number of bytes that were read for throttled partitions but are not
+        recorded yet.
         """
         return (
             not is_in_sync

@@ -1,11 +1,11 @@
 """Detection of throttled replicas that do not catch up (R15).
 
-A throttled replica falls behind if producers write more than the replica receives. If producers
-write more than the throttle's rate, the replica never catches up. If producers write less than the
-throttle's rate, the replica may lag only because other partitions share the rate. The broker then
-reports it only after two checks in a row found it behind. The broker reports once that a replica
-falls behind, and again only after the throttle's rate has changed. This module knows no log; the
-caller measures bytes and time.
+A throttled replica falls behind if producers write more to its partition than the replica receives.
+If producers write more than the throttle's rate, the replica can never catch up. If producers write
+less than the throttle's rate, the replica may lag only because other partitions share the rate. The
+broker then reports it only after two checks in a row found it behind. The broker reports once that
+a replica falls behind, and again only after the throttle's rate has changed. This module knows no
+log; the caller measures bytes and time.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 Histories are compared by leader epoch (KIP-101, KIP-279, KIP-595), never by the high watermark. A
 follower's high watermark lags behind the leader's, so truncation to it would lose committed
-records. The leader names the largest epoch that both logs may share, and the end of this epoch in
-its log. The follower truncates to the end of the named epoch, in the leader's log or in its own
-log, whichever is smaller, and fetches again, until the logs no longer diverge. This module reads no
-log: it gets only the epoch histories and end offsets of logs.
+records. The leader responds with the largest epoch that both logs may share, and with the end of
+this epoch in the leader's log. The follower truncates its log to this end, or to the end of the
+same epoch in its own log if that is smaller. Then it fetches again, until the logs no longer
+diverge. This module reads no log: it gets only the epoch histories and end offsets of logs.
 """
 
 from __future__ import annotations
@@ -83,9 +83,9 @@ def below_log_start(
     The fetch offset is within the leader's log, but all of the follower's records have earlier
     epochs than the leader's first epoch. The error OFFSET_OUT_OF_RANGE would not help: a Kafka
     broker whose log ends at the leader's log start would then repeat the same fetch again and
-    again. The divergence makes a follower, of Kafka or of tidelog, truncate below the leader's log
-    start, and then start over at the log start. Returns None if the leader knows the follower's
-    last epoch, or if the fetch offset is below the leader's log start.
+    again. The divergence makes a follower, Kafka's or tidelog's, truncate to an offset below the
+    leader's log start, and then start over at the log start. Returns None if the leader knows the
+    follower's last epoch, or if the fetch offset is below the leader's log start.
     """
     if not 0 <= last_fetched_epoch < epochs.earliest_epoch or fetch_offset < log_start_offset:
         return None
@@ -96,9 +96,8 @@ def truncation_offset(diverging: EpochEnd, epochs: LeaderEpochs, log_end_offset:
     """Return the offset to which the follower truncates its log, at most its LEO.
 
     The follower calls this function with its own `epochs` and `log_end_offset`. If the follower's
-    log does not have the epoch that the leader names, the follower truncates to the end of its own
-    largest epoch below that epoch. The follower's fetch after the truncation compares the logs
-    again.
+    log does not have the epoch in the leader's response, the follower truncates to the end of its
+    own largest epoch below it. The logs are compared again at the follower's next fetch.
     """
     own = epochs.end_offset_for(diverging.leader_epoch, log_end_offset)
     if own.leader_epoch == NO_EPOCH:

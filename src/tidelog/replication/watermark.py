@@ -22,7 +22,7 @@ def effective_minimum(min_insync_replicas: int, replica_count: int) -> int:
 def high_watermark(
     log_end_offset: int, followers: Sequence[FollowerProgress], now_ms: int, max_lag_ms: int
 ) -> int:
-    """Return the high watermark: the lowest log end of all replicas that count for it.
+    """Return the high watermark: the lowest log end of the replicas that it must wait for.
 
     Returns -1 if a replica's log end is unknown. `log_end_offset` is the leader's log end. The
     leader decides whether to adopt the returned offset as high watermark.
