@@ -1,7 +1,8 @@
 """What the starts of `tidelog` in tests have in common, loaded once by the server that forks them.
 
-A command is parsed here, because the library of the command line loads half of itself when it
-parses its first one.
+A command with an option is parsed here, because the library of the command line loads half of
+itself when it parses its first command, and the other half, which checks values, when it has the
+first value. The parse ends with a usage error, so that the command does nothing.
 """
 
 from __future__ import annotations
@@ -21,5 +22,5 @@ _COMMANDS = (
 
 for name in _COMMANDS.split():
     importlib.import_module(f"tidelog.cli.{name}")
-with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
-    command_tree("topics")(["--version"])
+with contextlib.suppress(SystemExit), contextlib.redirect_stderr(io.StringIO()):
+    command_tree("topics")(["topics", "list", "--timeout", "no number"])
