@@ -63,7 +63,7 @@ def filled(logs: FakeLogs) -> FakeLogs:
 
 
 class TestDeadLetters:
-    BAD = ("no json", '{"n": "x"}', None, "[1]")
+    BAD = ("no json", '{"n": "x"}', None, '{"n": 7} {"n": 8}')
 
     def spoil(self, logs: FakeLogs) -> None:
         logs.append(T1, values(30, *self.BAD), numbers(130, 6, 34))
@@ -326,7 +326,10 @@ def test_an_empty_partition_is_known_so_that_its_loss_is_found(
     assert DeltaLake(to).read().version == version, "it is committed once"
     logs.append(T1, numbers(0, 10, 0), numbers(10, 10, 10))
     logs.log_starts[T1] = 10
-    with pytest.raises(DataLossError, match="t-1 was ingested up to 0.*holds 10 to 20"):
+    with pytest.raises(
+        DataLossError,
+        match="t-1 was ingested up to 0, .*holds 10 to 20: the records from",
+    ):
         ingest(spark, logs.bootstrap, "t", to)
 
 

@@ -69,6 +69,31 @@ def test_json(spark: SparkSession) -> None:
         strict.collect()
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": 1} garbage',
+        '{"a": 1} {"a": 2}',
+        '{"a": 1}, {"a": 2}',
+        '{"a": 1}, "b": 2',
+        '{"a": 1}]',
+        '{"a": 1}], "b": [{"a": 2}',
+        '{"a": 1}}',
+        '{"a": 1},',
+        '[{"a": 1}]',
+        "null",
+        "1",
+        "  ",
+    ],
+)
+def test_a_text_that_is_not_just_one_json_object_is_bad(spark: SparkSession, text: str) -> None:
+    values = frame(spark, text.encode(), b' {"a": 3, "x": [{}]}\n')
+    bad, good = values.select("n", json_column("value", "a int").alias("v")).orderBy("n").collect()
+    reason = "a record is not JSON of the schema struct<a:int>; it begins with "
+    assert (bad.v.record, bad.v.error) == (None, reason + text)
+    assert (good.v.record.asDict(), good.v.error) == ({"a": 3}, None)
+
+
 def test_avro_with_a_registry(spark: SparkSession, registry: FakeRegistry) -> None:
     registry.register("flights-value", FLIGHT)
     values = frame(spark, flight("AA", ["JFK"]), b"\0\0\0\0\x01\x7f", None, flight("BA", []))

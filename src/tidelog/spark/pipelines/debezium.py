@@ -17,6 +17,7 @@ from tidelog.spark.pipelines.parsing import (
     fields_of,
     utf8_text,
 )
+from tidelog.spark.schemas.json_column import parsed_json
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 #: Operations after which the row in the database equals `after`.
 _SETTING: Final = ("r", "c", "u")
-_RAW: Final = "_tidelog_raw"
 
 
 def debezium_columns(spark: SparkSession, ddl: str) -> Transform:
@@ -40,22 +40,15 @@ def debezium_columns(spark: SparkSession, ddl: str) -> Transform:
     has.
     """
     from pyspark.sql import functions as F  # noqa: N812 - how all of Spark names it
-    from pyspark.sql.types import ArrayType, StringType, StructType
+    from pyspark.sql.types import StringType, StructType
 
     row = fields_of(ddl, (*OWN_COLUMNS, TOMBSTONE_COLUMN, BEFORE_COLUMN))
     envelope = StructType().add("before", row).add("after", row).add("op", StringType())
-    # The fields of both forms: an envelope, and an envelope beside its schema. Spark ignores text
-    # after a JSON object, except after an object in a list.
+    # The fields of both forms: an envelope, and an envelope beside its schema.
     both = StructType([*envelope.fields]).add("payload", envelope)
-    schema = StructType().add("values", ArrayType(both)).add(_RAW, StringType())
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _RAW}
 
     def transform(frame: DataFrame) -> DataFrame:
-        text = utf8_text(F.col("value"))
-        listed = F.concat(F.lit('{"values":['), text, F.lit("]}"))
-        found = F.from_json(listed, schema, options)
-        is_whole = found[_RAW].isNull() & (F.size(found["values"]) == 1)
-        value = F.when(is_whole, F.get(found["values"], 0))
+        value = parsed_json(utf8_text(F.col("value")), both)
         key = utf8_text(F.col("key"))
         op = F.coalesce(F.col("_value.op"), F.col("_value.payload.op"))
         is_delete = F.col("value").isNull() | F.coalesce(op == "d", F.lit(False))

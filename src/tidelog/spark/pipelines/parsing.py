@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from tidelog.spark.pipelines.landing import Transform
 
-_RAW: Final = "_tidelog_raw"
 #: Columns of records that the transforms keep.
 RECORD_COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value")
 #: Names that no column of a DDL may have.
@@ -41,16 +40,12 @@ def json_columns(spark: SparkSession, ddl: str, *, tombstones: bool = False) -> 
         source = F.coalesce("value", "key") if tombstones else F.col("value")
         # Spark would replace bytes that are not UTF-8, and two keys could become equal.
         text = utf8_text(source)
-        parsed = frame.withColumn("_parsed", parsed_json(text, fields, _RAW))
+        parsed = frame.withColumn("_parsed", parsed_json(text, fields))
         without = None if tombstones else "the record has no value"
         error = (
             F.when(F.col("value").isNull(), F.lit(without))
             .when(utf8_text(F.col("value")).isNull(), F.lit("the value is no UTF-8"))
-            .when(F.col("_parsed").isNull(), F.lit("the value is no JSON object"))
-            .when(
-                F.col(f"_parsed.{_RAW}").isNotNull(),
-                F.lit(f"the value is no JSON object with {ddl}"),
-            )
+            .when(F.col("_parsed").isNull(), F.lit(f"the value is no JSON object with {ddl}"))
         )
         return parsed.select(
             *RECORD_COLUMNS,

@@ -1,11 +1,15 @@
 """JSON records as columns, parsed by Spark itself without a Python worker.
 
-A record is bad if it is not JSON, or if a field has another type than the schema requires. Fields
-that the schema does not name are left out, and missing fields are null.
+A record is bad if it is not one JSON object, or if a field has another type than the schema
+requires. Fields that the schema does not name are left out, and missing fields are null.
+
+Spark's parser ends with the first JSON value of a text and ignores the rest, as in
+`{"delay": 1} {"delay": 2}`. A record with such a rest is not JSON, so it is bad, too.
 """
 
 from __future__ import annotations
 
+import secrets
 from typing import TYPE_CHECKING, Final
 
 from tidelog.spark.option_values import OptionError
@@ -40,9 +44,8 @@ def json_column(column: Column | str, schema: str | StructType, mode: str = "per
             " 'carrier string, delay int'"
         )
     text = (F.col(column) if isinstance(column, str) else column).cast("string")
-    parsed = parsed_json(text, fields, _CORRUPT)
-    # Spark returns null, without a corrupt text, for a blank record.
-    is_bad = text.isNotNull() & (parsed.isNull() | parsed[_CORRUPT].isNotNull())
+    parsed = parsed_json(text, fields)
+    is_bad = text.isNotNull() & parsed.isNull()
     error = F.when(
         is_bad,
         F.concat(
@@ -57,18 +60,28 @@ def json_column(column: Column | str, schema: str | StructType, mode: str = "per
     return F.struct(record.alias("record"), error.alias("error"))
 
 
-def parsed_json(text: Column, fields: StructType, corrupt: str) -> Column:
-    """Return structs of `fields`, and of a field `corrupt` that has the text of a bad record.
+def parsed_json(text: Column, fields: StructType) -> Column:
+    """Return structs that have `fields`; null for a bad record, and for null.
+
+    Spark parses the record as the first element of an array, `{"K": [record, {"K": 0}]}`, with a
+    random key K that no record has. If the array has not just these two elements, the text of the
+    record is more or less than one JSON value.
 
     Sail's parser treats a bad record like a record whose fields are null. The query therefore first
     parses a text that is certainly bad, and fails if the engine's parser accepts this text. Spark
     makes this check once, when it plans the query.
     """
     from pyspark.sql import functions as F  # noqa: N812 - how all of Spark names the module
-    from pyspark.sql.types import StringType, StructType
+    from pyspark.sql.types import ArrayType, IntegerType, StringType, StructType
 
-    schema = StructType([*fields.fields]).add(corrupt, StringType())
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": corrupt}
-    is_silent = F.from_json(F.lit("["), schema, options)[corrupt].isNull()
+    key = f"key-{secrets.token_hex(8)}"
+    elements = ArrayType(StructType([*fields.fields]).add(key, IntegerType()))
+    schema = StructType().add(key, elements).add(_CORRUPT, StringType())
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+    is_silent = F.from_json(F.lit("["), schema, options)[_CORRUPT].isNull()
     failure = F.raise_error(F.lit(_SILENT_PARSER)).cast("string")
-    return F.from_json(F.when(is_silent, failure).otherwise(text), schema, options)
+    framed = F.concat(F.lit(f'{{"{key}":['), text, F.lit(f',{{"{key}":0}}]}}'))
+    parsed = F.from_json(F.when(is_silent, failure).otherwise(framed), schema, options)
+    found = parsed[key]
+    has_end = (F.size(found) == 2) & F.get(found, F.lit(1))[key].isNotNull()
+    return F.when(parsed[_CORRUPT].isNull() & has_end, F.get(found, F.lit(0)))
