@@ -222,27 +222,30 @@ def _present(
     client: OffsetsClient, options: ReadOptions, wanted: OffsetRange, log: _PlannedLog
 ) -> OffsetRange:
     """Return the part of a range whose offsets the log still has, or an empty range."""
-    if wanted.end < wanted.start and wanted.end < log.last:
+    # From the log start on, to an end that was deleted: a loss, not a wrong option.
+    is_deleted = wanted.end < wanted.start == log.first
+    if wanted.end < wanted.start and wanted.end < log.last and not is_deleted:
         raise OptionError(
             f"{wanted.tp} would be read from {wanted.start} to {wanted.end}, which is backwards"
         )
     end = min(wanted.end, log.last)
     present = OffsetRange(wanted.tp, max(wanted.start, log.first), end, wanted.topic_id)
-    if wanted.start <= log.last and (wanted.size <= 0 or present == wanted):
+    is_whole = wanted.start <= log.last and (wanted.size <= 0 or present == wanted)
+    if is_whole and not is_deleted:
         return present
     if options.isolation_level == READ_COMMITTED and _is_unstable(client, wanted, log):
         return present
+    asked = f"to {wanted.end}" if is_deleted else f"from {wanted.start} to {wanted.end}"
     if options.fail_on_data_loss:
         raise DataLossError(
-            f"{wanted.tp} should be read from {wanted.start} to {wanted.end}, but it holds"
-            f" {log.first} to {log.last}: records were deleted, or the topic was recreated. Set"
-            " failOnDataLoss to false to read what there is"
+            f"{wanted.tp} should be read {asked}, but it holds {log.first} to {log.last}: records"
+            " were deleted, or the topic was recreated. Set failOnDataLoss to false to read what"
+            " there is"
         )
     _log.warning(
-        "%s should be read from %d to %d, but it holds %d to %d: the rest is lost",
+        "%s should be read %s, but it holds %d to %d: the rest is lost",
         wanted.tp,
-        wanted.start,
-        wanted.end,
+        asked,
         log.first,
         log.last,
     )

@@ -271,6 +271,15 @@ def test_loss_that_is_allowed_is_logged(caplog: pytest.LogCaptureFixture) -> Non
     assert "a-0 should be read from 2 to 10, but it holds 5 to 10" in caplog.text
 
 
+def test_an_end_below_the_log_start_is_loss(caplog: pytest.LogCaptureFixture) -> None:
+    asked: dict[str, str] = {"subscribe": "a", "endingOffsets": '{"a":{"0":3,"1":4}}'}
+    held = {A0: (5, 10), A1: (2, 10)}
+    with pytest.raises(DataLossError, match="a-0 should be read to 3, but it holds 5 to 10"):
+        plan(held, **asked)
+    assert plan(held, **asked, failOnDataLoss="false") == [OffsetRange(A1, 2, 4)]
+    assert "a-0 should be read to 3, but it holds 5 to 10: the rest is lost" in caplog.text
+
+
 class TestSplitting:
     def test_without_a_minimum_each_partition_is_one_task(self) -> None:
         ranges = [OffsetRange(A0, 0, 1000), OffsetRange(A1, 0, 1)]
