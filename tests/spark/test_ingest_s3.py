@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from tests.support.client.fake_logs import FakeLogs
 from tests.support.s3_server import BUCKET, S3Fault, S3Server, s3_server
 from tests.support.spark import Row, batch
 
+from tidelog.core.errors import TidelogError
 from tidelog.core.types import TopicPartition
 from tidelog.local.ports import free_ports
 from tidelog.spark.lake.delta import DeltaLake
@@ -230,3 +232,27 @@ def test_a_bucket_that_does_not_exist_is_named(
         land(spark, filled, "s3://nowhere/t", s3)
     reason = "NoSuchBucket: The specified bucket does not exist"
     assert str(raised.value) == f"s3://nowhere/t cannot be read: {reason}"
+
+
+@pytest.mark.parametrize(
+    ("part", "refused"),
+    [("", "read"), ("run-", "written by a task"), ("_delta_log", "written")],
+    ids=["wrong credentials", "no right to write", "no right to commit"],
+)
+def test_a_store_that_refuses_is_named_and_the_table_stays(
+    spark: SparkSession, filled: FakeLogs, place: str, s3: S3Server, part: str, refused: str
+) -> None:
+    assert land(spark, filled, place, s3) == 50
+    filled.append(T0, numbers(50, 50))
+    methods = ("GET", "HEAD") if refused == "read" else ("PUT", "POST")
+    s3.inject(*(S3Fault(method, part, 403, 1_000) for method in methods))
+    try:
+        with pytest.raises(TidelogError) as raised:
+            land(spark, filled, place, s3)
+    finally:
+        s3.inject()
+    assert re.match(rf"{place} cannot be {refused}: .*403 Forbidden", str(raised.value))
+    assert DeltaLake(place, s3.options).newest() == 1
+    assert land(spark, filled, place, s3) == 50
+    proof = prove_table(spark, place, storage_options=s3.options)
+    assert (proof.holds, proof.offsets.rows) == (True, 100)

@@ -16,6 +16,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import unquote
 
@@ -296,10 +297,16 @@ class DeltaLake:
     def history(self) -> Iterator[tuple[int, int]]:
         """Yield (time in ms, version) of each version that the log still has, newest first.
 
-        Raises TableError.
+        A commit whose time is earlier than the time of an older commit, because a clock was wrong,
+        counts as later, as in Delta's own reader. Raises TableError.
         """
-        for commit in self.commits():
-            yield commit.time_ms, commit.version
+        commits = self.commits()
+        times = accumulate(
+            (commit.time_ms for commit in reversed(commits)),
+            lambda before, time_ms: max(before + 1, time_ms),
+        )
+        for commit, time_ms in zip(commits, reversed(list(times)), strict=True):
+            yield time_ms, commit.version
 
     def files(
         self, version: int | None = None, bounded: tuple[str, str] = OFFSET_COLUMNS

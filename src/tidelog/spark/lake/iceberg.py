@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.runtime.extras import install_command
@@ -83,6 +85,8 @@ _REFUSED: Final = (
 
 #: The field id of a table's first partition column.
 _FIRST_PARTITION_ID: Final = 1000
+#: Readers of Iceberg refuse a table one of whose times lies further behind the time before it.
+_CLOCK_TOLERANCE_MS: Final = 60_000
 
 
 class IcebergLake:
@@ -188,6 +192,7 @@ class IcebergLake:
         table = self._at_head()
         if (_version(table), _head(table)) != (state.version, state.head):
             return CommitAnswer.CONFLICT
+        self._check_clock(table)
         try:
             if table.properties.get(_RETRIES) != "0":
                 HeadTransaction(table).set_properties({_RETRIES: "0"}).commit_transaction()
@@ -340,8 +345,24 @@ class IcebergLake:
         """
         from tidelog.spark.lake.iceberg_vacuum import vacuum
 
+        table = self._at_head()
+        self._check_clock(table)
         with self._asking("be vacuumed"):
-            return vacuum(self._at_head(), self.store, keep_hours)
+            return vacuum(table, self.store, keep_hours)
+
+    def _check_clock(self, table: Table) -> None:
+        """Raise TableError if a commit by this machine's clock would make the table unreadable."""
+        last_ms = table.metadata.last_updated_ms
+        behind_ms = last_ms - time.time_ns() // 1_000_000
+        if behind_ms <= _CLOCK_TOLERANCE_MS:
+            return
+        last = datetime.fromtimestamp(last_ms / 1_000, UTC)
+        raise TableError(
+            f"{self.location} has version {_version(table)} of {last:%Y-%m-%d %H:%M:%S} UTC, and"
+            f" the clock of this machine is {behind_ms // 1_000} seconds behind it. Spark and other"
+            " readers refuse a table whose times go back, so nothing was committed: set the clocks"
+            " of all machines that write the table"
+        )
 
     def _check_rows(self, table: Table, snapshot: Snapshot | None) -> None:
         for feature in hidden_rows(table, snapshot):

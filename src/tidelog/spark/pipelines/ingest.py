@@ -181,10 +181,11 @@ class TopicIngest:
         try:
             return new_ranges(self._client, partitions, self._state.following())
         except DataLossError:
-            known, self._state = self._state, self._table.read()
-            if self._state.following() == known.following():
-                raise
+            self._state = self._table.read()
+        try:
             return new_ranges(self._client, partitions, self._state.following())
+        except DataLossError as error:
+            raise DataLossError(f"{self._at_version()}: {error}") from error
 
     def _landed(
         self,
@@ -216,9 +217,17 @@ class TopicIngest:
             if letters is not None:
                 discard(letters, landing.letters)
             return landing
+        except ProofError as error:
+            _discard_all(place, letters)
+            raise ProofError(f"{self._at_version()}: {error}") from error
         except BaseException:  # even after a second Ctrl-C, delete the run's files
             _discard_all(place, letters)
             raise
+
+    def _at_version(self) -> str:
+        """Return the table and the version that a failed run leaves as it is."""
+        assert self._state is not None
+        return f"{self._table.location} stays at version {self._state.version}"
 
     def _has_lost_files(self, state: LakeState) -> bool:
         """Return whether other commits have replaced files of the version that an upsert read."""

@@ -387,7 +387,11 @@ def describe_failure(proof: ContinuityProof) -> str:
         for each in proof.partitions
         if not each.holds
     ]
-    return "nothing was committed: " + "; ".join(lines)
+    return (
+        f"nothing was committed: {'; '.join(lines)}. A transform keeps one row for each record, and"
+        " marks what does not fit in a column 'error'; offsets that compaction removed need the"
+        " option compacted"
+    )
 
 
 def run_of(proof: PartitionProof) -> PartitionRun:

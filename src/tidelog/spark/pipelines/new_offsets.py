@@ -50,7 +50,7 @@ def new_ranges(
 ) -> NewOffsets:
     """Return each partition's new offsets, from its offset in `following` or the log start on.
 
-    Raises DataLossError if the log no longer holds the next offset.
+    Raises DataLossError if the log no longer holds the next offset, or ends before it.
     """
     earliest = client.list_offsets(dict.fromkeys(partitions, EARLIEST))
     latest = client.list_offsets(dict.fromkeys(partitions, LATEST), READ_COMMITTED)
@@ -61,10 +61,18 @@ def new_ranges(
         start = following.get(tp.partition, first)
         if tp.partition not in following and start == end:
             unseen.append(PartitionRun(tp.partition, first, first, 0))
-        if not first <= start <= end:
+        if start < first:
             raise DataLossError(
                 f"{tp} was ingested up to {start}, but its log now holds {first} to {end}: the"
-                " records between were deleted before their ingest"
+                f" records from {start} to {first} were deleted before their ingest. Ingest to"
+                " another table, which begins with what is left; run more often, or raise"
+                " retention.ms"
+            )
+        if start > end:
+            raise DataLossError(
+                f"{tp} was ingested up to {start}, but its log now holds {first} to {end}: the"
+                f" cluster has lost records from {end} on, as in an unclean leader election, and"
+                " would give their offsets to others. Ingest to another table"
             )
         if start < end:
             ranges.append(OffsetRange(tp, start, end))

@@ -303,7 +303,11 @@ def _check_place(batch: pa.RecordBatch) -> None:
 
 
 def _target_failure(plan: FilePlan, error: OSError) -> str:
-    return (
-        f"{plan.place.store.location} cannot be written by a task: {reason_of(error)}. The"
-        " executors must see a local path; an object store has a URI, such as s3://bucket/table"
+    store = plan.place.store
+    remedy = (
+        "The executors must see a local path; an object store has a URI, such as s3://bucket/table"
+        if store.is_local
+        else "Nothing was committed; the executors write with the storage options of the run, or"
+        " with those of their own environment"
     )
+    return f"{store.location} cannot be written by a task: {reason_of(error)}. {remedy}"

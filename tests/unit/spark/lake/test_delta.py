@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import tempfile
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +16,7 @@ import pytest
 from deltalake import DeltaTable, transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
-from tidelog.spark.lake.commits import first_known, landed_runs
+from tidelog.spark.lake.commits import first_known, landed_runs, version_at
 from tidelog.spark.lake.delta import DeltaLake
 from tidelog.spark.lake.protocol import CommitAnswer
 from tidelog.spark.lake.runs import commit_run, opened
@@ -25,6 +29,8 @@ from tidelog.spark.lake.state import (
     TableError,
 )
 
+ROOT = Path(__file__).resolve().parents[4]
+_LIMIT_S = 300
 ORIGIN = Origin("flights", "flights-id", "cluster-id")
 SCHEMA = pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64())])
 
@@ -358,3 +364,76 @@ def test_a_vacuum_that_another_commit_overtakes_is_repeated(
     assert DeltaLake(location).vacuum(0) == (1 if conflicts == 2 else 0)
     assert len(calls) == (3 if conflicts == 2 else 5)
     assert len(list(Path(location).glob("*.parquet"))) == (1 if conflicts == 2 else 2)
+
+
+def test_a_commit_by_a_clock_that_was_ahead_is_older_than_later_commits(location: str) -> None:
+    lake, state = made(location)
+    for start in (0, 10, 20):
+        state = commit_run(lake, state, change_of(f"run-{start}", start, start + 10)).state
+    log = Path(location, "_delta_log", f"{2:020}.json")
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    [info] = (action["commitInfo"] for action in actions if "commitInfo" in action)
+    info["timestamp"] += 3_600_000
+    log.write_text("".join(f"{json.dumps(action)}\n" for action in actions))
+    times = {version: time_ms for time_ms, version in DeltaLake(location).history()}
+    assert [version for _, version in DeltaLake(location).history()] == [3, 2, 1, 0]
+    assert times[2] == info["timestamp"]
+    assert times[3] == times[2] + 1
+    assert version_at(DeltaLake(location), times[2] - 1) == 1
+    assert version_at(DeltaLake(location), times[2]) == 2
+    assert version_at(DeltaLake(location), times[3]) == 3
+
+
+READ_ONLY = """
+import os, sys
+import deltalake.exceptions, deltalake.transaction, pyarrow.compute, pyarrow.fs, pyarrow.parquet
+from tests.unit.spark.lake.test_delta import change_of, made
+from tidelog.spark.lake import vacuum
+from tidelog.spark.lake.delta import DeltaLake
+from tidelog.spark.lake.runs import commit_run
+from tidelog.spark.lake.state import TableError
+
+if os.getuid() == 0:
+    os.setuid(65534)  # root may write everywhere
+table, place = sys.argv[1:]
+lake = DeltaLake(table)
+state = lake.read()
+for act in (
+    lambda: commit_run(lake, state, change_of("b", 10, 20)),
+    lambda: lake.store.now_ms(),
+    lambda: made(place),
+):
+    try:
+        act()
+    except TableError as error:
+        print(error)
+print(lake.read() == state)
+"""
+
+
+def test_a_table_that_may_not_be_written_is_named_with_the_reason() -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        table, place = os.path.join(directory, "table"), os.path.join(directory, "new")
+        lake, state = made(table)
+        commit_run(lake, state, change_of("a", 0, 10))
+        for folder, _, _ in os.walk(directory):
+            os.chmod(folder, 0o555)
+        ended = subprocess.run(
+            [sys.executable, "-c", READ_ONLY, table, place],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=_LIMIT_S,
+            check=False,
+        )
+        for folder, _, _ in os.walk(directory):
+            os.chmod(folder, 0o755)
+    assert ended.returncode == 0, ended.stderr
+    *refused, is_same = ended.stdout.splitlines()
+    for sentence, start in zip(
+        refused,
+        (f"{table} cannot be written: ", f"{table} cannot be written: ", f"{place} cannot be crea"),
+        strict=True,
+    ):
+        assert sentence.startswith(start) and "Permission denied" in sentence
+    assert is_same == "True"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -501,3 +503,32 @@ def test_options_of_files_have_the_names_of_their_stores() -> None:
         "AWS_ALLOW_HTTP": "true",
         "AWS_PROFILE": "lake",
     }
+
+
+def test_a_clock_that_is_behind_the_table_commits_nothing(
+    tmp_path: Path, foreign: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Iceberg's readers refuse a table whose times go back by over a minute."""
+    lake = lake_in(tmp_path)
+    state = lake.read()
+    now_ns = foreign.refresh().metadata.last_updated_ms * 1_000_000
+    last = datetime.fromtimestamp(now_ns // 1_000_000_000, UTC)
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "time_ns", lambda: now_ns - 3_600 * 1_000_000_000)
+        sentence = (
+            f"iceberg:{NAME} has version 3 of {last:%Y-%m-%d %H:%M:%S} UTC, and the clock of this"
+            " machine is 3600 seconds behind it. Spark and other readers refuse a table whose times"
+            " go back, so nothing was committed: set the clocks of all machines that write the"
+            " table"
+        )
+        for commit in (
+            lambda: commit_run(lake, state, change_of(lake, "late", 30, 40)),
+            lambda: lake.add_columns(state, pa.schema([("new", pa.int64())])),
+            lambda: lake.vacuum(0),
+        ):
+            with pytest.raises(TableError) as raised:
+                commit()
+            assert str(raised.value) == sentence
+        assert lake.read() == state
+        patch.setattr(time, "time_ns", lambda: now_ns - 50 * 1_000_000_000)
+        assert commit_run(lake, state, change_of(lake, "near", 30, 40)).state.version == 4
