@@ -1,6 +1,6 @@
-"""The guide's table of readers, with the versions that tests tried.
+"""The reference's table of readers, with the versions that tests tried.
 
-`python -m tests.support.reader_versions` writes it into the guide.
+`python -m tests.support.reader_versions` writes it into the page.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-GUIDE: Final = Path(__file__).resolve().parents[2] / "docs" / "guide" / "lake.md"
+PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "reference" / "lake.md"
 #: Delta's jar, and the version of Spark that it fits.
 DELTA_JAR, SPARK_OF_DELTA_JAR = "4.4.0", "4.2.0"
 _HEADER: Final = "| reader | versions tried | Delta | Iceberg |"
@@ -42,10 +42,10 @@ def table() -> str:
 
 
 def main() -> None:
-    """Write the table into the guide."""
-    text = GUIDE.read_text(encoding="utf-8")
+    """Write the table into the page."""
+    text = PAGE.read_text(encoding="utf-8")
     found = re.compile(re.escape(_HEADER) + r"\n(?:\|[^\n]*\n)+")
-    GUIDE.write_text(found.sub(lambda _: table(), text), encoding="utf-8")
+    PAGE.write_text(found.sub(lambda _: table(), text), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -35,10 +35,6 @@ PAGES = {
         "tidelog configs reference",
         "test_configuration.py::test_the_reference_is_what_the_declarations_say",
     ),
-    "docs/guide/lake.md": Generated(
-        "python -m tests.support.reader_versions",
-        "test_generated_pages.py::test_the_guide_has_the_versions_of_readers_that_were_tried",
-    ),
     "docs/internals/coverage.md": Generated(
         "python -m tests.sim.coverage --write",
         "test_generated_pages.py::test_the_page_of_coverage_is_what_the_last_search_found",
@@ -62,6 +58,10 @@ PAGES = {
     "docs/reference/cli.md": Generated(
         "python -m tidelog.cli.reference docs/reference/cli.md",
         "test_command_line_reference.py::test_the_reference_is_up_to_date",
+    ),
+    "docs/reference/lake.md": Generated(
+        "python -m tests.support.reader_versions",
+        "test_generated_pages.py::test_the_reference_has_the_versions_of_readers_that_were_tried",
     ),
     "docs/reference/metrics.md": Generated(
         "python -m tests.tidy.metrics_page",
@@ -146,8 +146,8 @@ def test_the_page_and_the_test_that_compares_it_exist(page: str) -> None:
     assert f"\ndef {test}(" in (ROOT / "tests/tidy" / file).read_text(encoding="utf-8")
 
 
-def test_the_guide_has_the_versions_of_readers_that_were_tried() -> None:
-    assert reader_versions.table() in reader_versions.GUIDE.read_text(encoding="utf-8")
+def test_the_reference_has_the_versions_of_readers_that_were_tried() -> None:
+    assert reader_versions.table() in reader_versions.PAGE.read_text(encoding="utf-8")
 
 
 def test_make_docs_writes_every_page_that_follows_from_what_is_here() -> None:
