@@ -3,10 +3,10 @@
 One integer seed determines every random choice of a run, so that the run can be repeated event by
 event (DESIGN.md, rule 5). Simulated brokers run the same code as real broker processes.
 
-`run` plays a run, and `job` describes a run. `profiles` and `policies` decide which random choices
-are likely, and `swarm` draws a profile from a seed; `seeds` has the random streams. `phases` are
-parts of a run after the faults, `final_phase` the last of them. `results`, `outcomes` and `story`
-report what happened in a run.
+`run` makes one run, and `job` describes a run. `profiles` and `policies` decide which random
+choices are likely, and `swarm` draws a profile from a seed; `seeds` has the random streams.
+`phases` are parts of a run after the faults, `final_phase` the last of them. `results`, `outcomes`
+and `story` report what happened in a run.
 
 The cluster: `sim_cluster` starts each `sim_broker` with `broker_settings`. `sim_store` and
 `sim_store_server` are the metadata store. `client_workload` starts the clients in `workload`;
@@ -19,7 +19,7 @@ Disks: `disk`, `file_content`, `files`, `lanes`, `log_dir_failure`. `sandbox` fo
 
 `faults` injects faults within the `fault_budget`.
 
-`checkers` judge the cluster's state (`observed`) and the clients' requests (`client_history`).
+`checkers` check the cluster's state (`observed`) and the responses to clients (`client_history`).
 `mutation` puts a known defect into the brokers, to prove that a checker notices it.
 
 Searches over seeds: `known_seeds`, `search_coverage`, `shrink` with `reductions`. `suggestions`

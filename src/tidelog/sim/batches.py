@@ -1,12 +1,12 @@
 """Encoding of record batches for the simulator's clients, and decoding for its checkers.
 
-This module is deliberately independent of `tidelog.records`: checkers must not share the mistakes
-of the brokers that they judge. Clients write uncompressed batches of format v2 (KIP-98); a leader
-stores them with gzip if the topic's `compression.type` says so. A record's value begins with its
-number, which is unique in the run; padding of various sizes follows. In compacted topics, each
-record has one of a few keys. The record's number determines its key, and whether it is a tombstone;
-a tombstone carries its number in a header. The number of a record that a broker writes itself
-consists of checksums of its key and value.
+This module deliberately does not use `tidelog.records`: checkers must not share the mistakes of the
+brokers' code. Clients write uncompressed batches of format v2 (KIP-98); a leader stores them with
+gzip if the topic's `compression.type` says so. A record's value begins with its number, which is
+unique in the run; padding of various sizes follows. In compacted topics, each record has one of a
+few keys. The record's number determines its key, and whether it is a tombstone; a tombstone carries
+its number in a header. The number of a record that a broker writes itself consists of checksums of
+its key and value.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ HEADER_BYTES: Final = _HEAD.size + _BODY.size
 _CONTROL: Final = 0x20
 _COMPRESSION: Final = 0x07
 _GZIP: Final = 1
-#: Window bits with which zlib expects the header and trailer of gzip.
+#: The argument of zlib that selects the gzip format.
 _GZIP_WINDOW: Final = 31
 #: Number of batches whose record numbers are cached.
 _KEPT_BATCHES: Final = 4_096
@@ -116,7 +116,7 @@ def encode_batch(
 
 
 def read_batches(data: bytes | bytearray | memoryview) -> Iterator[ReadBatch]:
-    """Yield the whole batches at the start of `data`; skip an incomplete batch at the end.
+    """Yield the complete batches in `data`; ignore an incomplete batch at the end.
 
     Raises BrokenBatch for an invalid batch.
     """
@@ -214,7 +214,7 @@ def _read_record(record: bytes) -> tuple[int, int]:
 
 
 def read_records(data: bytes | bytearray | memoryview) -> Iterator[tuple[bytes, bytes]]:
-    """Yield (key, value) of each record of whole batches; empty bytes for a missing key or value.
+    """Yield (key, value) of each record in complete batches; a missing key or value is empty bytes.
 
     Raises BrokenBatch for invalid bytes.
     """

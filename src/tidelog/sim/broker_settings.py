@@ -1,4 +1,5 @@
-"""The configuration of a run's brokers: short times, small segments, three offsets partitions.
+"""The configuration of a run's brokers: short times, small segments, few partitions of
+`__consumer_offsets`.
 
 A seed and its profile vary some settings. Each broker listens on the same port of its own host.
 Each broker has one or more log directories, each on its own disk.
@@ -47,7 +48,8 @@ class BrokerSettings:
     profile: Profile = field(default_factory=lambda: Profile("quiet"))
     session_timeout_ms: int = 1_500
     lag_time_max_ms: int = 2_000
-    #: Time in ms until the store notices a dead process; None means the session timeout.
+    #: Time in ms after which the store ends the session of a dead process; None means the session
+    #: timeout.
     detect_ms: float | None = None
     properties: dict[str, str] = field(default_factory=dict)
     #: Number of log directories of each broker.

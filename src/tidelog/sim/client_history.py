@@ -1,8 +1,9 @@
 """The requests and responses of a run's clients, as input of the checkers.
 
 Every operation has the time of its begin, the time of its end, and an outcome. An operation without
-a response stays open, because it may still take effect. The module knows nothing of brokers. Record
-numbers are unique in a run, so each record identifies the operation that sent it.
+a response stays open, because it may still take effect. The module uses no information from brokers
+except their responses. Record numbers are unique in a run, so each record identifies the operation
+that sent it.
 """
 
 from __future__ import annotations
@@ -78,12 +79,13 @@ class ClientHistory:
 
     def __init__(self) -> None:
         self.produces: list[Produce] = []
-        #: Every record ever sent, with its operation.
+        #: By record number, the operation that sent the record.
         self.by_number: dict[int, Produce] = {}
         self.topics: dict[TopicId, TopicLife] = {}
         #: Operations of consumers and group members, in the format of histories.
         self.operations: list[Operation] = []
-        #: Offset below which records may be deleted by request, by topic id and partition.
+        #: By (topic id, partition), the offset below which DeleteRecords requests may have deleted
+        #: records.
         self.deleted_before: dict[tuple[TopicId, int], int] = {}
         #: Partitions (topic, number) whose removal was requested; such a partition may have been
         #: added again.
@@ -93,7 +95,8 @@ class ClientHistory:
         self._consumers = 0
         self.acknowledged_records = 0
         self.read_records = 0
-        #: Number of acknowledged retries of a batch that an earlier attempt had stored.
+        #: Number of batches whose retry was acknowledged because an earlier attempt had stored
+        #: them.
         self.suppressed_duplicates = 0
         self.on_acknowledged: CallbackList[[Produce]] = CallbackList()
         #: Called when a consumer has read: (client, topic id, partition, first offset, record
@@ -166,7 +169,7 @@ class ClientHistory:
         self.topics.setdefault(topic_id, TopicLife(name, topic_id, now_ns))
 
     def was_remade_since(self, name: str, time_ns: int) -> bool:
-        """Return whether a topic was deleted or recreated after a time, as far as clients know."""
+        """Return whether clients know that a topic was deleted or recreated after `time_ns`."""
         return any(
             life.name == name and (life.deletion_begun_ns >= time_ns or life.created_ns >= time_ns)
             for life in self.topics.values()
@@ -195,11 +198,11 @@ class ClientHistory:
         return self.deleted_before.get((topic_id, partition), 0)
 
     def removal_begins(self, name: str, partition: int) -> None:
-        """Record a request for a partition's removal, after which its records may be lost."""
+        """Record a request to remove a partition; from now on, its records may be lost."""
         self.removed[name, partition] = None
 
     def deletion_begins(self, name: str, now_ns: int) -> None:
-        """Record a request for a topic's deletion, after which the topic's records may be lost."""
+        """Record a request to delete a topic; from now on, its records may be lost."""
         for life in self.topics.values():
             if life.name == name and life.deletion_begun_ns < 0:
                 life.deletion_begun_ns = now_ns

@@ -48,7 +48,7 @@ class ClientWorkload(Workload):
     ) -> None:
         """Create the administrator.
 
-        `draw` is the run's own random stream; `partitions` is the number of partitions of the topic
+        `draw` is a random stream of the run; `partitions` is the number of partitions of the topic
         `steady`.
         """
         super().__init__(seed, cluster, profile, only, draw)
@@ -162,7 +162,9 @@ class ClientWorkload(Workload):
             self.consume(reader, TopicPartition(_SHARED_TOPIC, number))
 
     def _begin_churn(self) -> None:
-        """Start to change a topic all the time, with producers and consumers of its partitions."""
+        """Start a client that changes a topic all the time, and producers and consumers of its
+        partitions.
+        """
         admin, writer, reader = self.client(), self.client(), self.client()
 
         def work(partition: TopicPartition) -> None:
@@ -174,7 +176,9 @@ class ClientWorkload(Workload):
         admin.tasks.spawn("churn", churn.run())
 
     def _begin_groups(self) -> None:
-        """Start three members of one group, in some runs two of them static, and a committer."""
+        """Start three members of a group, and a client that only commits offsets. In some runs, two
+        of the members are static.
+        """
         draw = self._draw
         groups = self.cluster.groups
         shared = GroupPlan("shared", _STEADY_TOPIC, self.partitions)

@@ -4,9 +4,9 @@ A directory holds its current and its durable entries; the disk holds the ordere
 directory changes. `file_content` has the contents of files. A power loss (`lose_power`) keeps the
 durable state and some unsynced changes: all, none, a prefix, a prefix with a torn write, or any
 subset. A torn write ends at a sector boundary. A file's name may survive a power loss without its
-content, and the reverse. A killed process loses nothing: its writes are in the page cache.
-`effects` counts failures, losses and damage, so that a fault without effect can be recognized. The
-module does not know the brokers' interface of files (`core.ports.Files`).
+content, and the reverse. The death of a process loses nothing, because its writes are in the page
+cache. `effects` counts failures, losses and damage, so that a fault without effect can be
+recognized. The module does not know the brokers' interface of files (`core.ports.Files`).
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class StoredFile(NamedTuple):
 
 
 Entry = File | Directory
-#: One atomic directory change: for each changed name (directory, name, its file or directory
-#: afterwards).
+#: One atomic change of directories. For each changed name: (directory, name, the file or directory
+#: with this name afterwards).
 _Change = tuple[tuple[Directory, str, Entry | None], ...]
 
 
@@ -82,7 +82,7 @@ class SimDisk:
         #: and call.
         self.failed_calls = 0
         self.call_errors: dict[str, int] = {}
-        #: Whether operations wait for the directory's worker, because the device is slow.
+        #: Whether the device is slow, so that all operations wait for the directory's worker.
         self.slow = False
         self.slow_ns = SLOW_NS
         #: Shortest and longest duration in ns of a read while reads are slow; None while reads come
@@ -92,7 +92,7 @@ class SimDisk:
         self.hangs = False
         #: Operations that wait for the device; each is called when the device comes back.
         self.stuck: list[Callable[[], None]] = []
-        #: Number of power losses that lost at least one change.
+        #: Number of power losses in which at least one change was lost.
         self.losses = 0
         #: Files that changed since `NodeLogs` last read the disk, each with its lowest changed
         #: position. `names_changed` says whether any name changed.
@@ -279,7 +279,7 @@ class SimDisk:
             file.synced_ms = file.modified_ms
 
     def lose_power(self, draw: random.Random, loss: Loss) -> list[str]:
-        """Keep the durable state and a drawn part of the unsynced changes.
+        """Keep the durable state and a random part of the unsynced changes.
 
         Returns a line for the run's trace about each kind of loss. As with a journal, the directory
         changes that survive come before all lost ones. With the loss REORDERED, a directory change
@@ -318,7 +318,7 @@ class SimDisk:
 
     @property
     def is_filled(self) -> bool:
-        """Whether a fault took the free space of the disk."""
+        """Whether a fault has filled the disk (`fill`)."""
         return self.capacity_bytes != self.size_bytes
 
     def fill(self, room_bytes: int) -> None:
@@ -392,7 +392,7 @@ class SimDisk:
 
 
 def _kept_names(draw: random.Random, loss: Loss, pending: list[_Change]) -> list[_Change]:
-    """Return the directory changes that survive a power loss, in order."""
+    """Draw which directory changes survive a power loss; return them in order."""
     if not pending or loss is Loss.ALL_UNSYNCED:
         return []
     if loss is Loss.REORDERED:
@@ -423,7 +423,7 @@ def _independent(draw: random.Random, pending: list[_Change]) -> list[_Change]:
 
 
 def _is_aside(path: str) -> bool:
-    """Return whether a file belongs to a replica that no broker hosts any more."""
+    """Return whether a file belongs to a deleted or stray replica."""
     return path.rpartition("/")[0].endswith(("-delete", "-stray"))
 
 

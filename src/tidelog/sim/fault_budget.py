@@ -121,8 +121,8 @@ class FaultBudget:
         """Return whether fewer members than min.insync.replicas have lost data, if `losing` lose
         data, too.
 
-        A member that left the ISR after a data loss still counts as a member that lost data, until
-        the partition has its effective min.insync.replicas again (D3).
+        A member that lost data and then left the ISR still counts, until the partition again has as
+        many members as its effective min.insync.replicas (D3).
         """
         minimum = self._published.effective_minimum(state.key)
         gone = len(self._gone.get(state.key, ()))
@@ -137,7 +137,9 @@ class FaultBudget:
         return len(lost) + gone < minimum
 
     def is_spared(self, node_id: int) -> bool:
-        """Return whether a broker must stay up to save the committed records of a partition."""
+        """Return whether a broker must stay up, because otherwise committed records could be
+        lost.
+        """
         return any(
             self._steady_members(state) == [node_id]
             for state in self._living_states()

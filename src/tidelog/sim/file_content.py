@@ -1,10 +1,10 @@
 """The content of one simulated file: its page cache, and its content after a power loss.
 
-A file is one growing bytearray with a list of changes that are not known to be durable. A power
-loss undoes all changes that are not durable, and redoes the surviving changes. As on Linux, a
-failed fsync marks dirty pages clean without writing them. These pages stay readable while the disk
-is mounted, but a later fsync reports success without writing them. Brokers therefore must not retry
-a failed fsync (D17).
+A file is a bytearray with a list of changes that may not be durable. A power loss undoes all
+changes in the list, and redoes the changes that survive. As on Linux, a failed fsync marks dirty
+pages clean without writing them. These pages stay readable while the disk is mounted, but a later
+fsync reports success without writing them. Brokers therefore must not retry a failed fsync
+(D17).
 """
 
 from __future__ import annotations
@@ -38,14 +38,15 @@ class Loss(Enum):
 
 
 class Fate(Enum):
-    """The state of one write or truncation since the last fsync that dropped nothing."""
+    """The state of a write or truncation that a power loss may undo."""
 
     #: The change is in the page cache only.
     PENDING = "pending"
     #: The change is on the disk, and stays in the list of changes because an earlier change of the
     #: file was dropped.
     DURABLE = "durable"
-    #: A failed fsync dropped the change: readable until the next mount, never on the disk.
+    #: A failed fsync dropped the change: it can be read until the next mount, but will never be on
+    #: the disk.
     DROPPED = "dropped"
 
 
@@ -203,7 +204,7 @@ class File:
             self.data[cut:] = before[cut:]
 
 
-#: Ways in which a file may lose unsynced changes; the loss UNSYNCED draws one of them.
+#: What a file may lose of its unsynced changes: the loss UNSYNCED draws one of these.
 STYLES = ("nothing", "all", "prefix", "torn")
 
 

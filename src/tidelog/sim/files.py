@@ -1,6 +1,6 @@
 """`core.ports.Files` on a simulated disk, for one incarnation of a node.
 
-Each file operation counts as a call of a port (`core.ports`), at which the node may die. If the
+At each file operation, which counts as a call of a port (`core.ports`), the node may die. If the
 node dies at a write, a part of the bytes may have reached the page cache. Failed calls raise
 OSError with errno and path. `last_call` names the failed call for `lanes`, the queue of file
 operations.
@@ -115,7 +115,7 @@ class SimFiles:
         return written
 
     def _shortened(self, buffers: Sequence[Buffer]) -> Sequence[Buffer]:
-        """Return a random first part of the buffers, as after a signal or on a nearly full disk."""
+        """Return a random first part of the buffers; a real write may also write only a part."""
         content = b"".join(buffers)
         if len(content) < 2:
             return buffers
@@ -287,6 +287,8 @@ class SimFiles:
         return VolumeSize(capacity, max(0, capacity - self.disk.used_bytes))
 
     def volume_place(self, path: str) -> VolumePlace:
-        """Return the disk of a path: each log directory is the mount point of a separate disk."""
+        """Return the volume of a path: in the simulation, each log directory is the mount point of
+        its own disk.
+        """
         self._begin("volume_place", path)
         return VolumePlace(id(self.disk), self.disk.root)

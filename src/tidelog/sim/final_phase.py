@@ -32,7 +32,7 @@ class FinalPhase:
         self._profile = profile
         self._stage = stage
         self._on_in_sync = on_in_sync
-        #: Time by which the conditions of the phase must hold.
+        #: Virtual time in ns at which the conditions of the phase must hold at the latest.
         self._limit_ns = 0
 
     def run(self, *, was_damaged: bool) -> None:
@@ -84,7 +84,9 @@ class FinalPhase:
     # Churn
 
     def _end_churn(self) -> bool:
-        """Wait until clients change no topic, and the cluster shows all acknowledged changes."""
+        """Wait until the clients that change topics have stopped, and the cluster shows all
+        acknowledged changes.
+        """
         cluster, churn, churning = self._cluster, self._workload.churn, self._workload.churning
 
         def unaltered() -> str:
@@ -103,7 +105,7 @@ class FinalPhase:
         )
 
     def _moves_ended(self) -> bool:
-        """Wait until no disk has remains of a move between log directories (D11)."""
+        """Wait until no disk has files that a move between log directories left behind (D11)."""
         left_over = self._cluster.directory_moves.left_over
         return self._cluster.settings.log_dirs < 2 or self._wait(
             left_over, "no move leaves a copy behind", "move"

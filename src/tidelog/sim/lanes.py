@@ -42,7 +42,7 @@ class _Job:
     work: Work
     name: str
     completion: Completion[Any]
-    #: The time that the operation takes, drawn when it begins.
+    #: The random duration of the operation, drawn when it begins.
     time_ns: int = 0
     #: Monotonic time at which the operation began, or was submitted if it still waits.
     begun_ns: int = 0
@@ -69,14 +69,14 @@ class SimLane:
         self._busy = False
         #: SYNC operations under way.
         self._syncs: dict[_Job, None] = {}
-        #: The error after which no operation runs any more; None until such an error.
+        #: The error of `abandon`, after which no operation runs any more; None before.
         self._abandoned: StorageError | None = None
         self._fast_waiting = 0
         self._closed = False
         #: Counts of fast and slow writes and reads, by their simulated duration (D13).
         self.times = OperationTimes()
         self.times.open_ages = self._open_ages
-        #: Completion that `close` awaits, resolved after the next operation.
+        #: Completion that `close` awaits; it is resolved when an operation ends.
         self._draining: Completion[None] | None = None
 
     @property

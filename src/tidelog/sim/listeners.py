@@ -1,7 +1,7 @@
 """Lists of functions that the simulator calls, in order, at an event of a run.
 
-Checkers, and the reports of violations (`sim/story`), add functions to the lists of the events that
-they follow.
+Checkers, and the report of a run (`sim/story`), add functions to the lists of the events that they
+follow.
 """
 
 from __future__ import annotations

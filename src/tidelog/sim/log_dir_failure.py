@@ -1,9 +1,9 @@
 """Failed and slow log directories, and the operator who repairs them (D1, D6, D13).
 
 From its begin until the repair, all calls of the failed directory fail with the same errno. An
-operator later restarts the broker with the same disk, or with an empty disk in its place. The fault
-budget decides when the directory may fail and when its replicas may be lost. Pages that a failed
-sync dropped are lost at the restart in any case.
+operator later restarts the broker with the same disk, or with an empty disk in its place. The
+directory fails, and the operator replaces the disk, only when the fault budget allows it. In both
+cases, pages that a failed sync dropped are lost at the restart.
 
 A slow directory takes some milliseconds for each operation: longer than the threshold of slow
 operations, but short enough for the clients to make progress. An operator restarts brokers that
@@ -134,7 +134,8 @@ def quicken(disk: SimDisk) -> None:
 
 
 def given_up(broker: SimBroker) -> str:
-    """Return a directory that a broker gave up although its device works; empty if there is none.
+    """Return the path of a directory that a broker gave up although its device works; empty if
+    none.
 
     The broker gave up such a directory because it was slow.
     """

@@ -1,11 +1,11 @@
 """Virtual time: one scheduler for all nodes, and an asyncio loop for each incarnation of a node.
 
-The scheduler keeps one heap ordered by (time, sequence). Time is in integer nanoseconds and stands
-still while an event runs. The standard library's Task and Future schedule callbacks on a `NodeLoop`
-(`call_soon`, `call_at`, ...), which puts them into the heap with its incarnation as owner. Events
-of a dead incarnation are kept, but never run. Events of a paused incarnation wait, and run in order
-when it resumes. The module knows nothing of brokers, disks or the network. The module implements
-rule 5 of DESIGN.md.
+The scheduler keeps one heap ordered by (time, sequence). Virtual time is in integer nanoseconds,
+and does not pass while an event runs. The standard library's Task and Future schedule callbacks on
+a `NodeLoop` (`call_soon`, `call_at`, ...), which puts them into the heap with its incarnation as
+owner. Events of a dead incarnation are kept, but never run. Events of a paused incarnation wait,
+and run in order when it resumes. The module knows nothing of brokers, disks or the network. This
+module implements DESIGN.md, rule 5.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000
 #: More events than this at one instant count as an endless loop, which is an error.
 MAX_EVENTS_AT_ONE_INSTANT = 200_000
-#: Minimum number of cancelled events at which the heap is rebuilt without them, if they outnumber
-#: live events.
+#: The heap is rebuilt without cancelled events if there are at least this many, and more than other
+#: events.
 _MIN_CANCELLED_TO_REBUILD = 4096
 #: Node id of events that belong to no node (faults, the run's own timers).
 NO_NODE = -1
@@ -53,7 +53,7 @@ class EventOwner(Protocol):
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop that is running while an event of the process is executed."""
+        """The asyncio loop that counts as running while an event of the process is executed."""
 
     @property
     def on_turn(self) -> Sequence[Callable[[], None]]:
@@ -103,7 +103,7 @@ class TimedCall(asyncio.TimerHandle):
     def __repr__(self) -> str:
         return f"<Event {self.time_ns} {self.callback}>"
 
-    # Two events are equal only if they are the same object; the heap orders by (time, sequence).
+    # An event is equal only to itself; the heap does not compare events, but (time, sequence).
     __hash__ = object.__hash__
     __eq__ = object.__eq__
 
@@ -154,7 +154,9 @@ class Scheduler:
             heappush(self._heap, (self.now_ns, self._sequence, event))
 
     def note_cancelled(self) -> None:
-        """Count a cancelled event; drop cancelled events once they are most of the heap."""
+        """Count a cancelled event; if most events in the heap are cancelled, drop the cancelled
+        events.
+        """
         self._cancelled += 1
         if self._cancelled > _MIN_CANCELLED_TO_REBUILD and self._cancelled * 2 > len(self._heap):
             self._heap = [entry for entry in self._heap if entry[2].callback is not None]
@@ -169,7 +171,7 @@ class Scheduler:
         return self._heap[0][0] if self._heap else None
 
     def run_next(self) -> None:
-        """Execute the next event, or defer it if its node does not run."""
+        """Execute the next event; if its node is paused or dead, defer the event."""
         if self.next_time_ns() is None:
             return
         time_ns, _, event = heappop(self._heap)

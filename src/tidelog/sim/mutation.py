@@ -16,12 +16,12 @@ from tidelog.core.errors import TidelogError
 
 
 class MutantNotFoundError(TidelogError):
-    """The error of a name that names no mutant, with the reason and the expected form."""
+    """The error of a text that is no mutant's name, with the reason and the expected form."""
 
 
 @runtime_checkable
 class Mutant(Protocol):
-    """A mutant: a replacement of part of the brokers' code."""
+    """A mutant: a replacement of a part of the brokers' code by a defect."""
 
     @property
     def profile(self) -> str:

@@ -1,4 +1,4 @@
-"""The simulated network: hosts, the links between them, listening and connecting.
+"""The simulated network: hosts, the links between them, listeners, and attempts to connect.
 
 A link is one direction between two hosts. Each link can be cut, slowed down and healed
 independently. `sim_connections` implements the connections. A host without power does not respond.
@@ -340,13 +340,13 @@ class SimNetwork:
         return self.hosts.setdefault(name, Host(name))
 
     def handle(self, process: Process) -> NodeNetwork:
-        """Return the network port of one incarnation, whose host now has power."""
+        """Return the `core.ports.Network` of a new incarnation; its host has power from now on."""
         host = self.add_host(process.host)
         host.is_up = True
         return NodeNetwork(self, process, host)
 
     def process_died(self, process: Process, *, power_lost: bool) -> None:
-        """Close the listeners and connections of a dead process, as its kernel does."""
+        """Close the listeners and connections of a process that died, as a kernel does."""
         host = self.hosts[process.host]
         host.is_up = not power_lost
         host.listeners = {

@@ -34,7 +34,9 @@ _MILLION = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Strike:
-    """A planned crash at the `countdown`-th later port call whose name begins with `prefix`."""
+    """A planned crash at the `countdown`-th call of a port, from now on, whose name begins with
+    `prefix`.
+    """
 
     countdown: int
     loss: Loss
@@ -99,7 +101,7 @@ class NodeServices(ABC):
 
 
 class Incarnation:
-    """One incarnation of a node's process; the `process.Process` of its open handles."""
+    """One incarnation of a node's process; the open handles see it as `process.Process`."""
 
     def __init__(self, simulator: NodeServices, node: SimNode, number: int) -> None:
         self.simulator = simulator
@@ -123,8 +125,8 @@ class Incarnation:
         self.died_with_page_cache = False
         #: Whether the process died by a power loss, which affects every disk.
         self.died_with_power = False
-        #: The disks that lost data at the death, and whether each had pages that a failed fsync
-        #: dropped.
+        #: The disks that lost data when the process died; True if the disk had pages that a failed
+        #: fsync dropped.
         self.struck_disks: dict[SimDisk, bool] = {}
         #: Called at the beginning of each event of the incarnation.
         self.on_turn: list[Callable[[], None]] = []
@@ -162,8 +164,8 @@ class Incarnation:
     def die(self, loss: Loss, reason: str, *, judged: bool = True) -> bool:
         """End the process at once; return False if the process survives.
 
-        `loss` is the wanted loss of unsynced data, which `judge_crash` may change or refuse. With
-        `judged` False (the process ends itself) `judge_crash` is not called.
+        `judge_crash` may change or refuse the `loss` of unsynced data. If `judged` is False,
+        because the process ends itself, `judge_crash` is not called.
         """
         if not self.alive:
             return True
@@ -207,7 +209,9 @@ class Incarnation:
             self._waiting.clear()
 
     def defer(self, event: TimedCall) -> None:
-        """Keep a due event until `resume`; hold the event of a dead process until the run ends."""
+        """Keep an event that is due until `resume`; if the process is dead, until the end of the
+        run.
+        """
         if self.alive:
             self._waiting.append(event)
         else:
@@ -329,7 +333,7 @@ class NodeClock:
         return self._node.monotonic_ns(self._scheduler.now_ns) // NS_PER_MS
 
     def wall_ms(self) -> int:
-        """Return virtual time as a date in ms, with the offset of the node's wall clock."""
+        """Return the time of the node's wall clock in ms: virtual time plus an offset."""
         self._incarnation.check_alive()
         return (
             WALL_EPOCH_MS
@@ -378,7 +382,9 @@ class NodeRandom:
 
 
 class NodeTracer:
-    """`core.ports.Tracer` of one incarnation; it feeds the run's trace and the checkers."""
+    """`core.ports.Tracer` of one incarnation; it passes events to the run's trace and the
+    checkers.
+    """
 
     __slots__ = ("_incarnation", "_simulator")
 

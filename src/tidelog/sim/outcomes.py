@@ -43,7 +43,7 @@ OUTCOMES: Final[Mapping[str, tuple[str, str]]] = {
 
 
 class OutcomeWatch:
-    """The outcomes of one run for the cluster's users, measured from `begin` to `end`."""
+    """Measurement of one run's outcomes, from `begin` to `end`."""
 
     def __init__(self, cluster: SimCluster) -> None:
         self._cluster = cluster

@@ -21,7 +21,7 @@ _MIN_ISR: Final = "min.insync.replicas"
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Settings that replace settings of a run's profile."""
+    """A policy: settings of the brokers that replace settings of a run's profile."""
 
     name: str
     description: str

@@ -64,7 +64,7 @@ class Only:
     def needs_whole(self) -> bool:
         """Whether the unreduced run must be made first, to record its faults.
 
-        A reduction that only shortens the time with faults needs no recorded faults.
+        False if the reduction only shortens the time with faults.
         """
         return replace(self, until_ms=None) != Only()
 

@@ -42,7 +42,7 @@ class RunResult:
     churn: dict[str, int] = field(default_factory=dict)
     #: Number of times each interesting state was reached (core/sometimes.py).
     marks: dict[str, int] = field(default_factory=dict)
-    #: Number of file calls that failed by a fault, by errno and call ("EIO rename").
+    #: Number of file calls that a fault made fail, by errno and call ("EIO rename").
     file_errors: dict[str, int] = field(default_factory=dict)
     #: Measured outcomes (`sim/outcomes`); empty if the run ended before every replica was in sync
     #: again.
@@ -96,8 +96,7 @@ class Sums:
             sum_up(getattr(self, part), getattr(result, part))
 
 
-#: Names of the fields of `Sums` whose values are dictionaries of numbers; `RunResult` has the same
-#: fields.
+#: Fields of `Sums` and `RunResult` that contain numbers by name.
 COUNTED: Final = ("counters", "faults", "churn", "marks")
 
 

@@ -239,7 +239,7 @@ class SeedRun:
 
 
 def _settings(draw: random.Random, seed: int, profile: Profile) -> BrokerSettings:
-    """Return a seed's own timeouts, and how soon the store notices a dead process."""
+    """Return the settings of the run's brokers; some of them are drawn from the seed."""
     settings = BrokerSettings(
         session_timeout_ms=draw.choice((900, 1_500, 3_000)),
         lag_time_max_ms=draw.choice((900, 2_000, 4_000)),

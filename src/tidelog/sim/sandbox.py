@@ -1,13 +1,12 @@
 """The sandbox of simulated nodes: no real clock, randomness, files, sockets or threads.
 
-During a run, standard library functions that reach out of the process raise SandboxError while an
-event of a node is executed. The sandbox recognizes an event of a node by the event loop that runs
-in the current thread. The sandbox restricts neither other threads (a progress bar) nor the run
-itself between events. An audit hook catches the calls that Python audits, however they were
-imported. The sandbox replaces functions that Python does not audit, in their modules. The
-replacement of a function misses code that imported the function by name, so a test forbids such
-imports (`tests/tidy/test_forbidden_calls.py`). The sandbox also records each forbidden call,
-because code under test may swallow the exception.
+While an event of a simulated node is executed, functions of the standard library that use real
+resources raise SandboxError. The sandbox knows that such an event is executed by the asyncio loop
+that runs in the current thread. The sandbox restricts neither other threads (a progress bar) nor
+the run itself between events. An audit hook catches the calls that Python audits. The sandbox
+replaces other functions in their modules. Code that imported such a function by name would still
+call the original, so a test forbids these imports (`tests/tidy/test_forbidden_calls.py`). The
+sandbox also records each forbidden call, because code under test may swallow the exception.
 """
 
 from __future__ import annotations
@@ -107,7 +106,9 @@ _GUARD: Final = _Guard()
 
 @contextmanager
 def sandboxed() -> Iterator[list[str]]:
-    """Forbid real resources to events of nodes within the context; yield the forbidden calls."""
+    """Within the context, forbid nodes to use real resources; yield the list of forbidden calls, as
+    it grows.
+    """
     if _GUARD.is_active:
         yield _GUARD.reached
         return

@@ -13,7 +13,7 @@ import random
 
 
 def stream(seed: int, *labels: int | str) -> random.Random:
-    """Return the random stream that `labels` name."""
+    """Return the random stream of a seed with these labels."""
     text = "/".join([str(seed), *[str(label) for label in labels]])
     digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
     return random.Random(int.from_bytes(digest, "big"))

@@ -87,8 +87,7 @@ class _Search:
     def search(self) -> None:
         """Leave out every part that the violation does not need.
 
-        The search first drops the time after the violation, so that runs without the violation end
-        soon.
+        The first step drops the time after the violation, so that further runs end soon.
         """
         self._try({"until_ms": self.result.simulated_ns // NS_PER_MS + 1}, 1)
         self._leave_out_faults(coarse=True)
@@ -129,10 +128,10 @@ class _Search:
             size = (size + 1) // 2
 
     def _end_earlier(self) -> None:
-        """Halve the time for faults, as long as the run shows the same violation.
+        """Halve the time in which faults happen, as long as the run shows the same violation.
 
-        A shorter time with faults helps only if the violation came after the faults, because an
-        earlier violation ends the run anyway.
+        This helps only if the violation came after the faults, because an earlier violation ends
+        the run anyway.
         """
         until_ms = self.result.simulated_ns // NS_PER_MS
         while until_ms > 1 and not self._is_over:

@@ -142,7 +142,9 @@ class SimBroker:
                 yield partition.topic_partition, partition.topic_id
 
     def leaderships(self) -> Iterator[tuple[TopicPartition, LeaderReplica]]:
-        """Yield the partitions that the broker leads, unless it holds fetches back (V47)."""
+        """Yield the partitions that the broker leads; none while it is fenced after a pause
+        (V47).
+        """
         if self.broker is None or self.broker.services.fence.is_fenced:
             return
         for partition in self.broker.replicas.all():
@@ -161,7 +163,7 @@ class SimBroker:
 
     @property
     def has_met_failed_call(self) -> bool:
-        """Whether a fault made a disk call of the current or last incarnation fail."""
+        """Whether a disk call of the current or last incarnation has failed because of a fault."""
         return self._failed_calls > self._failed_calls_before
 
     @property

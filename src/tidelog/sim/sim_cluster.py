@@ -48,12 +48,12 @@ from tidelog.sim.sim_store import SimStoreServer
 from tidelog.sim.simulator import Simulator
 from tidelog.sim.trace import canonical
 
-#: The store's host name in links between the store and nodes.
+#: Host name of the metadata store.
 STORE_HOST: Final = "store"
 #: Beginnings of the reasons with which a broker may halt after damage, or after a call that a fault
 #: made fail.
 _EXPECTED_HALTS: Final = ("log directory failed",)
-#: Interval in ns of an operator's checks of a broker that gave up a log directory.
+#: Interval in ns at which an operator checks a broker that gave up a log directory.
 _OPERATOR_NS: Final = 1_500 * NS_PER_MS
 _ROLE_EVENTS: Final = ("became_leader", "became_follower")
 #: Events that a broker traces only if its code has a defect.
@@ -188,7 +188,7 @@ class SimCluster:
         return not (network.link(host, STORE_HOST).cut or network.link(STORE_HOST, host).cut)
 
     def refuses_stop(self, node_id: int) -> bool:
-        """Return whether the fault budget keeps a broker from stopping now."""
+        """Return whether the fault budget forbids that a broker stops now."""
         return self.budget.refuses_stop(node_id)
 
     def put_store_back(self, copy: Tree) -> None:
@@ -367,13 +367,16 @@ class SimCluster:
         return ""
 
     def group_waits_for_operator(self, group: str) -> bool:
-        """Return whether the partition of a group's coordinator waits for an operator."""
+        """Return whether only an operator can make the partition of a group's coordinator available
+        again.
+        """
         partition = TopicPartition(CONSUMER_OFFSETS, self.groups.partition_of(group))
         key = self.published.find(partition)
         return key is not None and self.waits_for_operator(key)
 
     def waits_for_operator(self, key: LogKey) -> bool:
-        """Return whether a partition waits for an operator (D3): its ISR is up and has no log.
+        """Return whether only an operator can make a partition available again (D3): its ISR
+        members are up, but have no log.
 
         A crash may interrupt the creation of the replicas; published state does not distinguish
         this from a loss of their logs, so only an operator can decide. This is allowed only if no

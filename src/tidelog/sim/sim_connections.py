@@ -1,4 +1,5 @@
-"""Connections of the simulated network: two pipes, one per direction, first in first out.
+"""Connections of the simulated network. A connection has two pipes, one per direction, first in
+first out.
 
 A `ConnectionEnd` is the byte stream of one side; `sim_transport` has the frames above it. Items of
 a pipe (pieces of the byte stream) arrive after random delays; items that are due together arrive in
@@ -33,9 +34,9 @@ POWER_LOSS_SILENCE_NS = (NS_PER_MS, 5 * NS_PER_S)
 #: Bytes that the kernels of both sides buffer together. A send is taken whole if the buffers have
 #: any room.
 KERNEL_BUFFER_BYTES = 256 * limits.KIB
-#: Time in ns for which the peer may take queued bytes after `close_reading`.
+#: Time in ns after `close_reading` during which queued bytes are still sent.
 LINGER_NS = NS_PER_S
-#: Maximum additional delay of a piece of split bytes, and of the rest of a partial send.
+#: Maximum additional delay in ns of a piece of split bytes, and of the bytes after a partial send.
 _PIECE_DELAY_NS = 4 * NS_PER_MS
 #: On a link that splits bytes, the share of the sends of which the kernel takes only a part.
 _PARTIAL_SENDS = 0.25
@@ -118,7 +119,7 @@ class Link:
 
     def __init__(self) -> None:
         self.cut = False
-        #: Whether sends and reads on the link may end anywhere, also within a frame.
+        #: Whether sends and reads on the link may end anywhere, even within a frame.
         self.splits = False
         #: Whether the link holds all bytes back without a loss, while the TCP windows fill up.
         self.clogged = False
@@ -283,7 +284,7 @@ class Pipe:
         target.receive(chunks)
 
     def read(self, size_bytes: int) -> None:
-        """Account for bytes that the target has read; the sender may have room again."""
+        """Note that the target has read bytes, so that the sender's buffer may have room again."""
         was_full = self.is_full
         self.in_flight_bytes -= size_bytes
         if was_full and not self.is_full:
@@ -526,7 +527,7 @@ class ConnectionEnd:
         self.handler.buffer_updated(size)
 
     def peer_closed(self, reason: str) -> None:
-        """Close this side after FIN or RST arrived."""
+        """Close this side, because the peer's FIN or RST has arrived."""
         if not self.is_gone:
             self.lost(reason)
             self.outgoing.put(RESET)

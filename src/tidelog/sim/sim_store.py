@@ -2,7 +2,7 @@
 
 This client implements `metadata.store.MetadataStore`. While the store is unreachable, requests wait
 for at most a session timeout. If the connection breaks, the outcome of a transaction in flight is
-unknown, and reads in flight are sent again. The client renews the session only while calls of
+unknown, and reads in flight are sent again. The client renews the session only if recent calls of
 `beat` prove that the node's event loop runs. Every message arrives as an event of the node, so a
 paused or dead node gets no messages.
 """
@@ -71,7 +71,9 @@ class WriteStrike:
     strike: Callable[[], object]
 
     def meets(self, ops: Sequence[Op]) -> bool:
-        """Count a transaction on `path`; return whether the planned fault hits it."""
+        """Count a transaction if it checks or writes `path`; return whether the planned fault
+        happens at it.
+        """
         if all(op.path != self.path for op in ops):
             return False
         self.countdown -= 1
@@ -136,7 +138,7 @@ class SimStoreClient:
         #: Number of the current session, so that timers of an earlier session do nothing.
         self._life = 0
         self._last_beat_ms = 0
-        #: Time at which the client sent the last request to which the store responded, on the
+        #: Of the requests to which the store has responded, the time when the last was sent, on the
         #: node's own clock.
         self.heard_ms = 0
         self._in_flight: deque[_Request] = deque()
@@ -308,7 +310,7 @@ class SimStoreClient:
         )
 
     def _connect_arrives(self, life: int) -> None:
-        """Handle a connection request at the server."""
+        """Let the server handle the client's connection request."""
         server = self._server
         if life != self._life:
             return
@@ -339,7 +341,7 @@ class SimStoreClient:
 
     def _connected(self, life: int, session: ServerSession, connection: StoreConnection) -> None:
         if life != self._life:
-            return  # an unused session ends at its timeout
+            return  # the client no longer wants the session, which will end at its timeout
         self._connecting = False
         is_new = self._session is None
         if not self._server.is_live(session.session_id):

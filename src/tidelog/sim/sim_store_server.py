@@ -1,9 +1,9 @@
 """The server of the simulated metadata store: one tree, sessions and their timeouts, watches (rules
 S1-S5).
 
-The server outlives every simulated node. The messages of a connection travel through two pipes, one
-in each direction, which keep their order although their delays differ. All delays of the server use
-the function `schedule`.
+The server runs during the whole run, unlike the simulated nodes. The messages of a connection
+travel through two pipes, one in each direction, which keep their order although their delays
+differ. All delays of the server use the function `schedule`.
 
 Faults expire a session, lose requests and responses, delay watches, and make the store unavailable
 for a while. Even a delayed watch fires before its session gets the response to a later read (S1).
@@ -43,7 +43,7 @@ CommitCallback = Callable[[int, int, Sequence[Op], Sequence[OpResult]], None]
 
 
 class LostMessage(Enum):
-    """The lost message of a transaction: its request or its response."""
+    """Which message of a transaction is lost: nothing, the request or the response."""
 
     NOTHING = "nothing"
     #: The request is lost, and the transaction is not applied.
@@ -54,7 +54,7 @@ class LostMessage(Enum):
 
 @dataclass(slots=True)
 class GetRequest:
-    """A request to read store nodes; its watch covers each of the paths."""
+    """A request to read store nodes, with an optional watch on each of them."""
 
     paths: Sequence[str]
     watch: WatchCallback | None
@@ -143,7 +143,9 @@ class StorePipe(Generic[M]):
 
 
 class StoreConnection:
-    """One connection of one session, from the client's connection request until its break."""
+    """One connection of a session, from the client's connection request until the connection
+    breaks.
+    """
 
     def __init__(
         self,
@@ -367,7 +369,8 @@ class SimStoreServer:
     def handle(self, session: ServerSession, connection: StoreConnection, message: Message) -> None:
         """Handle a message of a client."""
         if session.session_id not in self._sessions:
-            return  # the notice that the session has expired is under way
+            # Ignore the request: the client will soon get the notice that its session has expired.
+            return
         if isinstance(message, Renew):
             self._renewed(session)
         elif isinstance(message, Transact):

@@ -29,7 +29,9 @@ class _WholeReader(FrameReader):
         self._on_error = on_error
 
     def get_buffer(self, sizehint: int = -1) -> memoryview:
-        """Return room for `sizehint` bytes; with -1, for the bytes of a real connection's read."""
+        """Return a buffer of `sizehint` bytes; with -1, a buffer as large as a real
+        connection's.
+        """
         if sizehint < 0:
             return super().get_buffer(sizehint)
         self._replace(self.pending_bytes + sizehint)
@@ -77,7 +79,7 @@ def _frames_of(data: bytes) -> Iterator[bytes]:
 
 
 def _raise(where: str, error: BaseException) -> None:
-    """End the run with the error of a handler."""
+    """Let the error of a handler end the run."""
     raise error
 
 
@@ -167,7 +169,7 @@ class SimTransport(FrameTransport):
         super().keep_frames()
 
     def handled(self, frame_bytes: int, api_key: int) -> None:
-        """Release a frame that counts against the receive budget."""
+        """Release a frame from the receive budget, because it has been handled."""
         self._end_point.process.check_alive()
         super().handled(frame_bytes, api_key)
 

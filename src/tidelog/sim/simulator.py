@@ -1,6 +1,6 @@
 """The simulator of one run: the scheduler, the network, the nodes with their disks, and the trace.
 
-Faults act on the simulator from outside (`SimNode`, `SimNetwork`, `SimDisk`). Checkers follow the
+Faults call methods of the simulated parts (`SimNode`, `SimNetwork`, `SimDisk`). Checkers follow the
 simulator through `on_traced` and `Scheduler.after_event`, and report to `violate`. The module knows
 nothing of brokers.
 """
@@ -84,7 +84,8 @@ class Simulator(NodeServices):
         self.note(incarnation.node_id, "start", str(incarnation.number))
 
     def node_died(self, incarnation: Incarnation, loss: Loss) -> None:
-        """End an incarnation: break its connections and apply the loss to its disks.
+        """End an incarnation: break its connections, and let its disks lose data according to
+        `loss`.
 
         A power loss affects every disk. Without a power loss, only disks that dropped pages lose
         data.

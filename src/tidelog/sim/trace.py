@@ -31,8 +31,8 @@ class Trace:
     def __init__(self) -> None:
         self._hash = hashlib.blake2b(digest_size=16)
         self._block: list[str] = []
-        #: For each block of lines, the hash over the trace up to the block's end: two runs first
-        #: differ in the first block with different hashes.
+        #: For each block of lines, the hash over the trace up to the end of the block. The first
+        #: difference of two runs is in the first block whose hashes differ.
         self.block_hashes: list[str] = []
         #: Number of executed events of the scheduler.
         self.events = 0
@@ -82,7 +82,9 @@ def canonical_fields(fields: Mapping[str, Any]) -> str:
 
 
 def canonical(value: Any) -> str:
-    """Return a text that is the same in every process; raise TypeError if the value has none."""
+    """Return the value as a text that is the same in every process; raise TypeError if this is
+    impossible.
+    """
     if value is None or isinstance(value, bool | int | float | str):
         return value.name if isinstance(value, Enum) else str(value)
     if isinstance(value, bytes | bytearray | memoryview):

@@ -8,7 +8,7 @@ store has responded to a request that the broker sent after its pause.
 A Metadata or FindCoordinator response that waits for the next leader never waits longer than
 `metadata.leader.wait.max.ms` (V83). The response must name the leaders that the broker knows when
 it sends the response. A response may wait only if the process of a requested partition's leader has
-ended, or if the store has a newer leader epoch than the broker. `LeaderWaitChecker` judges only
+ended, or if the store has a newer leader epoch than the broker. `LeaderWaitChecker` checks only
 responses on connections that had no other open request, and only if the broker already knew the
 cluster when the request arrived.
 """
@@ -44,7 +44,7 @@ _GUARDED: Final = (
 _KEY: Final = slice(0, 2)
 _CORRELATION: Final = slice(4, 8)
 _SIZE_BYTES: Final = 4
-#: First version of FindCoordinator requests with several coordinator keys.
+#: First version of FindCoordinator whose requests have several coordinator keys.
 _KEYS_VERSION: Final = 4
 #: Maximum time in ns until others notice that a broker's process has ended: clients by a refused
 #: connection, within 10 s, and the controller after a session timeout.
@@ -52,7 +52,9 @@ _NOTICED_NS: Final = 12_000 * NS_PER_MS
 
 
 class AnswerChecker(Checker):
-    """Checker of brokers' pauses and responses; a `sim_connections.FrameWatch`."""
+    """Checker of brokers' responses after pauses; observes frames as a
+    `sim_connections.FrameWatch`.
+    """
 
     def __init__(self, run: CheckedRun, session_timeout_ms: int) -> None:
         """Begin to check; `session_timeout_ms` is the session timeout of all brokers."""
@@ -121,7 +123,7 @@ class _Asked(NamedTuple):
 
 
 class LeaderWaitChecker(Checker):
-    """Checker of responses that wait for the next leader; a `sim_connections.FrameWatch`."""
+    """Checker of responses that wait for the next leader; observes frames as a `FrameWatch`."""
 
     def __init__(self, run: CheckedRun, config: BrokerConfig) -> None:
         """Begin to check brokers with the configuration `config`."""
@@ -129,7 +131,7 @@ class LeaderWaitChecker(Checker):
         self._max_ms = config.metadata_leader_wait_max_ms
         #: Time at which each broker's process ended last.
         self._ended_ns: dict[int, int] = {}
-        #: Open requests by connection and correlation id; None for a request that is not judged.
+        #: Open requests by connection and correlation id; None for a request that is not checked.
         self._under_way: dict[ConnectionEnd, dict[bytes, _Asked | None]] = {}
 
     def died(self, node_id: int) -> None:

@@ -18,7 +18,7 @@ from tidelog.sim.observed.replica_logs import LogKey
 
 
 class ClientChecker(Checker):
-    """Checker of one run's client history."""
+    """Checker of the responses to the clients of one run."""
 
     def __init__(
         self, run: CheckedRun, history: ClientHistory, replication: ReplicationChecker

@@ -1,18 +1,18 @@
 """Checks of the controller's commands and their order, by published state and replicas.
 
-A broker gets UpdateMetadata with a leader before it takes a role under that leader (V17). Before
-the controller deletes the node of a topic, every broker that stayed registered has deleted its
-replicas (V22). Before the controller removes a replica from the assignment, the replica's broker
-has deleted the replica, if that broker stayed registered (V52). At the end of a run, brokers hold
-only assigned replicas; a broker that was down during a deletion finds its stray replica after its
-restart (V45). The controller's response to a controlled shutdown lists the partitions that still
-need the stopping broker (V43).
+Before a broker becomes follower of a leader, UpdateMetadata must have given it the leader's address
+(V17). Before the controller deletes a topic's node, every broker that stayed registered must have
+deleted its replicas of the topic (V22). Before the controller removes a replica from the
+assignment, its broker must have deleted the replica, if it stayed registered (V52). At the end of a
+run, brokers hold only assigned replicas; a broker that was down during a deletion finds its stray
+replica after its restart (V45). The controller's response to a controlled shutdown lists the
+partitions that still need the stopping broker (V43).
 
 After this response, the stopping broker may lead only the listed partitions, and partitions without
 another live member in the ISR. It must not be in the ISR of a partition that another broker leads.
 If the list is empty, the stopping broker must not be elected leader, and must join no ISR, until
-its registration ends. A new controller does not know of a controlled shutdown, so it may elect the
-stopping broker as an eligible replica (E2).
+its registration ends. An exception: a new controller does not know of the shutdown, so it may elect
+the stopping broker if this is an eligible replica (E2).
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ class CommandChecker(Checker):
             self._known_since[node_id] = registered, self._published.zxid
 
     def role_taken(self, node_id: int, partition: str, leader: int) -> None:
-        """Check that a broker that takes a role knows the leader; -1 means no leader."""
+        """Check that a broker which takes a role has got the leader in UpdateMetadata; -1 means no
+        leader.
+        """
         if leader >= 0 and leader not in self._known_to(node_id):
             self._violate(
                 f"{partition}: node {node_id} takes a role under leader {leader}, and never got"
@@ -68,7 +70,9 @@ class CommandChecker(Checker):
         return self._known.setdefault((node_id, self._brokers[node_id].incarnation), set())
 
     def unassigned(self) -> str:
-        """Return a replica that a broker hosts without an assignment; empty if there is none."""
+        """Describe a replica that a broker hosts although it is not assigned to the broker; empty
+        if none.
+        """
         for node_id, broker in self._brokers.items():
             for topic_partition, topic_id in broker.hosted():
                 topic = self._published.all_topics.get(topic_id)
@@ -145,10 +149,12 @@ class ControlledShutdownChecker(Checker):
         run.published.on_state.append(self._changed)
 
     def answered(self, broker_id: int, controller_epoch: int, remaining: Collection[str]) -> None:
-        """Check a controller's response to a controlled shutdown, with the remaining partitions."""
+        """Check a controller's response to a controlled shutdown; `remaining` are the partitions in
+        it.
+        """
         published = self._published
         if controller_epoch != published.controller_epoch:
-            return  # a deposed controller does not know the current state
+            return  # skip: a deposed controller does not know the current state
         self.shutdowns += 1
         for key, state in published.partitions.items():
             if published.promises_nothing(key.topic_id):

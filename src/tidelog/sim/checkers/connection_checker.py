@@ -9,10 +9,10 @@ connection of another broker while a client is connected. To make room, it close
 connection that has been idle for longest. While a client is connected, the connections that are not
 on trial must not exceed the limit.
 
-On every broker, the bytes of responses that clients do not read are bounded. `UnreadChecker` adds
-up the bytes that the simulated kernels have not taken, over all connections that a broker accepted.
-`UnreadChecker` does not use the broker's own count of unread bytes. Unread bytes may briefly exceed
-twice the broker's budget, by one response for each connection.
+On every broker, the bytes of responses that clients do not read are bounded. For each broker,
+`UnreadChecker` sums up the bytes that its kernel has not taken, over all connections that it
+accepted, and does not use the broker's own count. Unread bytes may briefly exceed twice the
+broker's budget, by one response for each connection.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 #: APIs that followers and clients use, and whose requests have a field for the sending replica.
 _OF_REPLICAS: Final = (FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH)
-#: Reason with which a broker closes a connection at the limit, or to make room for a broker.
+#: Beginning of the reason that a broker gives when it closes a connection because of the limit.
 _AT_LIMIT: Final = "max.connections"
 _FOR_BROKER: Final = "is a broker"
 #: Maximum time until a broker notices that a connection has ended.
@@ -51,13 +51,15 @@ class _Known:
 
     is_broker: bool
     on_trial: bool
-    #: `heard_ns` is the time of the last request, `seen_ns` of the last bytes in either direction.
+    #: Time of the last request; `seen_ns` is the time of the last bytes in either direction.
     heard_ns: int
     seen_ns: int
 
 
 class ConnectionChecker(Checker):
-    """Checker of the connections of one run; a `sim_connections.ConnectionWatch`."""
+    """Checker of the connections of one run; observes them as a
+    `sim_connections.ConnectionWatch`.
+    """
 
     def __init__(
         self, run: CheckedRun, hosts: Collection[str], limit: int, precision_ms: int
@@ -72,10 +74,10 @@ class ConnectionChecker(Checker):
         self._limit = limit
         self._precision_ns = precision_ms * NS_PER_MS + _SLACK_NS
         self._known: dict[Process, dict[ConnectionEnd, _Known]] = {}
-        #: Time since which each broker has too many connections.
+        #: By broker, the time since which it has too many connections.
         self._above_ns: dict[Process, int] = {}
-        #: Numbers of client connections closed to make room for brokers, and of refused
-        #: connections.
+        #: Number of client connections that were closed to make room for brokers; `refused` is the
+        #: number of refused connections.
         self.made_room = self.refused = 0
 
     def opened(self, endpoint: ConnectionEnd) -> None:
@@ -164,7 +166,7 @@ def _replica_of(frame: memoryview) -> int:
 
 
 class UnreadChecker:
-    """The sums of unread bytes, by broker."""
+    """Checker of the unread bytes of each broker."""
 
     def __init__(self, network: SimNetwork, max_bytes: int, violate: Callable[[str], None]) -> None:
         """Begin to check; `max_bytes` is each broker's budget for unread responses."""

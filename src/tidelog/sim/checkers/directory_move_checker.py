@@ -1,10 +1,10 @@
 """Invariants of moves between the log directories of a broker, on the simulated disks (D11).
 
-A future replica that replaces the current replica has the same records under the same offsets and
-leader epochs. The future replica's records, file names and directory name survive a power loss
-right after the replacement. Records that were synced before the move are synced after it (V69, E7).
-The two replicas may differ in records that compaction removed. At the end of a run, no disk has a
-future replica or a second copy of a replica.
+A future replica that replaces the current replica must have the same records with the same offsets
+and leader epochs. Its records, file names and directory name must survive a power loss right after
+the replacement. Records that were synced before the move are synced after it (V69, E7). The two
+replicas may differ in records that compaction removed. At the end of a run, no disk has a future
+replica or a second copy of a replica.
 
 A broker plans some moves itself, for drains and for balancing (D12, D15). A planned move never goes
 to a cordoned or drained directory, and balancing moves nothing out of a drained directory. Planned
@@ -37,7 +37,7 @@ _MOST_MOVES: Final = 4
 
 
 class DirectoryMoveChecker(Checker):
-    """Checker of the moves of one run."""
+    """Checker of moves between log directories in one run."""
 
     #: Number of moves that were checked at their end.
     checked = 0
@@ -143,7 +143,7 @@ class PlannedMoveChecker(Checker):
                 self._violate(f"{self.latest}, {count} times since nothing grows (D15)")
 
     def nothing_grows(self) -> None:
-        """Limit the number of moves from now on, because the sizes of logs no longer change."""
+        """Limit the number of moves from now on; called when the sizes of logs no longer change."""
         self._since_last = {}
 
     def restless(self) -> str:

@@ -1,10 +1,10 @@
 """Comparison of the topic `__cluster_events` with the published state (V80).
 
-The checker follows the store's commits as they happen. At the end of a run, the checker reads the
-topic from the disks of its leader with its own reader. Each event must be in the topic at most
-once. An event must not name a partition state, a registration or a controller's term that never
-existed. If the last controller dropped no event, the topic must have an event for every change of a
-leader or an ISR during its term.
+The checker follows the transactions of the metadata store during the run. At the end of a run, the
+checker reads the topic from the disks of its leader with its own reader. Each event must be in the
+topic at most once. An event must not name a partition state, a registration or a controller's term
+that never existed. If the last controller dropped no event, the topic must have an event for every
+change of a leader or an ISR during its term.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class _State(NamedTuple):
 
 
 class EventChecker(Checker):
-    """Checker of the events of one run."""
+    """Checker of the events in the topic `__cluster_events` of one run."""
 
     def __init__(self, run: CheckedRun) -> None:
         super().__init__(run)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tidelog.broker.replicas.fetching.fetch_sessions import SessionPartition
     from tidelog.broker.replicas.hosting.partition import Partition
 
-#: Maximum time in ns until a fetch gets its response after the response can no longer grow.
+#: Maximum time in ns for which a fetch may still wait after its response can no longer grow.
 _SLACK_NS: Final = 50 * NS_PER_MS
 #: Interval in ns between two checks of the waiting fetches.
 _LOOK_NS: Final = 10 * NS_PER_MS

@@ -57,7 +57,7 @@ class Commit:
 
 @dataclass(slots=True)
 class _Generation:
-    """A generation of which at least one member got its assignment."""
+    """A generation in which at least one member got its assignment."""
 
     handed_out_ns: int
     #: Owner of each partition.
@@ -115,7 +115,7 @@ class GroupChecker(Checker):
 
     @property
     def rebalances(self) -> int:
-        """Number of generations of which a member got its assignment."""
+        """Number of generations in which a member got its assignment."""
         return sum(len(group.generations) for group in self._groups.values())
 
     # Coordinators
@@ -153,9 +153,9 @@ class GroupChecker(Checker):
     # Reports of members
 
     def joined(self, group: str, generation: int, leader: str, term: int) -> None:
-        """Check the group leader that a JoinGroup response names; the group has no static members.
+        """Check the group leader in a JoinGroup response.
 
-        A response with `term` -1 is not checked.
+        The group must have no static members. Nothing is checked if `term` is -1.
         """
         if term < 0:
             return
@@ -239,7 +239,7 @@ class GroupChecker(Checker):
     def fetched(
         self, group: str, generation: int, partition: int, offset: int, asked_ns: int
     ) -> None:
-        """Check the offset that the owner of a partition fetched.
+        """Check the committed offset that the owner of a partition fetched.
 
         Only fetches of the group's newest generation are checked. A coordinator that does not know
         of its successor may still respond with old offsets to members of an older generation; this
@@ -249,7 +249,9 @@ class GroupChecker(Checker):
             self._check(group, partition, offset, asked_ns, "the owner of the partition received")
 
     def fetched_last(self, group: str, partition: int, offset: int, asked_ns: int) -> None:
-        """Check a group's offset that a client fetched after the cluster recovered."""
+        """Check a group's committed offset that a client fetched after the cluster had
+        recovered.
+        """
         self._check(group, partition, offset, asked_ns, "at the end it is")
 
     # Invariants

@@ -46,9 +46,9 @@ def operations(
 ) -> list[Operation]:
     """Return all operations of a run in the order in which they began.
 
-    `topics` are the topics that exist in the end. With `is_compacted`, the records of all topics
-    have keys, and compaction removes some records. Without `is_compacted`, only the topics in
-    `compacted` are compacted.
+    `topics` are the topics that exist at the end of the run. With `is_compacted`, the records of
+    all topics have keys, and compaction removes some records. Without `is_compacted`, only the
+    topics in `compacted` are compacted.
     """
     found = [
         _send(history, produce, is_compacted or produce.topic in compacted)
@@ -70,7 +70,7 @@ def operations(
 
 
 def _without(operation: Operation, removed: Collection[tuple[str, int]]) -> Operation:
-    """Return an operation without its records of removed partitions."""
+    """Return the operation without records in removed partitions."""
     if not removed or not operation.records:
         return operation
     kept = {

@@ -4,7 +4,7 @@ A dead follower that lacks records of its leader must leave the ISR within 1.5 t
 `replica.lag.time.max.ms`, because leaders examine their followers twice in that time. Slow reads of
 the leader must not keep a dead follower in the ISR. The limit counts from the end of the dead
 follower's connections to the leader, at the latest from `replica.socket.timeout.ms` after the
-death. A power loss, a pause or a cut link ends no connection at the leader.
+death. The leader does not notice the end of a connection after a power loss, a pause or a cut link.
 
 In profiles whose followers stay healthy, a leader must not remove a follower from the ISR once the
 follower has fetched the partition from this leader. In profiles with broker deaths and slow reads,
@@ -29,7 +29,7 @@ from tidelog.sim.observed.published_state import PublishedPartition
 if TYPE_CHECKING:
     from tidelog.replication.leader import LeaderReplica
 
-#: Allowance in ms for a leader's timers and for the notice of a broken connection.
+#: Additional time in ms for a leader's timers, and until it notices a broken connection.
 _SLACK_MS: Final = 300
 #: Interval in ns between two checks of the leaders.
 _LOOK_NS: Final = 20 * NS_PER_MS
@@ -82,7 +82,8 @@ class InSyncChecker(Checker):
         self._seen: dict[_Dead, tuple[int, int]] = {}
         #: Number of dead followers that leaders removed from their ISRs.
         self.removed = 0
-        #: Followers that had all records of a leader during its current, uninterrupted leadership.
+        #: Followers that have had all records of a leader at some time during its current
+        #: leadership.
         self._kept_up: set[_KeptUp] = set()
         self._healthy_stay = profile.healthy_stay
         #: Number of new leader epochs in which the same leader kept a follower that was in sync.
@@ -133,7 +134,7 @@ class InSyncChecker(Checker):
                     yield _Dead(leader, topic_partition, core.leader_epoch, follower)
 
     def _leaderships(self) -> Iterator[tuple[tuple[int, int], TopicPartition, LeaderReplica]]:
-        """Yield each leader replica with its broker, the broker's incarnation and the partition."""
+        """Yield ((broker id, incarnation), partition, leader replica) for each leader."""
         for broker in self._brokers.values():
             for topic_partition, core in broker.leaderships():
                 yield (broker.node_id, broker.incarnation), topic_partition, core
@@ -216,8 +217,8 @@ class InSyncChecker(Checker):
     def _has_fetched(self, now: PublishedPartition, follower: int) -> bool:
         """Return whether the leader has received a fetch of the follower for this partition.
 
-        A follower's first fetch may wait for a slow read of another partition on the same
-        connection.
+        It may not have: a follower's first fetch may wait behind a slow read of another partition
+        on the same connection.
         """
         name = self._published.name(now.key)
         return any(
@@ -247,7 +248,9 @@ class IsrViewChecker(Checker):
             self._after_ns(LIMIT_NS, lambda: self._check(now))
 
     def _check(self, state: PublishedPartition) -> None:
-        """Check that a leader knows its published state, once the state is `LIMIT_NS` old."""
+        """Check that a leader knows the published state; called `LIMIT_NS` after the state was
+        published.
+        """
         if self._published.partitions.get(state.key) is not state:
             return
         name = self._published.name(state.key)

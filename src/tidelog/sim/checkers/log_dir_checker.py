@@ -9,8 +9,8 @@ replica lacks. A broker halts only when its last log directory fails.
 A running broker repairs the damage that it has read. A leader that reads damage leaves the ISR,
 truncates its log before the damage and fetches the records again. Once the cluster is in sync, no
 file in which a broker found damage is still damaged. The checker expects no repair after a restart,
-because the broker no longer knows of the damage. The replication checker judges the truncation
-itself: no member of the ISR may lack a committed record.
+because the broker no longer knows of the damage. The truncation itself is checked by the
+replication checker: no member of the ISR may lack a committed record.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class LogDirChecker(Checker):
         #: For each broker, the number of its incarnation, and the log directories that failed or
         #: were unusable when this incarnation started.
         self._bad: dict[int, tuple[int, dict[str, None]]] = {}
-        #: Brokers with a disk that has hung.
+        #: Brokers that have had a hanging disk in this run.
         self.hung: dict[int, None] = {}
         #: Number of failed directories that brokers have found.
         self.found = 0
@@ -104,7 +104,7 @@ class LogDirChecker(Checker):
             )
 
     def _due(self, node_id: int) -> list[str]:
-        """Return the current incarnation's failed directories in which no replica may lead now."""
+        """Return the broker's failed directories in which no replica may lead any more."""
         life = self._brokers[node_id].life
         if life is None or life.number != self._lives[node_id]:
             del self._failed[node_id]
@@ -114,7 +114,7 @@ class LogDirChecker(Checker):
 
 
 class DamageChecker(Checker):
-    """Checker of the damage that brokers have read."""
+    """Checker that brokers repair the damage that they have read."""
 
     def __init__(self, run: CheckedRun) -> None:
         super().__init__(run)

@@ -44,11 +44,11 @@ _Waiting = tuple[int, "Partition", int]
 
 
 class _Redirected(NamedTuple):
-    """A reassignment that got a new target by a write of the topic node."""
+    """A reassignment whose target a write of the topic's node has changed."""
 
     #: Replicas of earlier targets that neither the new target nor the original replicas contain.
     dropped: frozenset[int]
-    #: Number of replicas when the move began.
+    #: Number of replicas before the reassignment.
     originals: int
     #: Leader epoch, and next the controller epoch, when the topic node got the new target.
     leader_epoch: int
@@ -134,7 +134,7 @@ class _Sent:
 
     rate: int = _UNLIMITED
     at_ms: int = 0
-    #: Throttled bytes that the broker sent in excess of its rate.
+    #: How many throttled bytes the broker has sent beyond its rate.
     level: float = 0.0
     #: Size of the largest read of each follower.
     reads: dict[int, int] = field(default_factory=dict)
@@ -285,7 +285,9 @@ def _is_outside(partition: Partition, follower: int, *, confirmed: bool = False)
 
 
 def _is_listed(broker: Broker, partition: Partition, side: str) -> bool:
-    """Return whether a list of throttled replicas, or a move, throttles the partition (R4, R10)."""
+    """Return whether a list of throttled replicas, or a reassignment, throttles the partition (R4,
+    R10).
+    """
     topic, number = partition.topic_partition
     throttles = broker.replicas.throttles
     if partition.topic_partition in throttles.moves:

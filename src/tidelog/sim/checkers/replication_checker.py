@@ -4,14 +4,14 @@ A record is committed as soon as the high watermark of a leader is above its off
 record never changes. It is in every log whose high watermark is above its offset, and in the log of
 every later leader. A member of the maximal ISR has all committed records if it still has the broker
 epoch in the state node. A broker may take the role of leader although a later leader epoch exists;
-it then commits nothing (V65). A leader's high watermark never goes back within its term. Records
-below a log's start were committed, and DeleteRecords or retention may have removed them.
+it then commits nothing (V65). A leader's high watermark never decreases within a leader epoch.
+Records below a log's start were committed, and DeleteRecords or retention may have removed them.
 
 If an invariant holds only while losses of data stay within the fault budget, its violation is
 reported as a broken promise. Other invariants hold always: two records with the same leader epoch
 and offset are the same record. No leader epoch or partition epoch decreases within one incarnation
-of a partition. A leader epoch has one leader. No follower's high watermark is above what leaders
-committed.
+of a partition. A leader epoch has one leader. No follower's high watermark is above the end of the
+committed records.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ class _Seen:
     #: records may be back in the log, below a high watermark that was written later. The checks
     #: skip such a replica until it leads, is in sync, or has only committed records.
     is_doubtful: bool = False
-    #: Whether the replica was removed. A recreated replica may have no role at first.
+    #: Whether the replica was removed. If it is created again, it has no role at first.
     is_removed: bool = False
 
 
 @dataclass(slots=True, eq=False)
 class Truth:
-    """Everything that the checker knows of one partition."""
+    """The committed records, and everything else that the checker knows of one partition."""
 
     name: TopicPartition
     #: Record number (unique in the run) of each committed record, by offset.
     committed: list[int] = field(default_factory=list)
     #: By leader epoch, the end of the committed records after the last commit in this epoch.
     ends: dict[int, int] = field(default_factory=dict)
-    #: The last committed offset of each key.
+    #: By key, the offset of its last committed record.
     last_of_key: dict[int, int] = field(default_factory=dict)
-    #: Record number of each record that was ever in a log, by (leader epoch, offset).
+    #: By (leader epoch, offset), the number of each record that was ever in a log.
     values: dict[tuple[int, int], int] = field(default_factory=dict)
     #: For each record, by (leader epoch, offset): the nodes that ever had it, one bit for each node
     #: id.
@@ -107,7 +107,8 @@ class ReplicationChecker(Checker):
         self.truncations = 0
         #: Replicas whose log directory is intact but not mounted. Such replicas must not lead.
         self.missing: dict[tuple[int, LogKey], None] = {}
-        #: Called when a leader's high watermark advances: (node id, its claim, first offset).
+        #: Called when a leader's high watermark rises: (node id, claim, first newly committed
+        #: offset).
         self.on_committed: CallbackList[[int, ReplicaClaim, int]] = CallbackList()
         #: Called when the pending ISR changes of a leader have changed: (node id, claim).
         self.on_proposed: CallbackList[[int, ReplicaClaim]] = CallbackList()
@@ -122,7 +123,7 @@ class ReplicationChecker(Checker):
     # Events
 
     def add(self, node: SimBroker) -> None:
-        """Watch the logs of a broker of the run."""
+        """Begin to follow the logs of a broker."""
         node.logs.on_cut = self._cut
         node.logs.on_gone = self._gone
         node.logs.on_grown = self._grown
@@ -209,8 +210,8 @@ class ReplicationChecker(Checker):
     def has_skipped(self, key: LogKey, node_id: int, number: int) -> bool:
         """Return whether a node's log began after a committed record (V67).
 
-        Retention can remove a record before a follower copies it, so that the follower's log begins
-        later.
+        Retention can remove a record before a follower has copied it; the follower's log then
+        begins after the record.
         """
         truth = self.truths.get(key)
         log = self._brokers[node_id].logs.logs.get(key)
@@ -357,7 +358,8 @@ class ReplicationChecker(Checker):
                 )
 
     def _check_topic(self, node: SimBroker, claim: ReplicaClaim, truth: Truth) -> None:
-        """Check that no broker that registered after a topic's deletion takes a role in that topic.
+        """Check that a broker which registered after a topic's deletion takes no role in this
+        topic.
 
         A command of the controller is valid for one registration of the broker only. A broker that
         registers after the deletion of a topic gets only commands for the recreated topic, and must
@@ -414,7 +416,7 @@ class ReplicationChecker(Checker):
     ) -> None:
         """Check that the records below the high watermark are the committed records.
 
-        A new high watermark of a leader commits further records.
+        If a leader's high watermark has risen, further records are now committed.
         """
         if log is None or claim.high_watermark <= first:
             return
@@ -488,7 +490,7 @@ class ReplicationChecker(Checker):
         """
         state = self._published.partitions.get(claim.key)
         if state is None or state.leader_epoch != claim.leader_epoch:
-            return  # the claim of a deposed leader
+            return  # skip the claim of a deposed leader
         for member, broker_epoch in claim.in_flight:
             if member not in state.isr and self._losses.is_intact(claim.key, member, broker_epoch):
                 self._check_log(state, member, "its joining was proposed")
@@ -600,7 +602,9 @@ def _in_the_life_of_its_log(node: SimBroker, claim: ReplicaClaim) -> ReplicaClai
 
 
 def _lacks(log: ReplicaLog | None, truth: Truth, end: int | None = None) -> str:
-    """Return the first committed record (up to `end`) that a log lacks; empty for none."""
+    """Describe the first committed record (up to `end`) that a log lacks; empty if it lacks
+    none.
+    """
     committed = truth.committed if end is None else truth.committed[:end]
     if not committed:
         return ""

@@ -1,11 +1,11 @@
 """Checks of the files on a broker's disk, by a reader of their formats that is independent of the
 broker.
 
-The `meta.properties` of each log directory names its broker. In each replica, batches are whole,
-have correct checksums and stand in order. Batches have no gaps unless the topic is compacted, and
-their leader epochs never go back. Index entries below the recovery point match batches, offsets and
-timestamps. The leader epoch checkpoint agrees with the batches below the recovery point. Producer
-snapshots are readable. No checkpoint has an offset above the log's end.
+The `meta.properties` of each log directory names its broker. In each replica, batches are complete,
+have correct checksums and are in order. There are no gaps between batches unless the topic is
+compacted, and leader epochs never decrease. Index entries below the recovery point match batches,
+offsets and timestamps. The leader epoch checkpoint agrees with the batches below the recovery
+point. Producer snapshots are readable. No checkpoint has an offset above the log's end.
 
 The module shares no code with `tidelog.log`, and implements the formats from Kafka's description.
 Damage that a fault injected is no violation: the checker ignores flipped bits, and skips files that
@@ -66,7 +66,7 @@ class _DiskError(Exception):
 
 
 def check_disk(disk: SimDisk, broker_id: int, has_gaps: Callable[[str], bool]) -> list[str]:
-    """Return the problems of a broker's disk, a line each.
+    """Return the problems that were found on a broker's disk, one line for each.
 
     `has_gaps` returns whether a topic is compacted.
     """
@@ -177,7 +177,8 @@ class _Disk:
             return
         end = previous.last_offset + 1 if previous is not None else 0
         self._ends[name] = max(end, *logs)
-        # A starting broker ignores index files above the recovery point.
+        # Check only index files of segments below the recovery point, because a starting broker
+        # ignores the others.
         point = self._points.get(name, 0)
         for base_offset, following in zip(logs, list(logs)[1:], strict=False):
             if following <= point:
@@ -387,7 +388,7 @@ class _Row(NamedTuple):
 
 
 def _read_snapshot(data: bytes, offset: int, end: int) -> list[_Row]:
-    """Return the producers of a snapshot at `offset`, which must not be above the log's end."""
+    """Return the rows of a producer snapshot; its `offset` must not be above the log's end."""
     if len(data) < _SNAPSHOT_HEAD.size:
         raise _DiskError(f"{len(data)} bytes are no snapshot")
     version, crc, count = _SNAPSHOT_HEAD.unpack_from(data)
@@ -407,10 +408,10 @@ def _read_snapshot(data: bytes, offset: int, end: int) -> list[_Row]:
 def _compare_snapshot(
     rows: list[_Row], offset: int, batches: list[StoredBatch], gaps: bool
 ) -> None:
-    """Check a producer snapshot against the batches.
+    """Compare a producer snapshot with the batches.
 
-    Each row of the snapshot matches its batch, unless compaction or retention removed that batch.
-    The snapshot has a row for the last batch of each producer.
+    Each row must match its batch, unless compaction or retention removed the batch. The snapshot
+    must have a row for the last batch of each producer.
     """
     there = {batch.last_offset: batch for batch in batches if batch.last_offset < offset}
     for row in rows:

@@ -1,7 +1,7 @@
 """Invariant of `flush.before.ack`: committed records are on the disks of the maximal ISR (V69).
 
 At the instant at which a leader commits records, the checker reads the simulated disks. The
-batches, the name of each log file, and the name of the replica's directory must survive a power
+batches, the names of the log files, and the name of the replica's directory must survive a power
 loss. The checker does not use the brokers' recovery points. A commit is checked if the leader has
 `flush.before.ack` at this instant; the setting may change while the cluster runs.
 """

@@ -1,8 +1,8 @@
 """Faults: the seed of a run determines their kinds, frequency, targets and duration.
 
-`scheduler` decides when each fault happens. `kinds` is the registry of faults; a fault acts through
-its `context`. The fault budget limits what a power loss may lose; `sim/profiles` has the frequency
-of each kind of fault.
+`scheduler` decides when each fault happens. `kinds` is the registry of faults; the functions of
+faults get a `context`, by which they act. The fault budget limits what a power loss may lose;
+`sim/profiles` has the frequency of each kind of fault.
 
 Modules of the kinds of faults: `network`, `store`, `clocks`, `processes`, `disks`, `log_dirs`,
 `rogues`.

@@ -25,7 +25,7 @@ _FURTHEST_MS: Final = 4 * 3_600_000
 
 @kind_at_broker
 def clock_drift(context: FaultContext, broker: SimBroker) -> None:
-    """Run a broker's monotonic clock up to five percent too fast or too slow for a while."""
+    """Let a broker's monotonic clock run up to five percent too fast or too slow for a while."""
     node = broker.node
     ppm = context.draw.choice(_DRIFTS_PPM) * context.draw.choice((-1, 1))
     node.drift(ppm)

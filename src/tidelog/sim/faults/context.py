@@ -1,7 +1,7 @@
 """The context of one fault: the cluster, the fault's random stream, time, steps, possible targets.
 
 Each fault gets its own context. To undo its effect, a fault passes callbacks to `later` and
-`at_end`. This module does not distinguish kinds of faults.
+`at_end`. This module is the same for all kinds of faults.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LOSSES: Final = (Loss.NONE, Loss.NONE, Loss.UNSYNCED, Loss.UNSYNCED, Loss.ALL_UN
 
 
 def in_time(condition: Callable[[], bool], look_ms: float = 5.0, looks: int = 300) -> Wait:
-    """Wait a limited time for a condition; return whether the condition holds."""
+    """Check a condition up to `looks` times, each `look_ms`; return whether it became true."""
     for _ in range(looks):
         if condition():
             return True
@@ -92,11 +92,11 @@ class FaultContext:
         self.cluster.simulator.scheduler.after(int(delay_ms * NS_PER_MS), None, callback)
 
     def at_end(self, undo: Callable[[], None]) -> None:
-        """Call `undo` at the end of the run's faults, even if it was called before."""
+        """Call `undo` when the run's faults end, even if the fault has already called it."""
         self._faults.at_end(undo)
 
     def until(self, delay_ms: float, undo: Callable[[], None]) -> None:
-        """Call `undo` after a virtual time, and once more at the end of the run's faults."""
+        """Call `undo` after `delay_ms`, and once more when the run's faults end."""
         self.later(delay_ms, undo)
         self.at_end(undo)
 
@@ -146,13 +146,13 @@ class FaultContext:
             self.cluster.simulator.network.heal(*link)
 
     def push_out(self, leader: int, followers: Iterable[int]) -> None:
-        """Keep followers from fetching from the leader."""
+        """Cut the links on which followers fetch from the leader, so that they leave the ISR."""
         for source, target in self._links(leader, followers):
             self.cut([(source, target)])
             self.note(f"push {target} out: {source}>{target} cut")
 
     def take_back(self, leader: int, followers: Iterable[int]) -> None:
-        """Let followers fetch from the leader again."""
+        """Heal the links that `push_out` has cut."""
         self.heal(self._links(leader, followers))
 
     def _links(self, leader: int, followers: Iterable[int]) -> list[tuple[str, str]]:

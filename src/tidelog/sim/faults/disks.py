@@ -139,7 +139,7 @@ def _delay_reads(
 
 @kind
 def hung_reads(context: FaultContext) -> bool:
-    """Let reads of a leader hang for seconds."""
+    """Let disk reads of a leader hang for seconds."""
     found = _quick_leader(context)
     if found is None:
         return False
@@ -189,19 +189,19 @@ def power_fails_everywhere(context: FaultContext) -> Scenario:
 
 @kind
 def read_errors(context: FaultContext) -> bool:
-    """Fail reads of a broker's disk from some call on, until the disk is repaired."""
+    """Let reads of a broker's disk fail, from a random call until the disk is repaired."""
     return _fail_calls(context, _READS, errno.EIO)
 
 
 @kind
 def write_errors(context: FaultContext) -> bool:
-    """Fail writes of a broker's disk, or make it read-only, from some call until its repair."""
+    """Let writes to a broker's disk fail, or make it read-only, from a random call until repair."""
     return _fail_calls(context, _WRITES, context.draw.choice((errno.EIO, errno.EROFS)))
 
 
 @kind
 def sync_errors(context: FaultContext) -> bool:
-    """Fail one or all syncs of a broker's disk for a while; the unsynced data is lost."""
+    """Let one or all syncs of a broker's disk fail for a while; the unsynced data is lost."""
     number = context.draw.choice((errno.EIO, errno.EIO, errno.ENOSPC))
     return _fail_calls(context, _SYNCS, number, loses_data=True, once=context.draw.random() < 0.5)
 
@@ -297,7 +297,7 @@ def damaged_indexes(context: FaultContext) -> bool:
 
 @kind
 def damaged_checkpoints(context: FaultContext) -> bool:
-    """Truncate a text file of a broker that is down, or make it unreadable."""
+    """Truncate a checkpoint or properties file of a broker that is down, or make it unreadable."""
     return _damage(context, _TEXTS)
 
 
@@ -343,7 +343,7 @@ def damage_leader(context: FaultContext, key: LogKey) -> bool:
 
 
 def _damage(context: FaultContext, suffixes: tuple[str, ...]) -> bool:
-    """Damage a file of a broker that may lose data; the broker is down, or is killed now."""
+    """Damage a file of a broker that may lose data; the broker is down already, or is killed."""
     cluster = context.cluster
     down = [broker for broker in cluster.brokers.values() if broker.life is None]
     broker = (
@@ -494,7 +494,7 @@ def fail_calls(
     is_once: bool,
     note: str = "",
 ) -> None:
-    """Fail the `left`-th call in `calls` with an errno, and all later calls unless `is_once`.
+    """Let the `left`-th call in `calls` fail with an errno, and all later ones unless `is_once`.
 
     A call fails only if `may_fail` returns true at that time. After a random time the calls of the
     disk succeed again. `note` ends the trace line of a failed call.

@@ -61,7 +61,7 @@ def _elect_unnoticed(context: FaultContext) -> Scenario:
 
 
 def _raise_epoch(context: FaultContext) -> Scenario:
-    """Raise the controller epoch without a change of the controller.
+    """Raise the controller epoch although the controller stays the same.
 
     In old versions of Kafka, a broker that dies during its election may raise the epoch without
     becoming the controller. The store must then reject the controller's writes, although the
@@ -81,7 +81,7 @@ def _raise_epoch(context: FaultContext) -> Scenario:
 
 @scenario_of_rounds(200, 1_500)
 def unlucky_elections(context: FaultContext) -> Scenario:
-    """Depose controllers with writes in flight, or elect controllers without their knowledge.
+    """Depose controllers with writes in flight, or elect controllers that do not learn of it.
 
     A controller is deposed because another broker is elected, or only because the controller epoch
     rises.

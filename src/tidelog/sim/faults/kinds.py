@@ -61,7 +61,7 @@ def kind(inject: Callable[[FaultContext], bool | None]) -> Inject:
 
 
 def kind_at_broker(inject: Callable[[FaultContext, SimBroker], bool | None]) -> Inject:
-    """Register a kind of fault that strikes a running broker."""
+    """Register a kind of fault whose function gets a random running broker."""
 
     @wraps(inject)
     def at_broker(context: FaultContext) -> bool | None:
@@ -72,7 +72,7 @@ def kind_at_broker(inject: Callable[[FaultContext, SimBroker], bool | None]) -> 
 
 
 def kind_at_disk(inject: Callable[[FaultContext, SimBroker, SimDisk], bool | None]) -> Inject:
-    """Register a kind of fault that strikes a disk of a running broker."""
+    """Register a kind of fault whose function gets a random disk of a running broker."""
 
     @wraps(inject)
     def at_disk(context: FaultContext, broker: SimBroker) -> bool | None:

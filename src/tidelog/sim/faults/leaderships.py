@@ -70,8 +70,7 @@ def _one_led_by_controller(
 ) -> Generator[float, None, _Case | None]:
     """Return a partition that `is_wanted` accepts and that the controller's broker leads.
 
-    If the controller's broker leads no accepted partition, end a leader's session and wait a
-    moment.
+    If the controller's broker leads none, end a leader's session, wait a moment and return None.
     """
     controller = context.controller()
     if controller is None:
@@ -85,7 +84,7 @@ def _one_led_by_controller(
 
 
 def _until_leader(context: FaultContext, case: _Case, broker_id: int) -> Wait:
-    """Wait until a broker is published as the leader."""
+    """Wait until published state has the broker as leader."""
     states = context.cluster.published.partitions
     return in_time(lambda: case.key in states and states[case.key].leader == broker_id)
 
@@ -190,7 +189,7 @@ def unheard_of_return(context: FaultContext) -> Scenario:
 
 @scenario_of_rounds(50, 400)
 def two_terms_lost(context: FaultContext) -> Scenario:
-    """Let a leader write records under two leader epochs that the next leader never gets.
+    """Let a leader write records in two leader epochs that the next leader never gets.
 
     Sometimes the leader that wrote the lost records truncates them and then loses its power.
     """

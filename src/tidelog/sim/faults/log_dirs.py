@@ -23,7 +23,7 @@ from tidelog.sim.loop import NS_PER_MS
 from tidelog.sim.node import Incarnation, Strike
 from tidelog.sim.sim_broker import SimBroker
 
-#: Interval of an operator's attempts to repair a disk.
+#: Interval in ms at which an operator tries to repair a disk.
 _ATTEMPTS_MS: Final = 500
 #: Names of calls, by operation. `close` is not listed: it does not fail, because the kernel already
 #: has the data.
@@ -123,7 +123,7 @@ def _watch_hang(context: FaultContext, broker: SimBroker, disk: SimDisk) -> None
 
 
 def _repair_later(context: FaultContext, failure: LogDirFailure) -> None:
-    """Have an operator repair a directory after a time, or replace its disk by an empty disk."""
+    """Let an operator repair a directory after a while, or replace its disk by an empty disk."""
     is_emptied = context.draw.random() < 0.4
 
     def operate() -> None:
@@ -165,7 +165,7 @@ def fail_operation(context: FaultContext, broker: SimBroker, disk: SimDisk) -> N
 def strike_operation(
     context: FaultContext, broker: SimBroker, disk: SimDisk, operation: str, number: int, left: int
 ) -> None:
-    """Fail an operation after `left` calls: forever if `number` is a device error, else once."""
+    """Let an operation fail after `left` calls: until the repair for a device error, else once."""
     calls = OPERATIONS[operation]
     if number in DEVICE_ERRNOS:
         failure = LogDirFailure(context.cluster, broker, disk, number, left, calls)

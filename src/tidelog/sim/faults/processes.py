@@ -88,7 +88,7 @@ def pause(context: FaultContext, broker: SimBroker) -> bool:
 
 @kind
 def rolling_restart(context: FaultContext) -> None:
-    """Restart brokers in turn, by shutdown or kill, perhaps with waits for a healthy cluster."""
+    """Restart brokers in turn, by shutdown or kill; sometimes wait until the cluster is healthy."""
     context.play(
         _roll(context, is_clean=context.draw.random() < 0.6, waits=context.draw.random() < 0.5)
     )

@@ -27,8 +27,8 @@ from tidelog.sim.sim_broker import SimBroker
 #: Interval in ms of the checks for the broker's next session; `_SESSION_LOOKS` is their number.
 _SESSION_LOOK_MS: Final = 2.0
 _SESSION_LOOKS: Final = 1_500
-#: Time in ms from a session's start to its end: the session ends during a registration or during
-#: the broker's start; each range is equally likely.
+#: Ranges of the time in ms from the start of a session to its end; each range is equally likely.
+#: The short ranges end a session during a registration, the long range during the broker's start.
 _LIVES_MS: Final = ((0.0, 6.0), (0.0, 6.0), (0.0, 80.0))
 #: Number of brokers that stop together; each entry is equally likely.
 _COUNTS: Final = (1, 1, 1, 2, 3)

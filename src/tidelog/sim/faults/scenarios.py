@@ -82,7 +82,7 @@ def every_member_ends(context: FaultContext, state: PublishedPartition) -> Scena
 
 @scenario_of_partition(300, 1_500)
 def older_disk_returns(context: FaultContext, state: PublishedPartition) -> Scenario:
-    """Restore an older copy of a broker's disk, taken after a clean shutdown (E3).
+    """Restore an older copy of a broker's disk; the copy was made after a clean shutdown (E3).
 
     After the copy was taken, the broker runs with the original disk and is in sync. Later all other
     brokers are killed without data loss, and the broker starts with the older copy.

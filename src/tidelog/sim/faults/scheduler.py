@@ -80,9 +80,9 @@ class Faults(RunFaults):
         self.profile = profile
         #: Number of faults drawn so far.
         self.drawn = 0
-        #: The drawn faults, with the data to inject them again.
+        #: The faults drawn so far, with the data that is needed to inject them again.
         self.played: list[Played] = []
-        #: Faults to inject instead of drawn faults, in a reduced run (`sim/reductions`).
+        #: In a reduced run (`sim/reductions`), the faults to inject instead of drawn faults.
         self.script: list[Played] | None = None
         self._leave_out = frozenset(leave_out)
         self._draw = draw
@@ -148,7 +148,7 @@ class Faults(RunFaults):
             self.count(kind)
 
     def _begin_script(self, script: list[Played]) -> None:
-        """Schedule faults at their original times, with their original draws.
+        """Schedule the faults of a reduced run at the times that they had in the unreduced run.
 
         Before each fault, the random stream is set to the state that was recorded with the fault,
         so that the fault draws the same details again.

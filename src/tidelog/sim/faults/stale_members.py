@@ -34,8 +34,8 @@ from tidelog.sim.sim_cluster import STORE_HOST
 
 #: Interval in ms of the checks of published state between two steps of a scenario.
 _LOOK_MS: Final = 10.0
-#: Delay of a follower's fetches, so that the leader learns of the follower's return from the
-#: controller first.
+#: Delay of a follower's fetches in ns, so that the leader first learns from the controller that the
+#: follower is back.
 _LATE_NS: Final = 500 * NS_PER_MS
 #: Interval in ms of the checks whether a session is over. It is short, because a broker starts the
 #: next session with only a few requests.
@@ -47,8 +47,8 @@ def unregistered_fetches(context: FaultContext, state: PublishedPartition) -> Sc
     """Let a follower catch up without a registration, then lose its power, return, and lead (V63).
 
     Both followers leave the ISR first, so their later steps change neither the high watermark nor
-    the leader epoch. The leader learns of the follower's return before the follower's next fetch
-    arrives. The leader is killed once the follower is in the ISR.
+    the leader epoch. The controller informs the leader that the follower is back before the
+    follower's next fetch arrives. The leader is killed once the follower is in the ISR.
     """
     cluster, network = context.cluster, context.cluster.simulator.network
     key, leader = state.key, cluster.brokers[state.leader]

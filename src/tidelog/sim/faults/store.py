@@ -59,7 +59,7 @@ def remove_registration(context: FaultContext, broker: SimBroker) -> bool:
 
 @kind_at_broker
 def lose_answer(context: FaultContext, broker: SimBroker) -> None:
-    """Apply a broker's next transaction and lose the response."""
+    """Let the store apply a broker's next transaction, and lose the response."""
     assert broker.store is not None
     context.note(f"lose the next answer of the store to {broker.node_id}")
     broker.store.lose_next_answer()
@@ -82,7 +82,7 @@ def cut_store(context: FaultContext) -> None:
 
 @kind
 def elect_preferred(context: FaultContext) -> bool:
-    """Request preferred leaders as an administrator does with the old tool (V8)."""
+    """Create the store node by which Kafka's old tool requests preferred leaders (V8)."""
     path = layout.PREFERRED_REPLICA_ELECTION
     asked = [
         {"topic": topic.name, "partition": partition}

@@ -16,14 +16,15 @@ from tidelog.sim.observed.replica_logs import LogKey
 
 
 class ReplicaClaim(NamedTuple):
-    """State of one replica as its broker claims it."""
+    """What a broker states about one of its replicas."""
 
     key: LogKey
     name: TopicPartition
     is_leader: bool
     leader_epoch: int
     high_watermark: int
-    #: (member, broker epoch) of a leader's pending ISR changes; empty otherwise.
+    #: (member, broker epoch) of each member in a leader's pending ISR changes; empty if there are
+    #: none.
     in_flight: tuple[tuple[int, int], ...]
     #: Maximal ISR of a leader: the leader commits a record only when all these members have it.
     #: Empty for a follower.
@@ -31,7 +32,7 @@ class ReplicaClaim(NamedTuple):
 
 
 def claim_of(partition: Partition, published: Published) -> ReplicaClaim:
-    """Return the claim of a broker that hosts the replica."""
+    """Return the claim of the broker that hosts the replica `partition`."""
     leadership = partition.leadership
     in_flight: tuple[tuple[int, int], ...] = ()
     if leadership is not None and (leadership.isr.in_flight or leadership.isr.queued):

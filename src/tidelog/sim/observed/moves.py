@@ -1,8 +1,9 @@
 """Checks of reassignments in the store: targets, original replicas and results (R3, R10, V52).
 
-A reassignment ends with the replicas of its target, in that order; a cancelled reassignment ends
-with exactly its original replicas. The node keeps the original replicas when the target changes.
-When a reassignment ends, at least the required minimum of replicas has the committed records.
+A reassignment must end with the replicas of its target, in the target's order; a cancelled
+reassignment must end with its original replicas. The node keeps the original replicas when the
+target changes. When a reassignment ends, at least the required minimum of replicas has the
+committed records.
 
 An entry leaves the queue of reassignments (R8) only when its reassignment is active or done;
 otherwise the death of the controller could lose the reassignment. An entry also leaves the queue if
@@ -24,7 +25,7 @@ from tidelog.metadata.store import Create, Delete, Op, OpResult, SetData
 _QUEUE: Final = "/admin/reassign_partitions_queue"
 _FREEZE: Final = "/admin/reassign_cancel"
 _CANCEL: Final = "/admin/cancel_reassignment_in_progress"
-#: Time in ns for which a request without a response may still be executed.
+#: A request without a response may still be carried out during this time in ns.
 _OPEN_NS: Final = 4_000_000_000
 
 Replicas = tuple[int, ...]
@@ -103,8 +104,8 @@ class MoveQueue:
         self._asked_ns: dict[TopicPartition, int] = {}
         #: Number of open reassignment requests of clients, by partition.
         self._open: Counter[TopicPartition] = Counter()
-        #: Partitions by the store node that requests their reassignment; a controller may execute
-        #: the request at any later time.
+        #: By the path of a store node that requests reassignments, its partitions. A controller may
+        #: carry out the request at any later time.
         self._nodes: dict[str, tuple[TopicPartition, ...]] = {}
         self._cancelled_ns = -_OPEN_NS
         #: Whether a client got the response that reassignments are frozen, so that no reassignment
@@ -124,7 +125,9 @@ class MoveQueue:
         self._nodes[path] = tuple(partitions)
 
     def opened(self, partitions: Iterable[TopicPartition]) -> None:
-        """Note that a client requests reassignments, but not through the queue."""
+        """Note that a client has sent a request for reassignments that does not go through the
+        queue.
+        """
         self._open.update(list(partitions))
 
     def answered(self, partitions: Iterable[TopicPartition]) -> None:

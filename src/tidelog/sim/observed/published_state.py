@@ -78,7 +78,7 @@ class PublishedTopic:
     assignment: dict[int, tuple[int, ...]]
     #: Reassignments under way, by partition (V50).
     moving: dict[int, PublishedMove] = field(default_factory=dict)
-    #: The lowest number of replicas that each partition ever had.
+    #: By partition, the lowest number of replicas that it ever had.
     fewest: dict[int, int] = field(default_factory=dict)
     #: Time at which the replicas of a partition, or their order, last changed.
     assigned_ns: dict[int, int] = field(default_factory=dict)
@@ -89,7 +89,7 @@ class PublishedTopic:
 
     @property
     def is_internal(self) -> bool:
-        """Whether only brokers write to the topic."""
+        """Whether the topic is one of tidelog's own, to which only brokers write."""
         return self.name.startswith("__")
 
 
@@ -121,8 +121,8 @@ class Published:
         self.controller_epoch = 0
         #: The latest transaction.
         self.zxid = 0
-        #: Topics whose deletion was requested, with the transaction of the request. Brokers delete
-        #: the replicas before the controller deletes the topic's nodes.
+        #: Topics whose deletion was requested, with the transaction id of the request. The topic's
+        #: nodes still exist until brokers have deleted the replicas.
         self.dying: dict[str, int] = {}
         self.elections = 0
         self.shrinks = 0
@@ -193,7 +193,9 @@ class Published:
                 self.partitions[key] = found
 
     def _target(self, partition: TopicPartition) -> tuple[int, ...] | None:
-        """Return a partition's target or current replicas; None if it is or will be removed."""
+        """Return the target replicas of a partition, or its current replicas if it is not being
+        reassigned; None if it is removed or its removal was requested.
+        """
         topic, number = self.topics.get(partition.topic), partition.partition
         if topic is None or number not in topic.assignment or topic.name in self.dying:
             return None
@@ -218,7 +220,9 @@ class Published:
         return min(minimum, topic.fewest.get(key.partition, 0))
 
     def quorum(self, state: PublishedPartition) -> int:
-        """Return how many members must be live before one of them leads (k of E6)."""
+        """Return how many members must be alive before the controller may elect one of them (k of
+        E6).
+        """
         return min(self.effective_minimum(state.key), len(state.members))
 
     def _deletion_changed(self, zxid: int, name: str, op: Op) -> None:
@@ -364,8 +368,8 @@ class Published:
     def _reassigned(self, topic: PublishedTopic, assignment: dict[int, tuple[int, ...]]) -> None:
         """Check a changed assignment.
 
-        The controller writes the topic node last, once the ISR is within the new replicas and the
-        removed replicas were stopped (V52).
+        Before the controller writes it to the topic's node, the ISR must have only new replicas,
+        and the removed replicas must have been stopped (V52).
         """
         before, topic.assignment = topic.assignment, assignment
         for number, replicas in before.items():
@@ -437,7 +441,9 @@ class Published:
     def _check_direct(
         self, what: str, writer: int, before: PublishedPartition | None, state: PublishedPartition
     ) -> None:
-        """Check a state that a broker wrote: the writer leads, and only the ISR changes (A12)."""
+        """Check a state that a broker wrote: it must be the leader, and must change only the ISR
+        (A12).
+        """
         self.direct_changes += 1
         if before is None or before.leader != writer:
             leader = None if before is None else before.leader

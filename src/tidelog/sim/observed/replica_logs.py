@@ -231,7 +231,8 @@ class NodeLogs:
         gone, came = segment.follow(position)
         log = self._owners.get(file)
         if log is None:
-            # If a replica has two copies, the broker may now keep the copy that it ignored before.
+            # The file may belong to the copy of a replica that the broker ignored so far, and may
+            # now keep.
             self._must_scan = self._must_scan or bool(came)
             return
         changed[log] = None
@@ -332,7 +333,7 @@ class NodeLogs:
             gone = self.logs.pop(key)
             end = gone.end
             for _, segment in gone.segments:
-                # A file of the removed log may already belong to another incarnation.
+                # Skip a file that already belongs to the log of another incarnation.
                 if self._owners.get(segment.file) is gone:
                     del self._owners[segment.file]
             gone.rebuild([])
@@ -470,7 +471,9 @@ def _common(before: list[tuple[int, int]], after: list[tuple[int, int]]) -> int:
 
 
 def _key_of(name: str, directory: Directory) -> LogKey | None:
-    """Return the partition of a directory; None if its metadata has no readable topic id (yet)."""
+    """Return the key of a directory's partition; None if its metadata has no readable topic id
+    (yet).
+    """
     _, dash, number = name.rpartition("-")
     metadata = directory.entries.get(_METADATA_NAME)
     if not dash or not number.isdigit() or not isinstance(metadata, File):

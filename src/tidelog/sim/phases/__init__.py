@@ -1,7 +1,7 @@
 """Phases after the faults: a part of the cluster stays broken, and the other parts must work.
 
 Without such phases, the final checks would always see all brokers up and all directories working. A
-profile names its phase, and `sim.run` plays it before the final phase.
+profile may have the name of a phase, which `sim.run` then plays before the final phase.
 
 `stage` has the parts of a run that phases use, and waits with a limit. The phases: `absence` (of a
 host, or of a directory), `full_directory`, `slow_directory`. `rereading` has consumers, for several

@@ -4,11 +4,11 @@ In the phase of an absent host, all brokers are killed at once, and one of them 
 minute, every partition with as many live members as its effective min.insync.replicas must have a
 leader. Only this phase reveals a controller that waits forever for a dead member.
 
-In the phase of a failed directory, all replicas are in sync after the faults; then one directory of
-one broker fails. Within a minute, every partition whose members outside the failed directory
-suffice for an election (E6) must have a leader among these members. No replica in the failed
-directory may stay in an ISR with other members. This phase ends with the repair of the directory.
-Only this phase reveals an offline replica that stays in the ISR forever.
+The phase of a failed directory begins when all replicas are in sync after the faults. Then one
+directory of one broker fails. Within a minute, every partition whose members outside the failed
+directory suffice for an election (E6) must have a leader among these members. No replica in the
+failed directory may stay in an ISR with other members. This phase ends with the repair of the
+directory. Only this phase reveals an offline replica that stays in the ISR forever.
 """
 
 from __future__ import annotations
@@ -55,7 +55,9 @@ def _kill_all(stage: Stage) -> None:
 
 
 def _without_leader(stage: Stage) -> str:
-    """Return the first partition that could have a leader and has no leader; empty if none."""
+    """Describe the first partition without a leader that has enough members for an election; empty
+    if none.
+    """
     if missing := stage.unregistered():
         return missing
     present = stage.present
@@ -110,7 +112,9 @@ def _begin(cluster: SimCluster, draw: random.Random) -> LogDirFailure | None:
 
 
 def in_failed_directory(stage: Stage) -> str:
-    """Return a partition whose leader or ISR is in a failed directory; empty if there is none."""
+    """Describe a partition with a leader or ISR member in a failed directory; empty if there is
+    none.
+    """
     if missing := stage.unregistered():
         return missing
     cluster, present = stage.cluster, stage.present

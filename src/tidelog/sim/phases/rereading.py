@@ -31,7 +31,9 @@ class Rereading(NamedTuple):
         return {each: each.position for each in self.readers if self.has_more(each)}
 
     def crawls(self, before: Mapping[SimPartitionConsumer, int], count: int) -> bool:
-        """Return whether a lagging consumer has read fewer than `count` records since `before`."""
+        """Return whether a consumer that still has records to read has read fewer than `count`
+        since `before`.
+        """
         return any(
             each.position < position + count and self.has_more(each)
             for each, position in before.items()

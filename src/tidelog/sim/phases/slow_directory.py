@@ -107,7 +107,9 @@ def _is_found(broker: SimBroker, disk: SimDisk) -> bool:
 
 
 def _found_slow(cluster: SimCluster) -> str:
-    """Return a directory that its broker finds slow or gave up; empty if there is none."""
+    """Describe a directory that its broker has found slow or has given up; empty if there is
+    none.
+    """
     for broker in cluster.brokers.values():
         for disk in broker.logs.disks:
             if _is_found(broker, disk):
@@ -132,7 +134,9 @@ def _administrators_elect(workload: ClientWorkload) -> bool:
 
 
 def _check_rest(cluster: SimCluster, epochs: dict[LogKey, int]) -> None:
-    """Check that leadership does not circulate among brokers that are all slow."""
+    """Check that the leadership of a partition does not move again and again between slow
+    brokers.
+    """
     for key, epoch in epochs.items():
         state = cluster.published.partitions.get(key)
         if state is None or cluster.published.is_over(key):

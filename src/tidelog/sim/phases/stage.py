@@ -1,4 +1,5 @@
-"""The stage of a phase: the cluster after the faults, its clients, and waits with a limit.
+"""The parts of a run that a phase uses: the cluster after the faults, its clients, and waits with a
+limit.
 
 A wait that reaches its limit is a violation of liveness, which ends the run.
 """
@@ -57,7 +58,7 @@ class Stage:
         return self.wait(self.cluster.health, self.after_ns(LIVENESS_LIMIT_NS), "in sync again")
 
     def look_for(self, is_there: Callable[[], bool], time_ns: int) -> None:
-        """Run until `is_there` returns true, a time has passed, or an invariant was violated."""
+        """Run until `is_there` returns true; end also after `time_ns`, or after a violation."""
         simulator, until_ns = self.cluster.simulator, self.after_ns(time_ns)
         while not is_there() and simulator.now_ns < until_ns and not simulator.violations:
             simulator.run_until(simulator.now_ns + _STEP_NS)

@@ -1,4 +1,4 @@
-"""The verdict of a story: the violated rule, and the records of each replica around the offset.
+"""The end of a story: the violated rule, and a table of each replica's records around the offset.
 
 The text of the violation determines the rule. The table shows records around the violation's
 offset, or around the first offset at which a log differs from the committed records. The table
@@ -54,7 +54,7 @@ _RULES: Final = (
 
 
 def rule_of(violation: str) -> str:
-    """Return the violated rule with its sentence; empty if no pattern matches."""
+    """Return the id and the text of the violated rule; empty if no pattern matches."""
     text = re.sub(r"^[\d.]+ s: ", "", violation.partition("\n")[0])
     return next((rule for pattern, rule in _RULES if re.search(pattern, text)), "")
 

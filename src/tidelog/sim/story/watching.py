@@ -132,7 +132,7 @@ class Watcher:
             self._follow_logs(broker)
 
     def _follow_logs(self, broker: SimBroker) -> None:
-        """Follow changes in a broker's files, before the replication checker does."""
+        """Follow changes in a broker's files; called before the replication checker sees them."""
         grown, cut = broker.logs.on_grown, broker.logs.on_cut
 
         def log_grown(log: ReplicaLog, first: int) -> None:
@@ -318,7 +318,9 @@ def _offsets(first: int, last: int) -> str:
 
 
 def _records(numbers: tuple[int, ...] | list[int]) -> str:
-    """Return records as text: client records by number, coordinators' records by their count."""
+    """Return records as text: the numbers of clients' records, and how many records coordinators
+    wrote.
+    """
     if numbers[0] > _CLIENTS_NUMBERS:
         return f"{len(numbers)} record{'s' if len(numbers) > 1 else ''} of groups"
     if len(numbers) == 1:

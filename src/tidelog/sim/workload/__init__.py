@@ -1,4 +1,5 @@
-"""Protocol clients of a simulated cluster, written against `core.ports` and the wire codec.
+"""Clients of a simulated cluster. They use the ports of `core.ports` and the messages of
+`tidelog.wire`.
 
 Each client is a node of the simulator, so its requests travel through the simulated network. The
 run's history records their requests and responses.
@@ -10,7 +11,7 @@ Clients of every run: `administrator`, `partition_producers`, `shared_producers`
 
 Churn is changes that administrators and clients make while faults happen: they create topics, move
 partitions, join groups, and so on. `churning` has the base class of a kind of churn; `churn_kinds`
-imports the kinds, which registers them.
+imports the modules below, which register their kinds.
 
 Topics and records: `topic_churn`, `record_churn`, `edit_churn`, `topic_mishaps`. Clients:
 `client_churn`, `crowd_churn`, `lookup_churn`. Groups: `offset_churn`.

@@ -1,4 +1,4 @@
-"""All kinds of churn; the import of their modules registers them.
+"""Imports the modules of all kinds of churn, which register the kinds.
 
 Other modules import the kinds of churn (changes by clients) from this module, so that no kind is
 missing.

@@ -91,17 +91,17 @@ class ChurnKind(ABC):
         await self.client.tasks.sleep(self.draw.randrange(from_ms, to_ms))
 
     def succeeded(self, what: str) -> None:
-        """Count and trace an acknowledged operation."""
+        """Count an acknowledged operation, and add a line to the trace."""
         self.acknowledged += 1
         self.client.ports.tracer.event("churn", kind=self.name, what=what)
 
     def failed(self, what: str, error: Exception) -> None:
-        """Trace an operation that was not acknowledged."""
+        """Add a line to the trace about an operation that was not acknowledged."""
         self.client.ports.tracer.event("churn failed", kind=self.name, what=what, error=str(error))
 
     @contextmanager
     def tried(self, what: str, *, forgets: bool = False) -> Iterator[None]:
-        """Trace and suppress an error of the operation that runs in the context.
+        """Suppress an error of the operation that runs in the context, and add a line to the trace.
 
         With `forgets`, the client drops its cached metadata after an error.
         """
@@ -175,7 +175,7 @@ class OfTopics(ChurnKind):
     def stop_work_on(
         self, partition: TopicPartition, producer: PartitionProducer, consumer: SimPartitionConsumer
     ) -> None:
-        """Stop the producer and the consumer of a partition that is removed next."""
+        """Stop the producer and the consumer of a partition, which will then be removed."""
         self.client.history.removal_begins(*partition)
         producer.abandon()
         consumer.stopping = True

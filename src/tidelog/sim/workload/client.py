@@ -1,4 +1,4 @@
-"""A client node: connections to brokers, API versions, and a driver for `tidelog.client`.
+"""A client node: its connections to brokers, their API versions, and a driver for `tidelog.client`.
 
 A connection negotiates versions first and pipelines requests after that. As in Kafka's clients, a
 connection closes if a request gets no response in time. `run` executes the operations of
@@ -116,7 +116,7 @@ class ClientConnection:
             _fail(future, ConnectionLost(f"{self._transport.peer}: {reason}"))
 
     def send_queue_changed(self, sent_bytes: int) -> None:
-        """Do nothing, because clients do not wait for their send queue."""
+        """Do nothing, because clients send even if earlier bytes are still queued."""
 
     def _arm(self) -> None:
         if self._timer is None:
@@ -162,7 +162,9 @@ class ClientNode:
     def records_may_go(
         self, partition: TopicPartition, topic_id: TopicId, before: int, process: str = "retention"
     ) -> None:
-        """Record that `process` (by default retention) may remove the records below an offset."""
+        """Record that `process` (by default retention) may remove the records below offset
+        `before`.
+        """
         name, number = partition
         self.history.record_deletion_begins(topic_id, number, before)
         where = {f"{name}@{topic_id.hex()}-{number}": before}

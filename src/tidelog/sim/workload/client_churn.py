@@ -136,7 +136,7 @@ class MembersComeAndGo(_Visits):
 
 
 class _Watched(ClientConnection):
-    """A connection whose end wakes its client."""
+    """A connection that resolves the future `ended` when it ends."""
 
     ended: asyncio.Future[None] | None = None
 

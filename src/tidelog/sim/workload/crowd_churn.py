@@ -72,7 +72,7 @@ class CrowdConnection:
         self.is_open = False
 
     def send_queue_changed(self, sent_bytes: int) -> None:
-        """Do nothing, because a crowd does not wait for its send queue."""
+        """Do nothing, because a crowd sends even if earlier bytes are still queued."""
 
 
 @churn_of_profiles
@@ -169,7 +169,9 @@ class Crowds(ChurnKind):
                 each.transport.send(encode_request(apis.API_VERSIONS, 0, 1, "crowd", _VERSIONS))
 
     async def _follow(self, host: str, port: int) -> None:
-        """Connect as a follower of Kafka, which asks for offsets before it fetches."""
+        """Connect and send requests like a follower in Kafka, which requests offsets before it
+        fetches.
+        """
         (follower,) = await self._connect_to(host, port, 1)
         key, version, message = self.draw.choice(_OF_FOLLOWERS)
         try:
@@ -186,7 +188,9 @@ class Crowds(ChurnKind):
             await self.client.tasks.sleep(_LOOK_MS)
 
     def _break_connections(self, host: str) -> None:
-        """Reset all connections to a broker, so that other brokers reconnect through the crowd."""
+        """Reset all connections to a broker, so that other brokers must reconnect despite the
+        crowd.
+        """
         cluster = self.work.cluster
         for broker in cluster.brokers.values():
             if broker.life is not None and broker.node.host == host:

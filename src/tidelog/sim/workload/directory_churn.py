@@ -41,7 +41,7 @@ _DRAINED: Final = 0.6
 
 @churn_of_profiles
 class DirectoriesChanged(ChurnKind):
-    """Moves of any replicas between the log directories of their brokers."""
+    """Requests to move random replicas between the log directories of their brokers."""
 
     pause_ms = 5, 600
 
@@ -120,7 +120,7 @@ class DirectoriesDrained(ChurnKind):
 
     async def finish(self) -> None:
         for broker_id in self._brokers:
-            # The only directory of a broker cannot be drained.
+            # If a broker has only one directory, it cannot be drained.
             is_drained = self.draw.random() < _DRAINED and self.work.cluster.settings.log_dirs > 1
             path = self._path() if is_drained else ""
             values = {_CORDONED: path, _DRAINING: path}
@@ -133,7 +133,7 @@ class DirectoriesDrained(ChurnKind):
         return self.draw.choice(self.work.cluster.settings.log_directories)
 
     def _paths(self) -> list[str]:
-        """Return a random choice of directories: mostly none, sometimes some, seldom all."""
+        """Return a random part of the log directories: often none, sometimes some, seldom all."""
         directories = self.work.cluster.settings.log_directories
         return self.draw.sample(directories, max(0, self.draw.randrange(-2, len(directories) + 1)))
 

@@ -85,7 +85,7 @@ _PASSING: Final = frozenset((
 
 @dataclass(slots=True)
 class GroupPlan:
-    """The data that all members of a group share."""
+    """The data that all simulated members of a group share."""
 
     name: str
     topic: str
@@ -333,7 +333,7 @@ class SimMember(_Speaker):
     # Joining
 
     async def _subscribe(self, connection: ClientConnection) -> None:
-        """Join the group, and record this as an operation of the history."""
+        """Join the group, and record the operation in the history."""
         begin_ns = self.client.now_ns
         outcome = INFO
         try:

@@ -25,7 +25,7 @@ from tidelog.sim.observed.replica_logs import LogKey
 from tidelog.sim.workload.churning import ChurnKind, churn, churn_of_profiles
 from tidelog.sim.workload.work import Workload
 
-#: Causes for which a replica leaves the ISR only after its broker's registration has ended.
+#: Causes of removals from the ISR that are true only if the broker's registration has ended.
 _ENDED = (ShrinkCause.SESSION, ShrinkCause.BOUNCE)
 
 
@@ -169,6 +169,6 @@ class ReplicasDescribed(ChurnKind):
 
 
 def _out(found: PartitionReplicas) -> dict[int, str]:
-    """Return why each replica outside the ISR is out."""
+    """Return, by replica outside the ISR, the cause in the response."""
     causes = ((replica.broker, replica.cause) for replica in found.replicas)
     return {broker_id: cause.word for broker_id, cause in causes if cause is not None}

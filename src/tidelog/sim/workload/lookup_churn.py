@@ -32,7 +32,7 @@ _MAX_TIMESTAMP: Final = -3
 _EVERYTHING: Final = -1
 #: Offset in a response if no record has the requested or a later timestamp.
 _NONE: Final = -1
-#: Ages in ms of the records that lookups search.
+#: Lookups by timestamp use the present time minus one of these times in ms.
 _AGES_MS: Final = (0, 50, 300, 1_500, 8_000)
 
 
@@ -152,7 +152,9 @@ class OffsetsLookedUp(ChurnKind):
 
 @churn_of_profiles
 class RecordsExpire(ChurnKind):
-    """A topic that retention keeps small, and that a request empties at times."""
+    """A topic that retention keeps small, and from which DeleteRecords sometimes removes all
+    records.
+    """
 
     topic: ClassVar[str] = "fleeting"
     configs: ClassVar[dict[str, str]] = {

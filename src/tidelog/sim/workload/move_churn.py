@@ -155,7 +155,9 @@ class PartitionsMoved(ChurnKind):
 
 @churn_of_profiles
 class MovesRedirected(PartitionsMoved):
-    """Moves whose new target omits an added replica as soon as this replica is in sync (R10)."""
+    """Reassignments that get a new target without an added replica as soon as this replica is in
+    sync (R10).
+    """
 
     pause_ms = 100, 900
 
@@ -175,7 +177,9 @@ class MovesRedirected(PartitionsMoved):
         return False
 
     async def _first_in_sync(self, partition: TopicPartition) -> int:
-        """Return the first added replica that is in sync; -1 if the move ends first."""
+        """Wait for an added replica to be in sync and return it; -1 if the reassignment ends
+        before.
+        """
         published = self.work.cluster.published
         for _ in range(_LOOKS):
             move = published.topics[partition.topic].moving.get(partition.partition)
@@ -198,7 +202,9 @@ class MovesThrottled(PartitionsMoved):
         return self.draw.choice((None, NO_THROTTLE, 300, 1_000, 4_000, 20_000))
 
     async def finish(self) -> None:
-        """Remove the throttles of moves under way, which are too low for moves to end in time."""
+        """Remove the throttles of moves under way, because with these rates the moves would not end
+        in time.
+        """
         while True:
             with self.tried("the throttle of moves", forgets=True):
                 moves = await self.client.run(self._moves.list_reassignments())

@@ -38,7 +38,7 @@ _REREAD: Final = TopicPartition("reread", 0)
 
 
 class Attempts:
-    """The number of attempts of an operation that changes offsets."""
+    """Counts the attempts of an operation that changes offsets."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -139,7 +139,9 @@ class OffsetLedger:
         return False
 
     async def look_at_last(self) -> None:
-        """Read the offsets once more, unless the group's coordinator waits for an operator."""
+        """Read the offsets once more, unless only an operator can make the coordinator's partition
+        available.
+        """
         waits_for_operator = self._kind.work.cluster.group_waits_for_operator
         while not waits_for_operator(self.group) and not await self.look():
             await self._kind.pause(50, 300)

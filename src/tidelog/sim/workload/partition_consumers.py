@@ -124,7 +124,7 @@ class SimPartitionConsumer:
     async def _fetch(
         self, connection: ClientConnection, version: int, request: FetchRequest
     ) -> None:
-        """Fetch once, and record this as one poll of the history."""
+        """Fetch once, and record the operation in the history as a poll."""
         begin_ns = self.client.now_ns
         records: list[tuple[int, int]] = []
         name, outcome = self._name, FAIL

@@ -26,7 +26,7 @@ _BELOW: Final = 0.3
 
 @churn_of_profiles
 class MovesQueued(PartitionsMoved):
-    """Moves that are queued, frozen, and requested by nodes of the store."""
+    """Reassignments that are queued, frozen, and requested by store nodes."""
 
     pause_ms = 30, 1_200
 

@@ -125,7 +125,7 @@ class _Deletions(ChurnKind):
         }
 
     def _known_low_watermark(self) -> int:
-        """Return the acknowledged low watermark while the leader knows it, else 0.
+        """Return the acknowledged low watermark if the leader must still know it, else 0.
 
         As in Kafka, a broker that died may have forgotten the low watermark when it leads again.
         The low watermark is then no longer promised, even if other brokers know it.
@@ -219,7 +219,7 @@ class UntimedRecords(ChurnKind):
 
     async def finish(self) -> None:
         self.is_done = True
-        while True:  # records expire until the run ends
+        while True:  # until the run ends, because records expire until then
             await self.act()
 
     def _look(self) -> None:

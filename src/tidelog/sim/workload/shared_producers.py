@@ -39,7 +39,7 @@ _NO_ID = (-1, -1)
 
 
 class SharedProducer:
-    """One producer id and epoch, and the partitions that use it."""
+    """One idempotent producer: its producer id and epoch, and its partitions."""
 
     def __init__(self, client: ClientNode) -> None:
         self.client = client
@@ -153,7 +153,9 @@ class SharedPartition(PartitionProducer):
         self._take_identity()
 
     def _take_identity(self) -> None:
-        """Use the shared producer's id and epoch; open batches get new sequences from 0 on."""
+        """Use the shared producer's present id and epoch; give open batches new sequence numbers
+        from 0 on.
+        """
         self._producer_id, self._producer_epoch = self._shared.identity
         self._next_sequence = 0
         for waiting in self._waiting:

@@ -1,4 +1,5 @@
-"""An operator's mistake: the nodes of a topic are removed from the store, and restored later.
+"""An operator's mistake: the operator removes the nodes of a topic from the store, and restores
+them later.
 
 While the topic's nodes are missing, its replicas become strays. The operator lets brokers restore
 the strays in any order, until a leader has every acknowledged record. After the nodes are restored,
