@@ -15,6 +15,6 @@ The handlers use `replicas`, `coordinators`, `configs` and `events`.
 
 `membership` (session, registration, departure) and `controller` (the controller's I/O) connect the
 broker with its cluster. `cluster_view` has the brokers, topics and leaders as this broker knows
-them. `ended_brokers` notes which brokers have just ended; `held_answers` delays responses that name
-such a broker as leader until this broker knows the new leaders (V83).
+them. `ended_brokers` notes which brokers have just ended. `held_answers` delays a response that
+would name an ended broker as leader, until this broker knows the new leader (V83).
 """

@@ -45,8 +45,8 @@ class OutOfIsr(NamedTuple):
     """The reason why a replica is outside the ISR, and since when."""
 
     cause: ShrinkCause
-    #: Wall-clock time at which this broker learned that the replica left the ISR; -1 if the replica
-    #: was already outside when this broker first saw the partition.
+    #: Wall-clock time at which this broker learned that the replica left the ISR. The value is -1
+    #: if the replica was outside the ISR when this broker first learned of the partition.
     since_ms: int
 
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from tidelog.core.types import BrokerInfo
 
-#: Milliseconds for which responses that name topics still list a broker that is no longer live. If
+#: Milliseconds for which the responses to requests for named topics still list an ended broker. If
 #: a response names a leader but does not list its broker, librdkafka cannot use the partition and
 #: asks again a second later. `KEPT_MS` is longer than all timers after which librdkafka refreshes
 #: its metadata.

@@ -5,9 +5,9 @@ sends commands.
 
 Begin with `controller`, which turns events into a decision, and a durable decision into effects.
 `events` has the inputs, and `settings` the configuration of a term. `agenda` collects the
-partitions to check. `decision` defines the results of both phases. `draft` has the published state
-as the writes of the decision will change it. The writes of `writes` and `state_writes` go to the
-store; `settlement` collects their consequences.
+partitions to check. `decision` defines the decision and its effects. `draft` has the published
+state as the writes of the decision will change it. The writes of `writes` and `state_writes` go to
+the store; `settlement` collects their consequences.
 
 The image (`image`) holds published state, whose values `records` defines. `incarnations` detects
 restarted brokers. `lifecycle` computes the first and the last state of a partition.

@@ -1,6 +1,6 @@
 """Derivation of commands to brokers from the image, after a decision was applied (V17, V30, V35).
 
-`build` gives each broker that needs commands its `Commands`. The commands to all brokers share one
+`build` returns the `Commands` of each broker that needs any. The commands to all brokers share one
 map of metadata, and all replicas of a partition share one role object. The cost of a failover thus
 grows only with the partitions that it changes.
 """

@@ -2,8 +2,8 @@
 
 `offer` queues events; `decide` takes all queued events and returns one `Decision`. When the
 decision's writes are done, `applied` changes the image and returns the messages and answers to
-send. At most one decision is in flight. The controller decides about events that arrive meanwhile
-together, after it has applied the decision (DESIGN.md, rule 6).
+send. At most one decision is in flight. Events that arrive while a decision is in flight are
+queued; the next decision handles all of them together (DESIGN.md, rule 6).
 
 The image changes only when `decide` begins and in `applied`, and is read-only otherwise. Readings
 of the store and answers of brokers are facts: `decide` applies them to the image before it decides.

@@ -1,7 +1,7 @@
 """A decision under construction: its writes, and the published state with these writes.
 
 Later events of the same decision are handled as if the earlier writes were already done. A decision
-thus writes a partition's state at most once, and a topic's node at most once. A result in an answer
+writes a partition's state at most once, and a topic's node at most once. A result in an answer
 names the write on which it depends. A draft reads the image and does not change it.
 """
 

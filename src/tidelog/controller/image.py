@@ -2,11 +2,11 @@
 
 The image changes only by `apply`. A change is a fact: read from the store, written to the store, or
 reported by a broker (DESIGN.md, rule 6). The image is read-only while a decision is made and while
-commands are built. Partitions are indexed by the brokers to which they are assigned, so that the
-cost of an event grows with the partitions that it affects. If a topic's node cannot be read, the
-image has only the topic's name. The controller leaves the topic unchanged, and its full commands
-make brokers keep the topic's replicas (V35). If a partition's state node cannot be read, the image
-has no state of the partition, and the controller leaves the partition unchanged.
+commands are built. An index lists the partitions of each broker, so that the cost of a broker's
+failure grows only with that broker's partitions. If a topic's node cannot be read, the image has
+only the topic's name. The controller leaves the topic unchanged, and its full commands make brokers
+keep the topic's replicas (V35). If a partition's state node cannot be read, the image has no state
+of the partition, and the controller leaves the partition unchanged.
 """
 
 from __future__ import annotations
@@ -179,9 +179,9 @@ class Image:
     def closing(self, topic: str) -> range:
         """Return the partitions of a topic that accept no more records, before their removal.
 
-        These are the topic's highest partitions whose removal is requested without a gap, and never
-        partition 0 (V71). The result is empty while any partition of the topic is being reassigned:
-        removals wait for the end of the reassignment.
+        The result is the longest run of the topic's highest partitions whose removal is requested.
+        Partition 0 is never in the result (V71). The result is empty while any partition of the
+        topic is being reassigned: removals wait for the end of the reassignment.
         """
         removal, known = self.removals.get(topic), self.topics.get(topic)
         if removal is None or known is None or known.moves or self.is_deleting(topic):

@@ -1,11 +1,11 @@
 """Incarnations of brokers: restarted, bounced and proven members (V10, E3, E6, E7).
 
 A broker epoch is the creation transaction id of a registration. A broker id with another broker
-epoch is another incarnation of the broker. The state node of a partition records the broker epoch
-under which each ISR member was in sync, so even a controller elected after a restart detects that
-the member restarted (bounced, V10). A registration may prove that the previous incarnation ended
-cleanly (E3), or that its process still runs (E7). The log of a member that bounced may be shorter
-than published state assumes. The elections that use these functions are in `elections`.
+epoch is another incarnation of the broker. The state node of a partition records each ISR member's
+broker epoch. A member that registers under another epoch has restarted; without proof that it kept
+its log, it has bounced (V10). A registration may prove that the previous incarnation ended cleanly
+(E3), or that its process still runs (E7). The log of a member that bounced may be shorter than
+published state assumes. The elections that use these functions are in `elections`.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ def lost_nothing(broker: BrokerInfo, recorded_epoch: int) -> bool:
 
     The process of the incarnation `recorded_epoch` shut down cleanly (E3), or still runs under
     another registration (E7). A broker names the epochs of several earlier incarnations, because
-    perhaps no controller recorded the latest of them. An epoch that the broker does not name proves
-    nothing, even if it lies between two named epochs: that incarnation may have used another disk,
-    and the present disk may come from an older backup.
+    perhaps no controller recorded the latest of them. Only named epochs count, not epochs between
+    them. An incarnation between two named epochs may have used another disk, and the present disk
+    may come from an older backup.
     """
     if recorded_epoch == NO_BROKER_EPOCH:
         return False

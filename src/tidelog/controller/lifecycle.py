@@ -1,7 +1,7 @@
 """First and last published state of a partition (V20, V71).
 
 This module has pure functions of the replicas and the live brokers. `elections` and `isr` compute
-all states between the first and the last.
+all other states.
 """
 
 from __future__ import annotations

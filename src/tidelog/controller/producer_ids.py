@@ -1,7 +1,7 @@
 """Allocation of producer id blocks to brokers (G3).
 
 One write of a decision covers all brokers that request producer ids. If the write conflicts,
-another writer has allocated ids, and the controller decides the requests again on the node's new
+another writer has allocated ids, and the controller handles the requests again with the node's new
 content.
 """
 
@@ -80,7 +80,7 @@ class TakeProducerIds(Write):
 def give_producer_ids(asked: Iterable[ProducerIdsAsked], draft: Draft) -> None:
     """Allocate a block to each request; one write covers all of them.
 
-    If the write conflicts, the controller decides the requests again.
+    If the write conflicts, the controller handles the requests again.
     """
     found = draft.image.producer_ids
     last = None if found is None else found.last_id

@@ -1,7 +1,7 @@
 """Registrations of brokers: the changes that a reading of `/brokers/ids` shows (V10, V11, V41).
 
 A broker epoch is the creation transaction id of a registration. A broker whose epoch has changed
-has restarted ("bounced"). The controller checks every partition of a broker that arrived or left. A
+has registered again. The controller checks every partition of a broker that arrived or left. A
 broker that arrived gets a full command.
 """
 
@@ -114,7 +114,7 @@ class BrokerChanges:
 def broker_changes(before: Brokers, after: Brokers) -> BrokerChanges:
     """Return the differences between two readings of the registrations.
 
-    A broker whose broker epoch has changed has bounced, and counts as arrived.
+    A broker whose broker epoch has changed has registered again, and counts as arrived.
     """
     arrived, updated = [], []
     for broker_id in sorted(after):

@@ -1,6 +1,6 @@
 """Settings that a controller gets when its term begins.
 
-They are the values of this broker's configuration on which decisions depend. The cluster's
+The settings are the values of this broker's configuration on which decisions depend. The cluster's
 unclean.leader.election.enable and min.insync.replicas may change within the term.
 """
 

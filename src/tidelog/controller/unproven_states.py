@@ -1,7 +1,7 @@
 """Partition states that prove nothing, because the store lost its latest writes (E8).
 
 In an unproven state every assigned replica is a member, and the recorded epochs belong to no
-registration. This module has pure functions: `store_went_back` decides which states become
+registration. This module has pure functions. `store_went_back` decides which states become
 unproven.
 """
 
@@ -22,8 +22,8 @@ NOT_WRITTEN: Final = -1
 def unproven(state: PartitionState, replicas: Sequence[int], epochs_skipped: int) -> PartitionState:
     """Return a state whose members are all assigned replicas, none of them proven.
 
-    Its leader epoch is above all epochs that the store may have lost, so that no epoch is assigned
-    twice.
+    The state's leader epoch is above all epochs that the store may have lost, so that no epoch is
+    assigned twice.
     """
     others = tuple(replica for replica in replicas if replica not in state.isr)
     return replace(

@@ -1,8 +1,9 @@
 """Decisions of the coordinator of consumer groups (Kafka's classic protocol, as of 3.9).
 
 This package is pure: no I/O, no clock (time is an argument), no logging, no randomness. A
-`GroupPartition` coordinates the groups of one partition of `__consumer_offsets`. The broker loads
-it from the log, passes requests to it, and carries out its effects (`core.coordinator_shard`).
+`GroupPartition` coordinates the groups of one partition of `__consumer_offsets`. The broker loads a
+`GroupPartition` from the log, passes requests to it, and carries out its effects
+(`core.coordinator_shard`).
 
 Each request that the broker passes on concerns one group (`asked`): the broker splits
 DescribeGroups, DeleteGroups and batched OffsetFetch requests by group, and combines the answers.
@@ -22,8 +23,8 @@ Except `classic`, all modules of this package serve groups of every protocol. `a
 offsets of a group, and the interface to its members. `sessions` has the sessions of members, and
 `turn` collects the effects of one request or event. `offsets`, `forgetting` and `listing` serve
 requests about offsets and about whole groups, and `settling` handles the outcome of an append.
-`partition` is the coordinator of one partition, which uses the other modules, and passes requests
-of members to the protocol of their group.
+`partition` has the coordinator of one partition. The coordinator uses the other modules, and passes
+requests of members to the protocol of their group.
 
 `classic` is the only protocol of membership so far. The next generation of Kafka's protocol
 (KIP-848) will be a package beside `classic`, with its own kind of group.

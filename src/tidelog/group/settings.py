@@ -1,7 +1,7 @@
 """Settings of groups for operators, and limits of the memory that clients can occupy.
 
-Defaults are Kafka's. The caller passes in the function that reads a consumer's subscription from
-its metadata, because this package decodes no bytes.
+The defaults are the same as in Kafka. The caller passes in the function that reads a consumer's
+subscription from its metadata, because this package decodes no bytes.
 """
 
 from __future__ import annotations

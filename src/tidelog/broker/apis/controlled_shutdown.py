@@ -2,10 +2,10 @@
 
 Only brokers send this request. The controller responds when the new leaders, and the ISRs without
 the broker, are durable. Before the response the controller also waits until all brokers have
-acknowledged their commands, for a second at most. The response lists the partitions that the
-stopping broker still leads and that another replica can lead as soon as that replica has caught up.
-Every broker but the controller responds NOT_CONTROLLER. Requests of versions 0 and 1 carry no
-broker epoch, so the controller cannot fence a request of an earlier registration in these versions.
+acknowledged their commands, for a second at most. The response lists partitions that the stopping
+broker still leads, and for which another replica only has to catch up before it can lead. Every
+broker but the controller responds NOT_CONTROLLER. Requests of versions 0 and 1 carry no broker
+epoch, so the controller cannot fence a request of an earlier registration in these versions.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The wait for consumer groups to read partitions before their removal (V71).
 
-The controller repeats the check until no partition waits for its removal. `drains` asks the
-coordinators how far their groups have read. A check of the groups' progress counts only if leaders
-and coordinators stayed the same during the check.
+The controller checks again and again whether the groups have read these partitions, until no
+partition waits for its removal. `drains` asks the coordinators how far their groups have read. A
+check of the groups' progress counts only if leaders and coordinators stayed the same during the
+check.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""How far consumer groups have read partitions that the controller is to remove after that (V71).
+"""Progress of consumer groups in partitions whose removal waits for these groups (V71).
 
 Like any client, the controller sends its requests to every coordinator and to the partitions'
 leaders. The controller requests the groups of each broker, their committed offsets, and the end
 offsets of the partitions. The controller uses the responses only if every asked broker responds. If
-a coordinator cannot be reached, or moves to another broker meanwhile, it may have a group that no
-response mentions, so the progress is unknown. The caller ensures that the leaders accept no more
+a coordinator cannot be reached, or groups get another coordinator meanwhile, a group may be missing
+in the responses, so the progress is unknown. The caller ensures that the leaders accept no more
 records.
 """
 

@@ -1,10 +1,10 @@
 """The nodes of a controller's writes, and how to check afterwards whether the store has them.
 
 A `Unit` is a group of operations that go into one transaction together. The unit's witness is the
-node that shows the outcome when it is read back. The controller compares that node with what it
-wrote; the verdict is that the unit was written, can still be written, or conflicts with another
-client's write (V15, S2). The controller recognizes its own data by the controller epoch or fresh
-topic id in it, and by the node's version. This module does no I/O.
+node that shows the outcome when it is read back. The controller compares the content of the witness
+with its own write. The verdict is one of three: the unit was written, can still be written, or
+conflicts with another client's write (V15, S2). The controller recognizes its own data by the
+controller epoch or fresh topic id in it, and by the node's version. This module does no I/O.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ from tidelog.metadata.store import (
     TransactionFailed,
 )
 
-#: Limits of the units in one transaction, in operations and bytes. They are below the store's
-#: limits, because the transaction also checks the controller epoch.
+#: Limits of the units in one transaction, in operations and bytes. Both limits are below the
+#: store's limits, because the transaction also checks the controller epoch.
 MAX_OPS = limits.MAX_TRANSACTION_OPS - 1
 MAX_BYTES = limits.MAX_TRANSACTION_BYTES - 1024
 _OP_OVERHEAD_BYTES = 64

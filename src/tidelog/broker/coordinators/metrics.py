@@ -1,6 +1,6 @@
 """The metrics of consumer groups.
 
-A group's metrics are shown by the broker that coordinates the group.
+The broker that coordinates a group shows the metrics of the group.
 """
 
 from __future__ import annotations

@@ -48,8 +48,8 @@ def incarnation(view: ClusterView, partition: TopicPartition) -> PartitionIncarn
 async def check_topics(services: Services, core: GroupPartition, name: str) -> bool:
     """Report to the coordinator `core` the topics and partitions that ended before its load began.
 
-    Returns False if the leadership ended meanwhile. The coordinator does not serve clients while a
-    committed offset has a newer incarnation of a topic or partition than this broker's metadata,
+    Returns False if the leadership ended meanwhile. If a committed offset has a newer incarnation
+    of its partition than this broker's metadata, the coordinator does not serve clients yet,
     because new commits would get the older incarnation.
     """
     while core.phase is CoordinatorPhase.LOADING:
@@ -139,9 +139,9 @@ def _is_of_shown_topic(
 async def _are_published_later(services: Services, later: dict[TopicPartition, int]) -> bool:
     """Return whether the store has one of these incarnations, so UpdateMetadata will show it.
 
-    `later` maps partitions to first leader epochs above those in the broker's metadata. No
-    controller publishes an incarnation that a restored store lost or that Kafka does not know, so a
-    load must not wait for it.
+    `later` maps partitions to first leader epochs above those in the broker's metadata. A load must
+    not wait for an incarnation that the store lacks: a restored store may have lost it, or Kafka
+    never wrote it, and then no controller will publish it.
     """
     if not later:
         return False

@@ -1,13 +1,13 @@
 """Self-fencing: after a pause, a broker confirms its session before it serves again (V47).
 
-The session of a paused process (SIGSTOP, a suspended machine) may expire without its notice. The
-controller then elects other leaders, while the resumed process still believes that it leads its
-partitions. At the start of every turn of the event loop, the broker compares the monotonic time
-with the time of the last turn. After too long a gap between two turns, the broker is fenced until
-the store has applied or rejected a transaction of its session. A fenced broker begins no request,
-sends no response, and lets no timeout of a waiting request fire. The event loop's clock advances
-while the machine is suspended, but may stand still while a host pauses a virtual machine. In that
-case the broker serves until the store reports that its session expired.
+While a process is paused (SIGSTOP, a suspended machine), its session may expire, and the process
+does not notice that. The controller then elects other leaders, while the resumed process still
+believes that it leads its partitions. At the start of every turn of the event loop, the broker
+compares the monotonic time with the time of the last turn. After too long a gap between two turns,
+the broker is fenced until the store has applied or rejected a transaction of its session. A fenced
+broker begins no request, sends no response, and lets no timeout of a waiting request fire. The
+event loop's clock advances while the machine is suspended, but may stand still while a host pauses
+a virtual machine. In that case the broker serves until the store reports that its session expired.
 
 The longest allowed gap is two thirds of the session timeout. The last renewal of the session may
 lie a third of the session timeout before the gap, because renewals are up to that time apart. Only

@@ -6,7 +6,7 @@ an expired session, so the broker continues to serve (S3). When the session expi
 stops leading at once, re-registers under a new broker epoch, and gets its roles from the
 controller. The broker also stops leading and re-registers if an administrator deletes its
 registration while the session is valid. The broker keeps its view of the cluster until the
-controller replaces it, because clients drop brokers that a response does not list.
+controller replaces it, because clients drop brokers that a Metadata response does not list.
 
 The session may also expire while the broker starts or registers. If the session expires before the
 starting broker has registered, the broker only opens a new session, because listeners and log

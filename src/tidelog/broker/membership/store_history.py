@@ -10,8 +10,8 @@ epoch in the store.
 A broker that finds an older store registers without proof of a clean shutdown, and marks the store
 in the same transaction. The transaction that marks an older store also fences a controller that
 does not know of the mark. The broker refuses to start if another broker already leads one of its
-partitions in the older store. That leader may lack records that this broker has and that the older
-store does not know of. This broker would truncate these records to follow that leader.
+partitions in the older store. To follow that leader, this broker would truncate records that the
+leader lacks, although they may have been acknowledged.
 """
 
 from __future__ import annotations
@@ -141,8 +141,8 @@ class StoreHistory:
     async def _marking(self, found: int, reason: str) -> list[Op]:
         """Return the writes that mark the store as restored; none if another broker marked it.
 
-        This broker writes no mark if the store has a mark that this broker has not seen, because
-        another broker wrote that mark after the restoration.
+        If the store has a mark that is new to this broker, another broker wrote it after the
+        restoration, so this broker writes no mark.
         """
         store, services = self._services.store, self._services
         path, epoch_path = layout.STORE_WENT_BACK, layout.CONTROLLER_EPOCH

@@ -21,8 +21,8 @@ PARTITIONS_DAMAGED: Final = gauge(
     "tidelog_log_damaged_partitions",
     "replicas of this broker whose log has a damaged batch, not refetched yet",
 )
-#: Kafka's `byte-rate` of kafka.server:type=LeaderReplication and type=FollowerReplication, under
-#: the names that exporters use.
+#: Metrics that correspond to Kafka's `byte-rate` of kafka.server:type=LeaderReplication and
+#: type=FollowerReplication, with the names that exporters use.
 LEADER_REPLICATION_BYTE_RATE: Final = gauge(
     "kafka_server_leaderreplication_byte_rate",
     "bytes a second sent to followers of throttled partitions",
@@ -30,8 +30,8 @@ LEADER_REPLICATION_BYTE_RATE: Final = gauge(
 FOLLOWER_REPLICATION_BYTE_RATE: Final = gauge(
     "kafka_server_followerreplication_byte_rate", "bytes a second fetched of throttled partitions"
 )
-#: Kafka's `ReassigningPartitions` of kafka.server:type=ReplicaManager, and
-#: `ReassignmentBytesInPerSec` and `ReassignmentBytesOutPerSec` of
+#: Metrics that correspond to Kafka's `ReassigningPartitions` of kafka.server:type=ReplicaManager,
+#: and to `ReassignmentBytesInPerSec` and `ReassignmentBytesOutPerSec` of
 #: kafka.server:type=BrokerTopicMetrics, over all topics.
 REASSIGNING_PARTITIONS: Final = gauge(
     "kafka_server_replicamanager_reassigningpartitions",
@@ -45,8 +45,8 @@ REASSIGNMENT_BYTES_OUT: Final = counter(
     "kafka_server_brokertopicmetrics_reassignmentbytesout_total",
     "bytes that this broker sent to added replicas, of all topics",
 )
-#: Kafka's `OfflineReplicaCount` of kafka.server:type=ReplicaManager, and `OfflineLogDirectoryCount`
-#: of kafka.log:type=LogManager.
+#: Metrics that correspond to Kafka's `OfflineReplicaCount` of kafka.server:type=ReplicaManager, and
+#: to `OfflineLogDirectoryCount` of kafka.log:type=LogManager.
 OFFLINE_REPLICAS: Final = gauge(
     "kafka_server_replicamanager_offlinereplicacount",
     "replicas of this broker in log directories that failed while it ran",
@@ -55,8 +55,8 @@ OFFLINE_LOG_DIRECTORIES: Final = gauge(
     "kafka_log_logmanager_offlinelogdirectorycount",
     "log directories of this broker that have failed",
 )
-#: Kafka's `MaxLag` of kafka.server:type=ReplicaAlterLogDirsManager, and `byte-rate` of
-#: kafka.server:type=AlterLogDirsReplication.
+#: Metrics that correspond to Kafka's `MaxLag` of kafka.server:type=ReplicaAlterLogDirsManager, and
+#: to `byte-rate` of kafka.server:type=AlterLogDirsReplication.
 DIRECTORY_MOVE_MAX_LAG: Final = gauge(
     "kafka_server_replicaalterlogdirsmanager_maxlag",
     "most records that a future replica is behind the present one",

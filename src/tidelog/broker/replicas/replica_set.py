@@ -1,10 +1,10 @@
 """All replicas that this broker hosts, found at its start or created by commands.
 
-The replica set adds replicas to `hosted_partitions`, and has the configuration of their topics. It
-refuses commands of older controllers (V30), and runs the controller's commands one after another
-(V31 to V35, V45). `commands` executes the commands, and `upkeep` does the periodic work. At its
-start, the broker hosts every log that it finds as a replica without a role, because only the
-controller assigns roles (V44).
+The replica set adds replicas to `hosted_partitions`, and has the configuration of their topics. The
+replica set refuses commands of older controllers (V30), and runs the controller's commands one
+after another (V31 to V35, V45). `commands` executes the commands, and `upkeep` does the periodic
+work. At its start, the broker hosts every log that it finds as a replica without a role, because
+only the controller assigns roles (V44).
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 Upkeep covers high watermark checkpoints (V34), recovery points, retention, compaction, time-based
 flushes, and old strays (V35). At intervals of half of `replica.lag.time.max.ms`, the upkeep looks
-for followers that have fallen behind, which includes followers that do not fetch (V62), and for
-throttled followers that do not catch up (R15). Each kind of work has its own loop, so work that
-waits for a slow disk does not delay other kinds of work.
+for followers that have fallen behind or do not fetch (V62). It also looks for throttled followers
+that do not catch up (R15). Each kind of work has its own loop, so work that waits for a slow disk
+does not delay other kinds of work.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
 As in Kafka, an inter-broker listener that clients do not use accepts every connection. At the
 limit, a new connection replaces the longest idle connection of a client. If clients and brokers
 share one listener, a new connection at the limit is on trial until its first request other than
-ApiVersions. If that request comes from a broker (`broker_claims`), the connection stays and a
-client's connection is closed. If it comes from a client, or does not come within `TRIAL_MS`, the
-connection on trial is closed. If more than `MAX_TRIALS` connections are on trial, the broker closes
-the oldest connection of the host with most trials; hosts of brokers come last.
+ApiVersions. If a broker sent that request (`broker_claims`), a client's connection is closed
+instead. If a client sent it, or no request comes within `TRIAL_MS`, the connection on trial is
+closed. If more than `MAX_TRIALS` connections are on trial, the broker closes the oldest connection
+of the host with most trials; hosts of brokers come last.
 
 Connections of brokers count toward the limit, too. If no client's connection is left, the broker
 closes the connection with the weakest claim to be from a broker. At most `MAX_CLAIMED` connections

@@ -5,10 +5,10 @@ responses, so that they are sent in the order of the requests. Requests of one c
 order, and several may wait at the same time. Appends of all requests in a read event are submitted
 together, so many small requests cost one write (docs/adr/0054). One packet can hold thousands of
 requests with responses of megabytes each. When a connection's limits of waiting responses are
-reached, further requests therefore begin only after earlier responses are sent. Unread response
-bytes count in the budget of all connections (`core.response_budget`, docs/adr/0067). Malformed
-bytes close the connection, but never stop the broker. A connection does not use sockets directly;
-see `Transport` in `core.ports`.
+reached, further requests therefore begin only after earlier responses are sent. Response bytes that
+the peer has not received count in the budget of all connections (`core.response_budget`,
+docs/adr/0067). Malformed bytes close the connection, but never stop the broker. A connection does
+not use sockets directly; see `Transport` in `core.ports`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The interception of requests in tests: a rule drops, delays, refuses or disconnects them.
+"""The interception of requests in tests: rules drop, delay or refuse them, or disconnect.
 
 A broker that starts with `tidelog.test.interception.directory` puts an `Interceptor` before its
 handlers. If `tidelog.test.interception.directory` is not set, requests do not pass through this

@@ -1,8 +1,8 @@
 """Requests and their responses, as connections and API handlers exchange them.
 
-A handler is no coroutine: it returns the response, a `Pending` that is completed later, or None for
-no response (DESIGN.md, rule 5). The connection sends responses in the order of its requests, even
-if they are completed in another order.
+A handler is not a coroutine: it returns the response, a `Pending` that is completed later, or None
+for no response (DESIGN.md, rule 5). The connection sends responses in the order of its requests,
+even if they are completed in another order.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Card:
     refused: str = ""
     #: Rights that some requests of the API need; none if every client may send them.
     rights: tuple[Right, ...] = ()
-    #: If set, the first version that ApiVersions advertises; lower than `min_version`, because some
-    #: clients look for a version that the broker does not serve.
+    #: If set, ApiVersions advertises this first version instead of `min_version`, because some
+    #: clients need to see a lower version, which the broker does not serve.
     advertised_min_version: int | None = None
 
     @property

@@ -1,7 +1,7 @@
 """The listeners of one broker and the connections that they accept.
 
-The server accepts connections from the broker's start on, so that clients need not reconnect. It
-begins their requests when the broker is registered.
+The server accepts connections from the broker's start on, so that clients need not reconnect.
+Requests begin when the broker is registered.
 """
 
 from __future__ import annotations

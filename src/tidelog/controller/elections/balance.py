@@ -2,13 +2,13 @@
 
 A broker is out of balance when other brokers lead more than a given share of the partitions that
 prefer this broker. The controller then returns the leaderships of all partitions that prefer this
-broker. It does so in steps of bounded size, so that clients do not all refresh their metadata at
-once. A broker that has restarted gets its leaderships only after it has caught up. While the broker
-is outside the ISR of a partition with a live leader, it still has to catch up, and is busy with
-fetching. A broker need not catch up on partitions that are being reassigned, removed or deleted.
-The controller stops waiting for a broker that has joined no ISR between two rebalance checks. An
-election that a client requests (V8) depends on the ISR alone. The caller determines the times of
-checks and steps.
+broker. These leaderships return in steps of bounded size, so that clients do not all refresh their
+metadata at once. A broker that has restarted gets its leaderships only after it has caught up.
+While the broker is outside the ISR of a partition with a live leader, it still has to catch up, and
+is busy with fetching. A broker need not catch up on partitions that are being reassigned, removed
+or deleted. The controller stops waiting for a broker that has joined no ISR between two rebalance
+checks. An election that a client requests (V8) depends on the ISR alone. The caller determines the
+times of checks and steps.
 """
 
 from __future__ import annotations

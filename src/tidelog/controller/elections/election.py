@@ -180,9 +180,9 @@ def elect_without(
     """Return the next state without the damaged replica (V68); None if no member can lead.
 
     If the damaged replica led, a live member of the ISR is elected, a member of `slow` only if
-    there is no other. If another replica leads, it stays leader under the next leader epoch, so
-    that the damaged replica's broker gets a command and learns that the replica left the ISR. The
-    broker truncates the damaged log, so the damaged replica does not become an eligible leader
+    there is no other. If another replica leads, it stays leader under the next leader epoch. With
+    the command for that epoch, the damaged replica's broker learns that the replica left the ISR.
+    The broker truncates the damaged log, so the damaged replica does not become an eligible leader
     replica. Without a leader, or with a bounced member, the result is None, and `elect` decides.
     """
     if state.leader == NO_LEADER or incarnations.bounced_members(state, around.brokers):
@@ -281,8 +281,8 @@ def _epoch_above_all(state: PartitionState, around: Circumstances) -> int:
 
     After a restore, the leader epoch of `state` already skips numbers. If a log nevertheless has a
     later epoch, the same backup was restored before, and more epochs were skipped then. Later
-    leaders may even have had epochs without any record in a log. In this case the returned epoch
-    skips numbers again.
+    leaders may even have had epochs without any record in a log. The returned epoch therefore skips
+    numbers again if a log has a later epoch.
     """
     logs = {} if around.recovery is None else around.recovery.logs
     latest = max((log.leader_epoch for log in logs.values()), default=NO_EPOCH)

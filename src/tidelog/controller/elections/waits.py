@@ -1,8 +1,8 @@
 """The members for which partitions without a leader wait, shown to observers (E4, E6).
 
-They are derived from the partition's state and its circumstances, like the result of an election.
-No decision depends on them. The image keeps the wait that was last sent to the brokers, so that
-each change is sent once.
+This module derives the members from the partition's state and its circumstances, as `election`
+derives a leader. No decision depends on the members to wait for. The image keeps the members that
+were last sent to the brokers, so that each change is sent once.
 """
 
 from __future__ import annotations

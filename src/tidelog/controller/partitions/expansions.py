@@ -5,9 +5,9 @@ the controller collects ISR expansions for a while and writes them together. Exp
 together need fewer transactions of the metadata store, and the controller sends their states to the
 brokers once. A held expansion may still be accepted, so its leader keeps the joining replica in the
 maximal ISR (A8). A newer proposal for the partition replaces a held expansion. The controller holds
-back neither a shrink nor the expansion of an ISR below the effective minimum. It does not hold back
-expansions either if the partition is being reassigned or its leader shuts down. `alter_partition`
-judges the due expansions again.
+back neither a shrink nor the expansion of an ISR below the effective minimum. Expansions of a
+partition that is being reassigned, or whose leader shuts down, are not held back either.
+`alter_partition` judges the due expansions again.
 """
 
 from __future__ import annotations

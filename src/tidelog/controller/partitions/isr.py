@@ -226,9 +226,10 @@ def _refused_for_good(
 
     A controller may later judge another copy of the request, with other live brokers, and accept
     it. Before a final refusal, the controller therefore advances the partition epoch on which the
-    request builds. A deposed controller cannot make this write. If the state records no broker
-    epochs (V10), or the request has none for a joining member (V63), the controller leaves the node
-    unchanged, because the node's last modification separates incarnations.
+    request builds. A deposed controller cannot make this write. The controller leaves the node
+    unchanged if the state records no broker epochs (V10), or the request has none for a joining
+    member (V63). In these cases the time of the node's last modification shows which members have
+    restarted.
     """
     epochs = dict(zip(wanted.isr, wanted.isr_epochs, strict=True))
     joining = [epoch for member, epoch in epochs.items() if member not in state.isr]

@@ -160,7 +160,7 @@ class PartitionsClosed(Change):
 class PartitionsRemoved(Change):
     """A topic no longer has these partitions (V71).
 
-    Their last states stay in the image as states of former incarnations.
+    The last states of the partitions stay in the image, as states of former incarnations.
     """
 
     topic: Topic
@@ -209,7 +209,7 @@ class AdvanceRemoval(Order):
 
 @dataclass(frozen=True, slots=True)
 class QueueRemovals(Write):
-    """Write `/admin/partitions_remove/T/P` for partitions, with whether to drain them."""
+    """Write `/admin/partitions_remove/T/P` for partitions; each node says if it must drain."""
 
     name: str
     #: By partition number, whether every consumer group must have read the partition before its

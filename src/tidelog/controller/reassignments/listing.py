@@ -1,9 +1,9 @@
-"""The list of reassignments under way and queued, on request (KIP-455, R8, R11, R12).
+"""The response that lists reassignments under way and queued (KIP-455, R8, R11, R12).
 
 Kafka's clients see the reassignments under way. tidelog's tagged fields add the original replicas,
 the throttle and the id of each reassignment. Further tagged fields list the queue, with the reason
-why each entry waits, and whether reassignments are frozen. Another field shows whether the metadata
-store lost its latest writes (E8); `tidelog health` reads this field.
+why each entry waits, and show whether reassignments are frozen. Another field shows whether the
+metadata store lost its latest writes (E8); `tidelog health` reads this field.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
 A reassignment begins with two writes. The first write puts all replicas, old and new, into the
 topic's node. The second write publishes the state under the next leader epoch, with which the
 replicas learn of the reassignment. When the target replicas are in sync, the controller publishes a
-state with only the target replicas. Then it commands brokers to delete the removed replicas, and at
-the end writes the topic's node again. Each step depends on published state only, so the next
-controller continues where this controller stopped. A decision writes each partition and each
-topic's node at most once.
+state with only the target replicas. Then the controller commands brokers to delete the removed
+replicas, and at the end writes the topic's node again. Each step depends on published state only,
+so the next controller continues where this controller stopped. A decision writes each partition and
+each topic's node at most once.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Reassignments requested by nodes of the store, from acceptance to the end (R1, R12, R20).
 
 An entry of `/admin/reassign_partitions` and an accepted request stay until their reassignment is
-over, so that a later controller continues the reassignment. A newer request, wherever it comes
-from, overrules the stored entries for its partition: the controller removes these entries before
-the reassignment begins. A request node is rejected while `/admin/reassign_partitions` has an entry
-of its partition (R20). The controller handles request nodes before `/admin/reassign_partitions`,
-one request node in each step. While reassignments are frozen, entries of
-`/admin/reassign_partitions` wait. While all reassignments are being cancelled, entries of
+over, so that a later controller continues the reassignment. A newer request, from a client or in
+the store, overrules the stored entries for its partition: the controller removes these entries
+before the reassignment begins. A request node is rejected while `/admin/reassign_partitions` has an
+entry of its partition (R20). The controller handles request nodes before
+`/admin/reassign_partitions`, one request node in each step. While reassignments are frozen, entries
+of `/admin/reassign_partitions` wait. While all reassignments are being cancelled, entries of
 `/admin/reassign_partitions` are dropped.
 """
 

@@ -2,15 +2,15 @@
 
 While replicas are being added, the assignment names all replicas: the target in its order, then the
 replicas to remove. The reassignment is complete when every replica of the target is in the ISR
-(V51). For a complete reassignment, the controller publishes a state with only the target, under the
-next leader epoch. The published state names the target (`reassigned_to`), so no replica that is to
-be removed can rejoin the ISR under any controller (V52). A write that begins a move to another
-target removes replicas from the ISR that only an earlier target added (R10).
+(V51). Then the controller publishes a state with only the target replicas, under the next leader
+epoch. The published state names the target (`reassigned_to`), so no replica that is to be removed
+can rejoin the ISR under any controller (V52). A write that begins a move to another target removes
+replicas from the ISR that only an earlier target added (R10).
 
-A cancellation returns a reassignment to its original replicas (R3). It copies no replica, so it
-ends as soon as ISR and leader are among the original replicas. It waits only while the in-sync
-original replicas are fewer than min.insync.replicas, and fewer than all in-sync replicas. All
-transitions depend on published state only.
+A cancellation returns a reassignment to its original replicas (R3). A cancellation copies no
+replica, so it ends as soon as ISR and leader are among the original replicas. A cancellation waits
+only while the in-sync original replicas are fewer than min.insync.replicas, and fewer than all
+in-sync replicas. All transitions depend on published state only.
 """
 
 from __future__ import annotations

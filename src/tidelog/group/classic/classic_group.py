@@ -337,8 +337,8 @@ class ClassicGroup(Group):
     def tombstones(self) -> list[Record]:
         """Return the tombstone of the group record; offsets have their own tombstones.
 
-        It is needed even if this broker knows no record of the group, because a record may still be
-        on its way to the log, or another broker may have written one.
+        The tombstone is needed even if this broker knows no record of the group, because a record
+        may still be on its way to the log, or another broker may have written one.
         """
         return [GroupRecord(GroupKey(self.group_id), None)]
 
@@ -529,7 +529,7 @@ class ClassicGroup(Group):
     def key(self) -> tuple[object, ...]:
         """Return the whole state as a hashable value.
 
-        It includes the order of the members, because that order decides the next leader.
+        The value includes the order of the members, because that order decides the next leader.
         """
         values: list[object] = []
         for name in _FIELDS:

@@ -251,7 +251,8 @@ def _changes_nothing(
 ) -> bool:
     """Return whether a returning static member can keep its assignment without a rebalance.
 
-    It can if neither the group's protocol nor the member's subscribed topics change.
+    The member keeps the assignment if neither the group's protocol nor the member's subscribed
+    topics change.
     """
     if group.select_protocol(old.member_id, protocols) != group.protocol_name:
         return False

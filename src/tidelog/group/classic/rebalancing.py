@@ -1,7 +1,7 @@
 """Rebalance of a group: members join, the coordinator begins a generation, and members sync.
 
 First the coordinator waits until all members have rejoined or the rebalance timeout is over. In the
-first rebalance of an empty group, it instead waits for new members
+first rebalance of an empty group, the coordinator waits for new members instead
 (`group.initial.rebalance.delay.ms`). Then the coordinator removes members that did not join (static
 members stay), chooses a leader and a protocol, raises the generation, and answers the joins. In the
 new generation, each member requests its assignment by SyncGroup; members that do not sync within

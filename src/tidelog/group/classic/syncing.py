@@ -1,4 +1,4 @@
-"""SyncGroup: the leader's assignment is written to the log, then sent to each member.
+"""SyncGroup: the coordinator writes the leader's assignment to the log, then sends it to members.
 
 A generation has only one assignment. If the leader repeats its SyncGroup while its assignment is
 being written, the repeated request waits for the first assignment. If the assignment cannot be

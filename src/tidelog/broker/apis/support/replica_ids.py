@@ -1,8 +1,8 @@
 """Replica ids in requests: a follower's replica id shows that a broker sent the request (L1).
 
 Fetch, ListOffsets and OffsetForLeaderEpoch carry a replica id. This module checks that a broker
-with this id is registered. It cannot check that the sender is that broker, because connections have
-no authentication.
+with this id is registered. The module cannot check that the sender is that broker, because
+connections have no authentication.
 """
 
 from __future__ import annotations

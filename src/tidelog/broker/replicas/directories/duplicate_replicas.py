@@ -7,8 +7,9 @@ with the greater pair (latest leader epoch, log end offset). This copy has every
 the other copy. The broker sets the other copy aside as a stray, so no record is lost.
 
 An interrupted move between directories also leaves two copies. Two copies of a replica also remain
-if the disk refuses to remove the former copy after a move (D11). In that case the new copy has a
-mark. The broker keeps the marked copy, even if it is shorter by now, and deletes the former copy.
+if the disk refuses to remove the former copy after a move (D11). After such a move the new copy has
+a mark. The broker keeps the marked copy, even if the marked copy is shorter by now, and deletes the
+former copy.
 """
 
 from __future__ import annotations

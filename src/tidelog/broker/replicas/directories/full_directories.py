@@ -1,11 +1,11 @@
 """Full log directories of this broker, and the requests for other leaders (D14).
 
 A full directory refuses records and new replicas (`log.directory_space`). When a disk becomes full,
-the broker asks the controller to elect other leaders for the partitions that lead there. The broker
-probes the disk repeatedly. While the disk stays full, the broker also asks for leaders whose roles
-began after the first request. Followers in a full directory append no records, so they leave their
-ISRs after `replica.lag.time.max.ms`. When the disk has space again, the broker reports that to the
-controller, and the followers catch up.
+the broker asks the controller to elect other leaders in place of the leaders in the directory. The
+broker probes the disk repeatedly. While the disk stays full, the broker sends this request also for
+leaders whose roles began after the first request. Followers in a full directory append no records,
+so they leave their ISRs after `replica.lag.time.max.ms`. When the disk has space again, the broker
+reports that to the controller, and the followers catch up.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A survey of all log directories before the broker opens them (D6).
 
-`tidelog.log.known_log_dirs` decides what the findings mean. Each directory holds a list of all
-directories of its broker. A broker that never had more than one directory neither reads nor writes
-this list.
+`tidelog.log.known_log_dirs` decides which directories the broker can use. Each directory holds a
+list of all directories of its broker. A broker that never had more than one directory neither reads
+nor writes this list.
 """
 
 from __future__ import annotations

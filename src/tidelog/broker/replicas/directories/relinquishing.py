@@ -1,4 +1,4 @@
-"""The roles that this broker gives up: slow reads (F11), log damage (V68), full or slow disks.
+"""Roles that this broker gives up after slow reads (F11), for log damage (V68) or a bad disk.
 
 A directory is unfit when it is full or slow (D13, D14; `unfit_directories`). The broker looks for
 roles to give up whenever it checks its followers' progress, when a read finds damage, and while a

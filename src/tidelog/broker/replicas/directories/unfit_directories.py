@@ -1,12 +1,12 @@
 """Replicas of this broker that should not lead: their directory is full or slow (D13, D14).
 
 For each leader in a full or slow directory, the broker asks the controller to elect another leader,
-and repeats the request after a pause. In elections the controller avoids the replicas of such
-requests. A follower in a slow directory stays in sync and could be elected, so the broker reports
-it, too. Without these reports, leaderships would move in circles among brokers whose disks are all
-slow. The controller forgets a report after two checks of the leader balance, so the broker repeats
-its reports, and sends them to each new controller. Followers in a full directory leave the ISR, so
-they need no report.
+and repeats the request after a pause. In elections the controller avoids the replicas that such a
+request names. A follower in a slow directory stays in sync and could be elected, so the broker
+reports it, too. Without these reports, leaderships would move in circles among brokers whose disks
+are all slow. The controller forgets a report after two checks of the leader balance, so the broker
+repeats its reports, and sends them to each new controller. Followers in a full directory leave the
+ISR, so they need no report.
 """
 
 from __future__ import annotations

@@ -388,8 +388,8 @@ class DelayedFetch:
                 self._session.reads.ended(self._read_number)
             return
         if read.is_over:
-            # The leadership in which the read began has ended: the log may have been truncated, or
-            # the bytes may be of a leader epoch that the reader does not know.
+            # The leadership has ended since the read began. The log may have been truncated, or the
+            # reader may not know the leader epoch of the bytes.
             refusal = Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             self._answers[read.item] = self._refused(read.item, refusal)
         else:

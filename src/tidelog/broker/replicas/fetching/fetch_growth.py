@@ -5,11 +5,12 @@ active, no later record can extend that read, so the fetch responds at once (V61
 not fit into `max_bytes` count towards `min_bytes`, because the response is as full as possible. If
 `max_bytes` limited the read of every partition of a fetch, the response cannot grow.
 
-Bytes that arrive while a fetch waits are measured in the segment where the readable part of the log
-ends. If the readable part of a log then ends in another segment than before, records are deleted,
-or the replica moves to another directory, the fetch must examine the partition again. This module
-uses offsets and sizes of segments only, and reads no records. Kafka's DelayedFetch.tryComplete also
-ends a wait when the log has a new segment (case F) or enough bytes have arrived (case G).
+While a fetch waits, the bytes that arrive are measured in the segment in which the readable part of
+the log ends. The fetch must examine the partition again if the readable part ends in another
+segment than before, if records are deleted, or if the replica moves to another directory. This
+module uses offsets and sizes of segments only, and reads no records. Kafka's
+DelayedFetch.tryComplete also ends a wait when the log has a new segment (case F) or enough bytes
+have arrived (case G).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The reads from disk of one fetch, which count in the response budget and in their directories.
+"""The reads from disk of one fetch, and their bytes in the response budget.
 
 A fetch reserves room in the response budget for its reads until the response is sent or the
 connection is closed. A read counts as a pending read of its directory until the disk has completed

@@ -90,8 +90,8 @@ class Fetchers:
             if fetcher.is_empty:
                 # The fetcher closes after a delay, because a new leader epoch removes all its
                 # partitions and adds some again. If the fetcher closed at once, a new fetcher would
-                # use the same connection, and its first fetch would wait until the leader responds
-                # to the last fetch of the closed fetcher.
+                # use the same connection. The first fetch of the new fetcher would have to wait for
+                # the response to the last fetch of the closed fetcher.
                 self._services.timers.after(_EMPTY_MS, lambda: self._close_empty(fetcher))
 
     def renew(self, partition: Partition) -> None:

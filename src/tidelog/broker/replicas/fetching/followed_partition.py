@@ -4,9 +4,9 @@ A followed partition runs the effects of `replication.follower` on the log. Whil
 to wait, the fetcher's requests leave it out (V66). A partition waits for a truncation, a request to
 the leader, or a backoff that grows with each failure. With `flush.before.ack` the partition also
 waits until its log is synced, because the leader then takes every record below the fetch offset as
-synced (V69). All partitions of a fetch response sync together, and the next fetch waits for these
-syncs as for slow appends. A followed partition ends with the follower role. An operation that runs
-at that time still changes the log, but its completion has no effect on any role (V33).
+synced (V69). All partitions of a fetch response sync together. The next fetch waits for these syncs
+in the same way as for slow appends. A followed partition ends with the follower role. An operation
+that runs at that time still changes the log, but its completion has no effect on any role (V33).
 """
 
 from __future__ import annotations
@@ -141,9 +141,9 @@ class FollowedPartition:
         self.key = key
         self.partition = partition
         self.role = role
-        #: The position that the session knows, and the number of the request that sent it; 0 if the
-        #: partition is not in the session. `sent_ms` is the monotonic time at which request number
-        #: `sent_in` was sent.
+        #: The fetch offset that the session has, and (`sent_in`) the number of the request that
+        #: sent it; 0 if the partition is not in the session. `sent_ms` is the monotonic time at
+        #: which request number `sent_in` was sent.
         self.sent_position = role.position
         self.sent_in = 0
         self.sent_ms = 0

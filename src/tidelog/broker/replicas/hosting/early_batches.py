@@ -2,10 +2,10 @@
 
 A client may learn from another broker that this broker leads a partition. The client may then send
 its first batches before the controller's command reaches this broker. A new replica must not accept
-a later batch of a client whose earlier batch was refused. Otherwise an earlier batch could be lost:
-a log accepts any first sequence number of an unknown producer, and librdkafka considers all earlier
-batches acknowledged when a later batch is. The refused batches pass to the replica's log when the
-log is created (V38).
+a later batch of a client whose earlier batch was refused. If the replica accepted the later batch,
+the earlier batch would be lost. A log accepts any first sequence number of an unknown producer, and
+librdkafka takes the acknowledgement of a batch for an acknowledgement of all earlier batches. The
+refused batches pass to the replica's log when the log is created (V38).
 """
 
 from __future__ import annotations

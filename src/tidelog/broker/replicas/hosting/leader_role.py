@@ -265,7 +265,7 @@ class LeaderRole(Role):
         self.run(core.examine(self._services.clock.monotonic_ms()))
 
     def brokers_changed(self) -> None:
-        """Note that brokers came or went, which changes which followers may join the ISR."""
+        """Note that live brokers have changed, so that other followers may join the ISR now."""
         now_ms = self._services.clock.monotonic_ms()
         self.run(self.core.eligibility_changed(may_join(self._services, self._idle), now_ms))
         self._low_watermark_may_move()

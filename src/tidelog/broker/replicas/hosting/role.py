@@ -157,7 +157,7 @@ class Role:
         """Apply the current `follower.fetch.pending.reads.insync.enable` (F5)."""
 
     def brokers_changed(self) -> None:
-        """Note that brokers came or went, which changes which followers may join the ISR."""
+        """Note that live brokers have changed, so that other followers may join the ISR now."""
 
     def commanded(self, state: LeaderAndIsrPartitionState) -> None:
         """Execute another command of this role's leader epoch; a repeated one changes nothing."""

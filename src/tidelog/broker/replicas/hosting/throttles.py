@@ -1,9 +1,9 @@
 """Both sides (leader and follower) of the replication throttle of one broker (R15, KIP-73).
 
 The rates come from the broker's configuration, and the throttled replicas from the topics hosted
-here. `replication.throttle` decides. `delayed_fetch` skips partitions in responses to followers,
-and `fetchers` skip them in this broker's own fetches. `throttle_watch` reports followers that
-cannot catch up.
+here. `replication.throttle` decides which replicas must wait. `delayed_fetch` skips throttled
+partitions in responses to followers, and `fetchers` skips them in this broker's own fetches.
+`throttle_watch` reports followers that cannot catch up.
 """
 
 from __future__ import annotations

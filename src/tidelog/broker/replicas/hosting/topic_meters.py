@@ -1,10 +1,10 @@
 """Traffic by topic and by partition: what clients produce to this broker and fetch from it.
 
-Each topic has counters, and so have all topics together, under the empty name, as in Kafka. The
-number of series is bounded: topics beyond `MAX_METERED_TOPICS` share the counters of `OTHERS`, and
-a metric says how many they are. A topic without a replica here has no series. A partition has
-counters of its bytes once a client has produced to the partition or fetched from it, up to
-`MAX_METERED_PARTITIONS`.
+Each topic has its own counters. As in Kafka, further counters with an empty topic name count all
+topics together. The number of series is bounded: topics beyond `MAX_METERED_TOPICS` share the
+counters of `OTHERS`, and a metric shows the number of these topics. A topic without a replica here
+has no series. A partition has counters of its bytes once a client has produced to the partition or
+fetched from it, up to `MAX_METERED_PARTITIONS`.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ Once the elected replica leads, it reports the data at risk in the log, in trace
 event. Committed records beyond the elected replica's log end are lost. The elected replica knows
 the high watermark that the last leader reported to it. Records that the last leader committed later
 may be lost, too, but the elected replica cannot know of them. Records between the elected replica's
-high watermark and its log end stay, although they may never have been committed. The event of the
-leader change names the previous ISR members, which have the lost records.
+high watermark and its log end stay, although they may never have been committed. The cluster event
+of the leader change names the previous ISR members, which may still have the lost records.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Leaders propose changes (`replication.leader`) and do not wait for them; this queue sends the
 changes. Only one AlterPartition request is in flight at a time. Changes queued during a request go
 with the next request; a later change of a partition replaces an unsent change. The queue retries a
-request that the controller did not process (NOT_CONTROLLER, STALE_BROKER_EPOCH), or whose response
-did not come. A retried request goes to the current controller, after 50 ms and then after growing
+request that the controller did not process (NOT_CONTROLLER, STALE_BROKER_EPOCH), or that got no
+response. A retried request goes to the current controller, after 50 ms and then after growing
 pauses. After a retry or an unknown outcome, each leader decides whether it requests the same change
 again or a newer change, which supersedes the earlier one (A8). The queue drops a change that the
 partition's leader has withdrawn.

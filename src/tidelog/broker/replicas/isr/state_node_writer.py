@@ -3,10 +3,10 @@
 One task takes all queued changes, reads the partitions' state nodes, and lets
 `replication.direct_isr` decide. One transaction then writes the nodes, provided that their versions
 have not changed. The same transaction creates a notification, from which the controller learns of
-the changes. After a failed transaction the task reads all nodes again and decides again: another
-writer came first, or the store's response was lost. The leader includes a change in its maximal ISR
-until a read shows the outcome of the change (A8, S2). While the store is unreachable, the changes
-wait (S3).
+the changes. After a failed transaction the task reads all nodes again and decides again, because
+another writer has changed a node, or the store's response was lost. The leader includes a change in
+its maximal ISR until a read shows the outcome of the change (A8, S2). While the store is
+unreachable, the changes wait (S3).
 """
 
 from __future__ import annotations

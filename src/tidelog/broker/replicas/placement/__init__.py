@@ -3,6 +3,6 @@
 `log_dir_placement` chooses the directory of a new replica (D2).
 
 `directory_move` moves one replica between directories, and `directory_moves` has all moves of the
-broker, at the pace of `move_pace` (D11). `planned_directory_moves` starts the moves of a plan,
-which `directory_drains` (D12) or `directory_balance` (D15) makes.
+broker; `move_pace` limits them (D11). `planned_directory_moves` starts the moves of a plan, which
+`directory_drains` (D12) or `directory_balance` (D15) makes.
 """

@@ -59,8 +59,8 @@ class DirectoryBalance:
         self._planned = PlannedDirectoryMoves(services, replicas, moves, "balance")
         self._pause = LoopPauses(services.clock)
         self._is_running = False
-        #: Whether the last plan had moves. If it had, balancing continues until volumes differ by
-        #: less than half the threshold.
+        #: Whether the last plan had moves. After a plan with moves, balancing continues until
+        #: volumes differ by less than half the threshold.
         self._is_under_way = False
         #: Moves of the current plan that have not begun.
         self._queue: list[PlannedReplicaMove] = []

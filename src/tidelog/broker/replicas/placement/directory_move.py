@@ -3,11 +3,11 @@
 `replication.directory_move` chooses the next step of the future replica, and this module executes
 the step. A limited number of the broker's moves copy at the same time, and all moves share one
 throttle (`move_pace`). When few records are left to copy, the broker syncs the copied records and
-pauses appends to the current log. It then copies the remaining records, and the future replica
-replaces the current replica (`log.replacement`). The pause takes milliseconds on a good disk. While
-the disk is full or the current replica is unreadable, the move waits. After `is_over` is set, the
-move changes neither the current nor the future log, except that it finishes a replacement in
-progress.
+pauses appends to the current log. Then the broker copies the remaining records, and the future
+replica replaces the current replica (`log.replacement`). The pause takes milliseconds on a good
+disk. While the disk is full or the current replica is unreadable, the move waits. After `is_over`
+is set, the move changes neither the current nor the future log, except that it finishes a
+replacement in progress.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 _FIRST_PAUSE_MS: Final = 50
 _LONGEST_PAUSE_MS: Final = 5_000
 #: When at most this number of reads is left to copy, appends to the current log pause; these reads
-#: take some milliseconds on any disk. `_THROTTLED_TAIL_READS` is the number for throttled moves. It
-#: is lower, because the throttle does not delay the last reads.
+#: take some milliseconds on any disk. `_THROTTLED_TAIL_READS` is the number for throttled moves.
+#: This number is lower, because the throttle does not delay the last reads.
 _TAIL_READS: Final = 4
 _THROTTLED_TAIL_READS: Final = 1
 
