@@ -1,4 +1,4 @@
-"""Spark programs that tests kill, or whose executors they kill.
+"""Spark programs that tests kill, whose executors they kill, or that kill themselves.
 
 `LOCAL_CLUSTER` makes the driver start two executors, each a Java process with Python workers of its
 own, as on a cluster; a dead one is replaced, and its tasks are tried again.
@@ -9,9 +9,16 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
+import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tidelog.testing import Fault
+
+ROOT = Path(__file__).resolve().parents[2]
+_POLL_S = 0.02
 #: Configuration of a session, beside that of `start_session`.
 LOCAL_CLUSTER = {
     "spark.master": "local-cluster[2,1,512]",
@@ -19,6 +26,32 @@ LOCAL_CLUSTER = {
     "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
 _EXECUTOR = b"org.apache.spark.executor.CoarseGrainedExecutorBackend"
+
+
+def run_until_killed(
+    module: str, *arguments: str, environment: Mapping[str, str] | None = None
+) -> None:
+    """Run a module that kills itself, and wait for its death.
+
+    There is no time limit, because Java alone takes minutes to start on a busy machine. The limit
+    of the part of the tests (`tests/run.py`) ends a program that hangs.
+    """
+    died = subprocess.run(
+        [sys.executable, "-m", module, *arguments],
+        cwd=ROOT,
+        env=None if environment is None else os.environ | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert died.returncode == -signal.SIGKILL, died.stderr
+
+
+def await_strike(fault: Fault, running: subprocess.Popen[Any], log: Path) -> None:
+    """Wait until a fault has struck a request of a running program; fail if the program ends."""
+    while fault.count < 1:
+        assert running.poll() is None, log.read_text()[-4000:]
+        time.sleep(_POLL_S)
 
 
 def descendants(pid: int) -> list[int]:

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import functools
 import importlib.resources
-import os
-import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +17,7 @@ import pytest
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.table import Table
 from tests.spark import dying_ingest
+from tests.spark.killing import run_until_killed
 from tests.support.client.fake_logs import FakeLogs
 from tests.support.s3_server import BUCKET, S3Fault, S3Server, s3_server
 from tests.support.spark import Row, batch
@@ -40,8 +37,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
-ROOT = Path(__file__).resolve().parents[2]
-_LIMIT_S = 300
 PLACE = "iceberg:landed.t"
 
 
@@ -183,17 +178,15 @@ def kill_a_driver(
     warehouse = options["warehouse"]
     uri = f"sqlite:///{warehouse}/{CATALOG_FILE}"
     configured = {"TYPE": "sql", "URI": uri, "WAREHOUSE": warehouse}
-    words = [sys.executable, "-m", dying_ingest.__name__, logs.bootstrap, "t", place, step]
-    died = subprocess.run(
-        [*words, str(log)],
-        cwd=ROOT,
-        env=os.environ | {prefix + name: value for name, value in configured.items()},
-        capture_output=True,
-        text=True,
-        timeout=_LIMIT_S,
-        check=False,
+    run_until_killed(
+        dying_ingest.__name__,
+        logs.bootstrap,
+        "t",
+        place,
+        step,
+        str(log),
+        environment={prefix + name: value for name, value in configured.items()},
     )
-    assert died.returncode == -signal.SIGKILL, died.stderr
     ingest(spark, logs.bootstrap, "t", place, storage_options=options)
     proof = prove_table(spark, place, storage_options=options)
     assert (proof.holds, proof.offsets.rows) == (True, 80 if is_first else 100)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 from tests.spark import dying_ingest
+from tests.spark.killing import run_until_killed
 from tests.support.client.fake_logs import FakeLogs
 from tests.support.spark import Row, batch
 
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 T0 = TopicPartition("t", 0)
-ROOT = Path(__file__).resolve().parents[2]
-_LIMIT_S = 300
 _QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
@@ -52,16 +51,7 @@ def kill_a_driver(
     if not is_new:
         assert ingest(spark, logs.bootstrap, "t", str(table)).proof.rows == 50
     logs.append(T0, numbers(50, 50))
-    words = [sys.executable, "-m", dying_ingest.__name__, logs.bootstrap, "t", str(table), step]
-    died = subprocess.run(
-        [*words, f"{table}.log"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=_LIMIT_S,
-        check=False,
-    )
-    assert died.returncode == -signal.SIGKILL, died.stderr
+    run_until_killed(dying_ingest.__name__, logs.bootstrap, "t", str(table), step, f"{table}.log")
     ingest(spark, logs.bootstrap, "t", str(table))
     assert values_of(spark, str(table)) == list(range(100))
     proof = prove_table(spark, str(table))
@@ -160,7 +150,7 @@ def test_a_follower_ends_after_its_batch_when_it_is_interrupted(
             filled.append(T0, numbers(50, 50))
         if line.startswith("version 2:"):
             process.send_signal(signal.SIGINT)
-    assert process.wait(_LIMIT_S) == 0, "".join(lines)
+    assert process.wait() == 0, "".join(lines)
     assert "ending after this batch\n" in lines
     assert lines[-1].startswith("100 records in 2 files, 0 lost, 0 doubled")
     assert values_of(spark, str(table)) == list(range(100))

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from deltalake import DeltaTable
 from tests.spark import dying_ingest
+from tests.spark.killing import run_until_killed
 from tests.support.client.fake_logs import FakeLogs
 from tests.support.s3_server import BUCKET, S3Fault, S3Server, s3_server
 from tests.support.spark import Row, batch
@@ -33,8 +30,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 T0 = TopicPartition("t", 0)
-ROOT = Path(__file__).resolve().parents[2]
-_LIMIT_S = 300
 
 
 @pytest.fixture(scope="module")
@@ -209,17 +204,15 @@ def test_a_driver_killed_at_any_step(
     spark: SparkSession, filled: FakeLogs, place: str, s3: S3Server, step: str, tmp_path: Path
 ) -> None:
     """The dying driver has its options from the environment."""
-    words = [sys.executable, "-m", dying_ingest.__name__, filled.bootstrap, "t", place, step]
-    died = subprocess.run(
-        [*words, str(tmp_path / "log")],
-        cwd=ROOT,
-        env=os.environ | s3.options,
-        capture_output=True,
-        text=True,
-        timeout=_LIMIT_S,
-        check=False,
+    run_until_killed(
+        dying_ingest.__name__,
+        filled.bootstrap,
+        "t",
+        place,
+        step,
+        str(tmp_path / "log"),
+        environment=s3.options,
     )
-    assert died.returncode == -signal.SIGKILL, died.stderr
     land(spark, filled, place, s3)
     proof = prove_table(spark, place, storage_options=s3.options)
     assert (proof.holds, proof.offsets.rows) == (True, 50)

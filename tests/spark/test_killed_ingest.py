@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.spark import killed_ingest
-from tests.spark.killing import kill_executors, kill_program
+from tests.spark.killing import await_strike, kill_executors, kill_program
 from tests.spark.test_with_brokers import make_topic, produce
 
 from tidelog.runtime.blocking import BlockingClient
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 _ROOT = Path(__file__).resolve().parents[2]
 _RECORDS = 6_000
-_LIMIT_S = 240
 
 
 def held(cluster: Cluster, nth: int) -> Fault:
@@ -42,13 +41,14 @@ def ingest_through_kills(
         words = [sys.executable, "-m", killed_ingest.__name__, cluster.bootstrap, topic, str(table)]
         running = subprocess.Popen(words, cwd=_ROOT, start_new_session=True)
         try:
-            first.wait(timeout=_LIMIT_S)
+            log = table.with_suffix(".log")
+            await_strike(first, running, log)
             with held(cluster, draws.randrange(1, 4)) as second:
                 assert kill_executors(running) > 0
-                second.wait(timeout=_LIMIT_S)
+                await_strike(second, running, log)
                 leader = cluster.leader(topic, draws.randrange(3))
                 cluster.kill(leader)
-            assert running.wait(_LIMIT_S) == 0, table.with_suffix(".log").read_text()[-4000:]
+            assert running.wait() == 0, log.read_text()[-4000:]
         finally:
             kill_program(running)
     cluster.start(leader)

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import random
-import signal
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -14,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Producer
 from tests.spark import dying_ingest
+from tests.spark.killing import run_until_killed
 from tests.spark.test_upserts import KEY, T0, held, put
 from tests.support.client.fake_logs import FakeLogs
 
@@ -27,9 +25,6 @@ from tidelog.testing import Cluster
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ROOT = Path(__file__).resolve().parents[2]
-_LIMIT_S = 300
-
 
 def kill_a_driver(
     spark: SparkSession, logs: FakeLogs, table: Path, step: str, *, is_new: bool
@@ -40,16 +35,9 @@ def kill_a_driver(
     if not is_new:
         ingest(spark, logs.bootstrap, "t", str(table), upsert_by=KEY)
     put(logs, T0, ("a", "2"), ("b", None), ("a", "3"), ("d", "1"))
-    words = [sys.executable, "-m", dying_ingest.__name__, logs.bootstrap, "t", str(table), step]
-    died = subprocess.run(
-        [*words, f"{table}.log", "key"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=_LIMIT_S,
-        check=False,
+    run_until_killed(
+        dying_ingest.__name__, logs.bootstrap, "t", str(table), step, f"{table}.log", "key"
     )
-    assert died.returncode == -signal.SIGKILL, died.stderr
     put(logs, T0, ("c", None))
     ingest(spark, logs.bootstrap, "t", str(table), upsert_by=KEY)
     assert held(spark, table) == [("a", "3"), ("d", "1")]
@@ -130,8 +118,7 @@ def test_two_followers_and_compactions_of_one_table(
     for follower in followers:
         follower.start()
     latest = change(cluster, topic, random.Random(records), records)
-    ended = time.monotonic() + _LIMIT_S
-    while not failures and time.monotonic() < ended:
+    while not failures:
         landed = lake.read().following() if (lake := DeltaLake(table)).newest() >= 0 else {}
         if sum(landed.values()) == records:
             break
