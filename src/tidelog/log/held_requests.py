@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 from tidelog.core.completion import Completion
 
-#: The type of a log, old or new.
+#: The type of the log on which the requests are finally carried out.
 L = TypeVar("L")
 
 

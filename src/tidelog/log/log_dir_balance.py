@@ -172,7 +172,7 @@ def _next(
         if replica is not None:
             return high, low, replica
         # No replica can move between these two volumes. Leave out the volume that cannot give or
-        # take one, and compute the mean fill of the remaining volumes again.
+        # take a replica, and compute the mean fill of the remaining volumes again.
         least_bytes = high.replicas[0].bytes if high.replicas else math.inf
         gives = least_bytes <= high.above(mean - goal * _PASSING_PART)
         active.remove(low if gives else high)

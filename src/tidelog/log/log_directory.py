@@ -671,7 +671,7 @@ class LogDirectory(DirectoryState):
                 raise self.failure
             # With the clean-shutdown marker, the broker's next start trusts every replica. Replicas
             # whose rename a full disk refused were closed without a flush, so they must be renamed
-            # first.
+            # before the marker is written.
             await self._replicas.departures.all_finished()
             await close_logs([*self.logs.values(), *self.future_logs.found.values()])
             await self.checkpoint()

@@ -65,7 +65,7 @@ def _write(files: Files, root: str, lines: Iterable[str]) -> None:
         size = files.size(handle)
         if size >= MAX_BYTES:
             # The sync of the volume makes every replica's own `partition.metadata` durable, so the
-            # file can be emptied.
+            # file of new replicas can be emptied.
             files.sync_volume(root)
             files.truncate(handle, 0)
             size = 0

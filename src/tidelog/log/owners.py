@@ -1,11 +1,11 @@
-"""Owners of log directories: a cluster, a broker, and the broker's last metadata-store transaction.
+"""The owner of each log directory: its cluster and broker, with the broker's last stamp.
 
 As in Kafka, `meta.properties` names the cluster and the broker. A key of tidelog's own in
-`meta.properties` has the broker's last *stamp*: the transaction in which the broker last wrote its
-node in the metadata store. If the broker's stamp in a log directory is newer than its stamp in the
-metadata store, the store was restored from an older copy. A broker reads the owners before it opens
-a directory or creates a node in the store; `directory_stamps` writes the owners. This module does
-not access the metadata store.
+`meta.properties` has the *stamp*: the transaction in which the broker last wrote its stamp node in
+the metadata store. If the broker's stamp in a log directory is newer than its stamp in the metadata
+store, the store was restored from an older copy. A broker reads the owners before it opens a
+directory or creates a node in the store; `directory_stamps` writes the owners. This module does not
+access the metadata store.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ A window of time is extended until it has enough operations for a decision. Beca
 end in a window on a very slow disk, a window is also over the threshold if slow operations took
 half of its time, including operations that are still under way. A directory becomes slow after
 `SLOW_WINDOWS` consecutive windows over the threshold, and fast after `FAST_WINDOWS` under it.
-`FAST_WINDOWS` is larger, so that a directory at the threshold does not flap. A fast directory is
-watched from its first slow operation to its first window under the threshold.
+`FAST_WINDOWS` is larger, so that a directory at the threshold does not change its state often. A
+fast directory is watched from its first slow operation to its first window under the threshold.
 
 This module reads no clock and makes no system call. Source: D13 (open ground).
 """

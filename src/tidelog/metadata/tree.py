@@ -1,4 +1,4 @@
-"""Atomic transactions on nodes in memory, with the same meaning for every store (V3, V6).
+"""Atomic transactions on nodes in memory, by code that several stores share (V3, V6).
 
 `NodeSpace` applies operations in place and keeps the steps that undo them. The simulated store has
 its whole tree in a `Tree`. The embedded store loads the nodes that its next transactions need into

@@ -190,9 +190,9 @@ def is_nameless_leftover(
     (V23).
 
     A crash lost the replica's topic id. A replica that has records, and that the command lists in
-    the ISR, belongs to the topic of the command. For a new topic this is not so: the command names
-    the replicas in the ISR, but they must be empty. A replica outside the ISR may be of this topic
-    or an earlier one: leader epochs do not show to which topic a log belongs.
+    the ISR, belongs to the topic of the command. The replicas of a new topic are an exception: the
+    command lists them in the ISR, but they must be empty. A replica outside the ISR may be of this
+    topic or an earlier one: leader epochs do not show to which topic a log belongs.
     """
     if own_topic_id != ZERO_TOPIC_ID:
         return False

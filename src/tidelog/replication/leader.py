@@ -139,8 +139,8 @@ class LeaderReplica:
         self.synced_offset = synced_offset
         #: Whether a follower that waits for this leader's reads stays in the ISR (F5).
         self.counts_pending_reads = counts_pending_reads
-        #: Disk reads for any reader; by their age the leader decides whether to give up its role
-        #: (F11).
+        #: Disk reads for followers and consumers; by their age the leader decides whether to give
+        #: up its role (F11).
         self.reads_under_way = ReadsUnderWay()
         self.followers: dict[int, FollowerProgress] = {}
         self._others: tuple[FollowerProgress, ...] = ()

@@ -1,4 +1,4 @@
-"""Reads from the disk that a leader has begun and not finished, for any reader (F11).
+"""Disk reads that a leader has begun and not finished, for followers and for consumers (F11).
 
 A leader whose oldest read takes longer than `replica.lag.time.max.ms` cannot serve reads. Times are
 monotonic milliseconds.

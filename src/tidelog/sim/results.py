@@ -31,7 +31,7 @@ class RunResult:
     only: str = ""
     #: Policy of the cluster (`sim/policies`); empty for the settings of the profile.
     policy: str = ""
-    #: What a seed of the swarm drew (`sim/swarm`); empty under all other profiles.
+    #: The settings that a seed of the profile `swarm` drew (`sim/swarm`); empty for other profiles.
     world: str = ""
     #: Number of partitions of the topic `steady`.
     partitions: int = 0

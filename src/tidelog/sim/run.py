@@ -278,7 +278,7 @@ def _levels(seed: int, profile: Profile) -> dict[int, str]:
 
 
 def _profile(name: str, seed: int) -> Profile:
-    """Return a profile by name; of the swarm, the world that the seed draws."""
+    """Return the profile `name`; for the swarm, the profile that the seed draws."""
     return world_of(seed) if name == SWARM else PROFILES[name]
 
 

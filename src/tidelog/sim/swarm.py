@@ -1,16 +1,17 @@
-"""The swarm: a profile whose every seed draws its own world (swarm testing).
+"""The swarm: a profile from which each seed draws another profile, its world (swarm testing).
 
-A seed draws which kinds of faults exist, a half of all on average, and how often each happens. It
-also draws the number of brokers and log directories, protocol levels, segment size, flushes,
-timeouts, the scenario, the phase, and the kinds of clients. About every third seed takes one of
-`BASES`, a profile aimed by hand, and bends it: some kinds of faults less, other rates, other
+A seed draws which kinds of faults happen, on average half of all kinds, and how often each happens.
+It also draws the number of brokers and log directories, protocol levels, segment size, flushes,
+timeouts, the scenario, the phase, and the kinds of clients. About every third seed chooses one of
+the other profiles (`BASES`) as its base and changes it: fewer kinds of faults, other rates, other
 settings.
 
 `SCENARIO_NEEDS` and `CHURN_NEEDS` have the settings without which a scenario or a kind of churn has
 no effect, or breaks a promise that no broker can keep.
 
-The seed alone determines every draw, and each draw has a random stream of its own. So a further
-kind of fault changes no other draw. A further base takes only its own seeds from the other bases.
+The seed alone determines every draw, and each draw has its own random stream. Therefore a new kind
+of fault changes no other draw, and a new base changes only the worlds of the seeds that choose
+it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from tidelog.sim.profiles import PROFILES, SWARM, Pace, Profile
 from tidelog.sim.profiles.profile import properties_of
 from tidelog.sim.seeds import stream
 
-#: Profiles that the swarm bends.
+#: The profiles from which a seed may choose the base of its world.
 BASES: Final[Mapping[str, Profile]] = {
     name: profile for name, profile in PROFILES.items() if name != SWARM
 }
@@ -37,7 +38,7 @@ _GENTLE: Final = (
     "lose_request", "slow_link", "slow_disk", "reset_connections", "late_watches", "jitter",
     "clog", "split_reads",
 )  # fmt: skip
-#: Pace of a world with a scenario whose steps need a healthy cluster.
+#: Pace of the faults in a world with a scenario whose steps need a healthy cluster.
 _CALM: Final = Pace(left_out=0.0, interval_ms=(2_000, 5_000))
 
 
@@ -57,7 +58,7 @@ class Needs:
 _DIRECT: Final = ("2.6",)
 _SHUTDOWNS: Final = "controlled.shutdown.enable=true, controlled.shutdown.retry.backoff.ms=300"
 
-#: Needs of each scenario.
+#: Settings that each scenario needs.
 SCENARIO_NEEDS: Final[Mapping[str, Needs]] = {
     "brokers_catch_up": Needs(
         config="leader.imbalance.check.interval.seconds=1,"
@@ -92,7 +93,7 @@ SCENARIO_NEEDS: Final[Mapping[str, Needs]] = {
         {"has_groups": False, "protocol_levels": _DIRECT}, down_ms=((20, 400),)
     ),
 }
-#: Needs of each kind of churn that takes part only where a profile names it.
+#: Settings that a kind of churn needs, for the kinds that happen only if a profile names them.
 CHURN_NEEDS: Final[Mapping[str, Needs]] = {
     "brokers_followed": Needs(),
     "directories_changed": Needs({"log_dirs": (2, 3), "brokers": 4}),
@@ -111,7 +112,7 @@ CHURN_NEEDS: Final[Mapping[str, Needs]] = {
     "untimed_records": Needs(config="log.retention.check.interval.ms=200"),
 }
 
-#: Alternatives of single settings; a seed draws one of each. The empty text keeps the default.
+#: Alternatives for each setting, of which a seed draws one. The empty text keeps the default.
 _CONFIGS: Final[Mapping[str, tuple[str, ...]]] = {
     "segments": ("", "", "log.segment.bytes=1500", "log.segment.bytes=6000"),
     "flushes": (
@@ -143,7 +144,8 @@ _LIVES_MS: Final = ((300, 1_200), (500, 2_000), (2_000, 9_000))
 def world_of(seed: int) -> Profile:
     """Return the world that a seed draws, as a profile."""
     if _draw(seed, "origin").random() < _SHARE_OF_BASES:
-        # The highest draw wins: a further base takes no seed but its own.
+        # Choose the base with the highest draw: if a base is added, a seed keeps its base or gets
+        # the new one.
         return _bent(seed, max(BASES, key=lambda name: _draw(seed, f"base {name}").random()))
     return _drawn(seed)
 
@@ -174,13 +176,13 @@ def _draw(seed: int, part: str) -> random.Random:
     return stream(seed, SWARM, part)
 
 
-# Worlds of a base
+# Worlds with a base
 
 
 def _bent(seed: int, base: str) -> Profile:
-    """Return a profile with fewer kinds of faults, at other rates, and some other settings.
+    """Return a world with this base: fewer kinds of faults, other rates, and some other settings.
 
-    A profile whose checker assumes that some faults never happen keeps its other settings.
+    If a checker of the base assumes that some faults never happen, only the faults change.
     """
     profile = BASES[base]
     weights = _some(seed, profile.weights, 0.7)
@@ -216,7 +218,9 @@ def is_strict(profile: Profile) -> bool:
 
 
 def _some(seed: int, weights: Mapping[str, float], share: float) -> dict[str, float]:
-    """Return a share of the kinds of faults, each up to eight times more or less frequent."""
+    """Return a random part of the kinds of faults, each up to eight times more or less frequent.
+    `share` is the average size of the part.
+    """
     found = {}
     for name, weight in weights.items():
         draw = _draw(seed, f"kind {name}")
@@ -229,7 +233,7 @@ def _some(seed: int, weights: Mapping[str, float], share: float) -> dict[str, fl
 
 
 def _drawn(seed: int) -> Profile:
-    """Return a world without a base."""
+    """Return a new world, which changes no existing profile."""
     brokers = _draw(seed, "brokers").choice((3, 3, 3, 4, 5))
     log_dirs = _draw(seed, "log dirs").choice((1, 1, 1, 2, 3))
     config = {key: value for part in _CONFIGS for key, value in _config(seed, part).items()}
@@ -267,14 +271,16 @@ def _drawn(seed: int) -> Profile:
         # Most scenarios wait for a partition with a replica on every broker.
         profile = replace(profile, brokers=profile.brokers if profile.brokers == 5 else 3)
     if profile.protocol_levels:
-        # A controller may miss a state that a leader wrote (A12). Then the next event names an
-        # older ISR as the ISR before, and the checker of events takes that for an invention.
+        # A controller may miss a state that a leader wrote (A12). The next event then has an older
+        # ISR as its former ISR, which the checker of events would report as a violation.
         config.pop(_EVENTS, None)
     return _faulty(seed, replace(profile, properties=config), needs)
 
 
 def _faulty(seed: int, profile: Profile, needs: Sequence[Needs]) -> Profile:
-    """Return the world with its faults, their pace and the phase after them."""
+    """Return the world `profile` with its kinds of faults, their pace and the phase after the
+    faults.
+    """
     allowed = [
         name
         for name, kind in KINDS.items()
@@ -282,7 +288,8 @@ def _faulty(seed: int, profile: Profile, needs: Sequence[Needs]) -> Profile:
         and all(not each.only or name in each.only for each in needs)
     ]
     draw = _draw(seed, "pace")
-    # A scenario is played seldom where everything fails all the time.
+    # With many faults a scenario seldom finds the conditions for its steps, so most worlds with a
+    # scenario have few faults.
     is_calm = bool(profile.scenario) and draw.random() < 0.7
     down_ms = next((each.down_ms for each in needs if each.down_ms), (draw.choice(_DOWN_MS),))
     least = int(60 * 2.0 ** draw.uniform(0.0, 4.5))
@@ -295,7 +302,7 @@ def _faulty(seed: int, profile: Profile, needs: Sequence[Needs]) -> Profile:
 
 
 def _phase(seed: int, profile: Profile) -> str:
-    """Return the phase after the faults; empty for most worlds."""
+    """Return the name of the phase after the faults; empty for most worlds."""
     if not profile.keeps_budget:
         return ""
     if profile.log_dirs != (1,) and profile.brokers > 3:
@@ -304,7 +311,7 @@ def _phase(seed: int, profile: Profile) -> str:
 
 
 def _one_of(seed: int, part: str, names: Iterable[str], share: float) -> str:
-    """Return one of the names in a share of the seeds, else the empty text."""
+    """For the given share of the seeds, return one of the names; for other seeds the empty text."""
     draw = _draw(seed, part)
     return draw.choice(list(names)) if draw.random() < share else ""
 

@@ -68,7 +68,8 @@ class ClientChecker(Checker):
         response. A deposed leader that does not know of its successor may lack records that the
         successor acknowledged, so it may reject the batch (V65). Another rejection is allowed, as
         in Kafka: the response was lost, and retention removed the stored batch before the present
-        leader could copy it as a follower. This leader knows only later batches of the producer.
+        leader could copy it as a follower. The present leader then has only later batches of the
+        producer.
         """
         key = self._published.find(TopicPartition(operation.topic, operation.partition))
         if key is None:

@@ -14,7 +14,7 @@ from tidelog.sim.observed.replica_logs import LogKey
 
 
 class DataLosses:
-    """The losses of all brokers of a run."""
+    """The data losses of all brokers of a run."""
 
     def __init__(self) -> None:
         #: Broker epoch since which each broker is intact; removed when the broker loses all its

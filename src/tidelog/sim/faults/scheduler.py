@@ -1,4 +1,4 @@
-"""The scheduler of one run's faults: it draws times and kinds, and ends all faults at last.
+"""The scheduler of one run's faults: it draws their times and kinds, and finally ends all faults.
 
 Each seed draws which of its profile's kinds of faults happen, and how often. To find the faults
 that a violation needs, a run can be repeated without some kinds of faults, or with its first faults

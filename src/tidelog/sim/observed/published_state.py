@@ -311,9 +311,10 @@ class Published:
                 self._state_written(topic, key, value, result.stat.version)
 
     def _begun_by(self, topic: PublishedTopic, partition: int, value: dict[str, Any]) -> LogKey:
-        """Return the incarnation, perhaps a new one, of the partition whose state was written.
+        """Return the key of the partition whose state was written.
 
-        A new incarnation begins above all earlier leader epochs, and only after a removal (V71).
+        A partition that was removed and added again gets a new key; its leader epochs must be above
+        all earlier ones (V71).
         """
         key = self.key(topic.topic_id, partition)
         before = self.partitions.get(key)

@@ -58,7 +58,8 @@ def play(stage: Stage) -> bool:
 def _all_read(stage: Stage) -> bool:
     """Wait until consumers have read all records; return False if one reads too little.
 
-    The wait as a whole has no limit, because the amount of records differs from run to run."""
+    The wait as a whole has no limit, because the amount of records differs from run to run.
+    """
     reading = rereading.begin(stage.cluster, stage.workload, is_growing=True)
     while before := reading.behind():
         if not stage.wait(

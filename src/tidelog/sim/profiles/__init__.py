@@ -22,7 +22,7 @@ from tidelog.sim.profiles.topic_profiles import TOPICS
 
 __all__ = ["PROFILES", "SWARM", "Pace", "Profile"]
 
-#: Profile whose seeds draw their own worlds (`sim/swarm`).
+#: Name of the profile from which each seed draws another profile (`sim/swarm`).
 SWARM: Final = "swarm"
 
 #: The position of a profile in this list determines which seeds have it under `--profile mixed`:

@@ -58,7 +58,8 @@ class Profile:
     """
 
     name: str
-    #: Profile that a seed of the swarm bends (`sim/swarm`); empty for all other profiles.
+    #: Name of the profile that a seed of the swarm has changed (`sim/swarm`); empty for other
+    #: profiles.
     base: str = field(default="", kw_only=True)
     faults: InitVar[str] = ""
     config: InitVar[str] = ""

@@ -130,7 +130,7 @@ class Administrator:
 class Churn:
     """An administrator that alters one topic all the time.
 
-    `added` is called with each partition that it adds.
+    `added` is called with each partition that the administrator adds.
     """
 
     def __init__(

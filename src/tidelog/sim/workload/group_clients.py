@@ -65,7 +65,7 @@ _ANSWER_MS: Final = 2_500
 _JOIN_ANSWER_MS: Final = 2 * REBALANCE_TIMEOUT_MS
 _BACKOFF_MS: Final = (20, 250)
 _HEARTBEAT_MS: Final = 200
-#: API versions from which the fields of a group request differ.
+#: First API versions in which a group request has other fields than in earlier versions.
 _COORDINATOR_KEYS_VERSION: Final = 4
 _LEAVING_MEMBERS_VERSION: Final = 3
 _FETCHED_GROUPS_VERSION: Final = 8
