@@ -22,8 +22,8 @@ Moves between brokers: `reassign`, `reassignment_files`, `planned_moves`, `empty
 Log directories: `log_dirs`, `cordons`, `drains`, `balancing` and `strays`. The modules for log
 directories share `directory_moves`. `dumps` shows one file.
 
-Verification: `simulation` runs the simulator, with `seed_search` and `seed_workers`. `histories`
-checks recorded histories of client operations.
+Verification: `simulation` runs the simulator, with `seed_search` and `seed_workers`, and
+`replay_page` writes runs as a page. `histories` checks recorded histories of client operations.
 
 Spark: `pipeline` collects the verbs of `pipelines`.
 """

@@ -14,7 +14,7 @@ import os
 import sys
 import time
 from collections.abc import Collection, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -23,6 +23,7 @@ import typer
 from tidelog.cli.documents import prints
 from tidelog.cli.help import CommandGroup
 from tidelog.cli.output import OutputFormat, OutputOption, print_json, print_line, say
+from tidelog.cli.replay_page import write_replay
 from tidelog.cli.seed_search import read_coverage, say_shrunk, say_violation, search, write_coverage
 
 if TYPE_CHECKING:
@@ -48,6 +49,17 @@ _PolicyOption = Annotated[
 ]
 _ShrinkOption = Annotated[
     float, typer.Option(min=0.0, help="Time for the search of a smaller run.")
+]
+_HtmlOption = Annotated[
+    str, typer.Option(help="Write the run as a page for browsers, one HTML file, instead.")
+]
+_BesideOption = Annotated[
+    str,
+    typer.Option(
+        metavar="SEED|REDUCTION",
+        help="With --html: a second run beside it, another seed or a reduction as `shrink` prints"
+        " it; the same seed is the run without the mutant.",
+    ),
 ]
 #: The default range of seeds of `run`.
 _SEEDS: Final = "0..99"
@@ -160,7 +172,10 @@ def _judge(totals: Totals, *, judged: bool, all_states: bool) -> None:
         raise typer.Exit(1)
 
 
-@app.command(epilog="Example: tidelog sim replay 17")
+@app.command(
+    epilog="Example: tidelog sim replay 17"
+    "\n\nExample: tidelog sim replay 17 --html run.html --beside 18"
+)
 def replay(
     seed: Annotated[int, typer.Argument(min=0, max=_LAST_SEED, help="The seed.")],
     mutant: MutantOption = "",
@@ -175,8 +190,14 @@ def replay(
         bool,
         typer.Option("--story", help="Only the facts that matter to a violation, in plain words."),
     ] = False,
+    html: _HtmlOption = "",
+    beside: _BesideOption = "",
 ) -> None:
-    """Print one seed step by step; exit code 1 if it shows a violation."""
+    """Print one seed step by step; exit code 1 if it shows a violation.
+
+    With --html, the steps are a page with the brokers, messages, faults and operations of clients,
+    and with leader, ISR, log ends and high watermarks at each step. The file loads nothing.
+    """
     from tidelog.history import Operation, encode
     from tidelog.sim.job import Job
     from tidelog.sim.run import run_seed
@@ -189,6 +210,11 @@ def replay(
     watchers: list[Watcher] = []
     found = _profile(profile, mutant)
     job = Job(seed, found, mutant, _faults(faults), only, _policy(policy))
+    if html or beside:
+        if history or story or not html:
+            raise typer.BadParameter("--html goes without --history and --story, --beside with it")
+        write_replay(html, [job, *([_beside(beside, job)] if beside else [])])
+        return
     result = run_seed(
         seed,
         job.profile,
@@ -216,6 +242,20 @@ def replay(
         say(f"VIOLATION {result.violation}")
         raise typer.Exit(1)
     print_line("no violation")
+
+
+def _beside(text: str, job: Job) -> Job:
+    """Return the run that --beside names: another seed, or a reduction of the same seed."""
+    if "=" in text:
+        return replace(job, only=text)
+    if not (text.isascii() and text.isdigit()) or int(text) > _LAST_SEED:
+        raise typer.BadParameter(
+            f"{text!r} is no run: a seed, or a reduction such as play=2,5 expected",
+            param_hint="--beside",
+        )
+    if int(text) == job.seed:
+        return replace(job, mutant="", only="")
+    return replace(job, seed=int(text), only="")
 
 
 @app.command(epilog="Example: tidelog sim shrink 4 --profile last_replica_standing")

@@ -2,13 +2,8 @@
 
 import { href } from "./address.js";
 import { h } from "./dom.js";
+import { brokers, figures, page, panel, state } from "./elements.js";
 import { ago, bytes, clock, count, iso, NONE, words } from "./format.js";
-
-const MARKS = { good: "●", note: "◆", warn: "▲", bad: "■" };
-
-/** Return a state as a word with a mark: colour is never the only difference. */
-export const state = (level, text) =>
-  h("span", { class: `state ${level}` }, h("span", { class: "mark", "aria-hidden": "true" }, MARKS[level]), text);
 
 const LEVELS = { "in sync": "good", "out of sync": "warn", "below min ISR": "bad", "no leader": "bad" };
 export const partitionState = (text) => state(LEVELS[text] ?? "note", text);
@@ -22,25 +17,6 @@ export const time = (ms, now) =>
   ms === null || ms === undefined ? NONE : h("time", { datetime: iso(ms), title: iso(ms) }, clock(ms, now));
 export const age = (ms, now) =>
   ms === null || ms === undefined ? NONE : h("time", { datetime: iso(ms), title: iso(ms) }, ago(ms, now));
-
-/** Return broker ids, each of `out` struck out: what is in the list but not in sync. */
-export const brokers = (ids, isIn = () => true) =>
-  ids.length
-    ? h("span", { class: "ids" }, ids.map((id) =>
-        isIn(id) ? h("span", { class: "id" }, String(id)) : h("s", { class: "id out", title: `broker ${id} is out of the ISR` }, String(id))))
-    : NONE;
-
-export const figures = (entries) =>
-  h("dl", { class: "figures" }, entries.filter(Boolean).map(([name, value, level]) =>
-    h("div", { class: level ?? null }, h("dt", null, name), h("dd", null, value))));
-
-export const page = (title, subtitle, ...children) =>
-  h("div", { class: "page" },
-    h("div", { class: "title" }, h("h1", null, title), subtitle && h("p", { class: "subtitle" }, subtitle)),
-    children);
-
-export const panel = (title, ...children) =>
-  h("section", { class: "panel", "aria-label": title }, h("h2", null, title), children);
 
 export const missing = (title, text) =>
   page(title, null, h("p", { class: "nothing" }, text), h("p", null, h("a", { href: "/" }, "To the cluster")));
@@ -61,4 +37,4 @@ export function why(entry, now) {
 }
 
 export const lag = (value) => (value === null || value === undefined ? NONE : value === 0 ? "0" : count(value));
-export { bytes, count };
+export { brokers, bytes, count, figures, page, panel, state };

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.sim.checkers.group_checker import Commit
 from tidelog.sim.client_history import Outcome, Produce
+from tidelog.sim.listeners import CallbackList
 from tidelog.sim.observed.claims import ReplicaClaim
 from tidelog.sim.observed.published_state import PublishedPartition
 from tidelog.sim.observed.replica_logs import LogKey, ReplicaLog
@@ -108,6 +109,8 @@ class Watcher:
     def __init__(self, run: SeedRun) -> None:
         self.run = run
         self.facts: list[Fact] = []
+        #: Called with each fact when it happens.
+        self.on_fact: CallbackList[[Fact]] = CallbackList()
         self._cluster = run.cluster
         self._simulator = run.simulator
         self._controllers: dict[int, int] = {}
@@ -153,7 +156,9 @@ class Watcher:
         who: str = "",
         offsets: tuple[int, int] | None = None,
     ) -> None:
-        self.facts.append(Fact(self._simulator.now_ns, kind, about, text, who, offsets))
+        fact = Fact(self._simulator.now_ns, kind, about, text, who, offsets)
+        self.facts.append(fact)
+        self.on_fact(fact)
 
     def name(self, key: LogKey) -> str:
         """Return the name of a partition."""
