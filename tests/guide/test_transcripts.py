@@ -245,6 +245,13 @@ def test_the_seeds_of_the_guide_to_the_simulator(terminal: Terminal) -> None:
     terminal.run(commands)
 
 
+def test_a_run_of_the_guide_to_the_simulator_becomes_a_page(terminal: Terminal) -> None:
+    [commands] = SIMULATION["See a run in the browser"].commands
+    printed = terminal.run(commands.splitlines()[0] + "\n")
+    assert "page: run.html" in printed
+    assert (terminal.directory / "run.html").read_text().startswith("<!doctype html>")
+
+
 def test_the_mutant_of_the_guide_to_the_simulator(terminal: Terminal) -> None:
     section = SIMULATION["Run your own mutant"]
     terminal.save(section.files)
