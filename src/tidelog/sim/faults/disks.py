@@ -92,9 +92,7 @@ def slow_disk(context: FaultContext, broker: SimBroker, disk: SimDisk) -> None:
 
 @kind
 def slow_reads(context: FaultContext) -> bool:
-    """Slow down the disk reads of a leader for a while: no read finds its data in the page
-    cache.
-    """
+    """Slow down the disk reads of a leader for a while: the page cache has none of its data."""
     found = _quick_leader(context)
     if found is None:
         return False

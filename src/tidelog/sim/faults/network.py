@@ -115,9 +115,7 @@ def reset_connections(context: FaultContext, broker: SimBroker) -> None:
 
 @kind_at_broker
 def jitter(context: FaultContext, broker: SimBroker) -> None:
-    """Delay each message of a broker by a random time, so that messages of one connection overtake
-    those of another.
-    """
+    """Delay each message of a broker by a random time, so that connections overtake each other."""
     host = broker.node.host
     links = both_ways(*((host, other) for other in _others(context, host)))
     spread_ms = context.draw.choice((5, 40, 250))
@@ -128,9 +126,7 @@ def jitter(context: FaultContext, broker: SimBroker) -> None:
 
 @kind
 def clog(context: FaultContext) -> None:
-    """Stop the delivery in one direction between two hosts, until senders' windows fill; then
-    deliver everything.
-    """
+    """Stop the delivery from one host to another until send windows fill; then deliver all."""
     network = context.cluster.simulator.network
     source, target = _either_way(context)
     network.clog(source, target)
@@ -141,9 +137,7 @@ def clog(context: FaultContext) -> None:
 
 @kind_at_broker
 def split_reads(context: FaultContext, broker: SimBroker) -> None:
-    """Split and merge the bytes that a broker sends and receives for a while: reads end within
-    frames.
-    """
+    """Split and merge the bytes of a broker's connections for a while: reads end within frames."""
     network = context.cluster.simulator.network
     host = broker.node.host
     links = [

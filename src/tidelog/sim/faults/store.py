@@ -130,9 +130,7 @@ def hold_watches_back(context: FaultContext, delay: Callable[[], float], time_ms
 
 @kind
 def late_watches(context: FaultContext) -> None:
-    """Delay watches for a while; each still fires before its session's later reads get responses
-    (S1).
-    """
+    """Delay watches for a while; each fires before responses to its session's later reads (S1)."""
     draw = context.draw
     late_ms = draw.choice((20, 200, 1_500))
     # Use a separate random stream, so that later faults do not depend on the number of watches.
