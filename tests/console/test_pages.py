@@ -81,6 +81,18 @@ def test_pages_are_accessible_in_the_dark_and_on_a_phone(browser: Browser, name:
     assert browser.driver.execute_script(script), "the page is as wide as the phone"
 
 
+def test_records_are_found_by_a_place_in_json(browser: Browser) -> None:
+    browser.open(f"/records?topic={TOPIC}&partition=0&from=earliest")
+    browser.until_text("plain text")
+    browser.all("input[name=json]")[0].send_keys("$.delay >= 3", Keys.ENTER)
+    browser.until(lambda: len(browser.texts("tr.record")) == 1, "the record with this delay")
+    assert "JFK" in browser.text and "json=" in browser.driver.current_url
+    browser.all("input[name=json]")[0].clear()
+    browser.all("input[name=json]")[0].send_keys("$.delay is 3", Keys.ENTER)
+    browser.until_text("a place and a condition expected")
+    assert any("400" in each for each in browser.complaints())
+
+
 def test_a_table_is_filtered_and_opened_with_keys_and_back_leads_back(browser: Browser) -> None:
     browser.open("/topics?internal=1")
     browser.until_text(TOPIC)

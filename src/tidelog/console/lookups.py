@@ -13,7 +13,8 @@ from typing import Final
 from tidelog.client.configs import BROKER, TOPIC, ConfigResource, ConfigValue
 from tidelog.client.consuming import read_records
 from tidelog.client.fetching import EARLIEST, LATEST
-from tidelog.console.record_forms import matches, shown_record
+from tidelog.console.record_filters import RecordFilter
+from tidelog.console.record_forms import shown_record
 from tidelog.console.views.tables import BadQuery, Document, TableQuery, number, text, window
 from tidelog.core.config import BrokerConfig
 from tidelog.core.config_keys import keys_of, to_text
@@ -34,9 +35,10 @@ _FETCH_BYTES: Final = 2 * MIB
 def records_document(client: BlockingClient, params: Mapping[str, str]) -> Document:
     """Return records of a partition from an offset, a time, the start or the end on.
 
-    `from` is an offset, `earliest`, `latest` (the last records), or a time in ISO 8601. `key` and
-    the words of `q` filter records. Raises BadQuery.
+    `from` is an offset, `earliest`, `latest` (the last records), or a time in ISO 8601. `key`, the
+    words of `q`, `header` and `json` filter records. Raises BadQuery.
     """
+    wanted = RecordFilter.from_params(params)
     tp = TopicPartition(text(params, "topic"), number(params, "partition", 0))
     limit = number(params, "limit", 50)
     if not 1 <= limit <= _RECORDS:
@@ -50,7 +52,7 @@ def records_document(client: BlockingClient, params: Mapping[str, str]) -> Docum
     low = client.list_offsets({tp: EARLIEST})[tp].offset
     high = client.list_offsets({tp: LATEST})[tp].offset
     start = min(max(_start(client, tp, params, limit, high), low), high)
-    found, end = _search(client, tp, start, high, params, limit)
+    found, end = _search(client, tp, (start, high), wanted, limit)
     return {
         **title,
         "low": low,
@@ -95,16 +97,13 @@ def moment_ms(name: str, where: str) -> int:
 def _search(
     client: BlockingClient,
     tp: TopicPartition,
-    start: int,
-    high: int,
-    params: Mapping[str, str],
+    offsets: tuple[int, int],
+    wanted: RecordFilter,
     limit: int,
 ) -> tuple[list[Record], int]:
-    """Return the matching records, and the offset at which the search ended."""
-    key = params["key"].encode() if params.get("key") else None
-    words = [word.encode() for word in params.get("q", "").split()]
+    """Return the matching records between offsets, and the offset at which the search ended."""
     found: list[Record] = []
-    position, left_bytes = start, _SEARCH_BYTES
+    (position, high), left_bytes = offsets, _SEARCH_BYTES
     while position < high and left_bytes > 0:
         try:
             fetched = client.fetch(tp, position, _FETCH_BYTES, max_wait_ms=0)
@@ -114,7 +113,7 @@ def _search(
             raise
         records, end = read_records(fetched.records, position)
         for record in records:
-            if matches(record, key, words):
+            if wanted.accepts(record):
                 found.append(record)
                 if len(found) >= limit:
                     return found, record.offset + 1

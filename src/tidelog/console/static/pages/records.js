@@ -35,6 +35,8 @@ function form(params) {
     field("from", "From", { placeholder: "latest, earliest, 120, 2026-01-31T12:00" }),
     field("key", "Key is"),
     field("q", "Contains"),
+    field("header", "Header", { placeholder: "trace-id, or trace-id=7" }),
+    field("json", "JSON value", { placeholder: '$.origin = "JFK"' }),
     h("button", { class: "primary" }, "Read"));
 }
 
