@@ -125,7 +125,7 @@ def cleanable(
         ):
             first_uncleanable = min(first_uncleanable, segment.base_offset)
             break
-    # The segment with the first dirty offset may extend beyond the bound. It is then not compacted,
+    # The segment with the first dirty offset may extend beyond `bound`. It is then not compacted,
     # and the first uncleanable offset is below the first dirty offset.
     clean_bytes = cleanable_bytes = 0
     oldest_ms = now_ms

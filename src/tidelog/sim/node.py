@@ -398,7 +398,7 @@ class NodeTracer:
         self._simulator.traced(self._incarnation, name, fields)
 
     def mark(self, name: str, /) -> None:
-        """Count an interesting state."""
+        """Count a rare state that runs must reach (`core.ports.Tracer.mark`)."""
         self._incarnation.check_alive()
         self._simulator.trace.mark(name)
 

@@ -10,8 +10,8 @@ connection that has been idle for longest. While a client is connected, the conn
 on trial must not exceed the limit.
 
 On every broker, the bytes of responses that clients do not read are bounded. For each broker,
-`UnreadChecker` sums up the bytes that its kernel has not taken, over all connections that it
-accepted, and does not use the broker's own count. Unread bytes may briefly exceed twice the
+`UnreadChecker` sums up the bytes that the kernel has not taken, over all connections that the
+broker accepted. It does not use the broker's own count. Unread bytes may briefly exceed twice the
 broker's budget, by one response for each connection.
 """
 

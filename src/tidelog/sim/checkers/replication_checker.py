@@ -588,11 +588,11 @@ class ReplicationChecker(Checker):
 
 
 def _in_the_life_of_its_log(node: SimBroker, claim: ReplicaClaim) -> ReplicaClaim:
-    """Return a claim whose key has the partition incarnation of the broker's log.
+    """Return the claim with the key of the broker's log, which may be of a removed partition.
 
-    A broker that has no role for a replica claims no leader epoch, from which the incarnation could
-    be derived. A replica of a removed partition would otherwise count as a replica of the re-added
-    partition.
+    Without a role for the replica, the broker claims no leader epoch, which would show to which of
+    both partitions the replica belongs. Such a replica would otherwise count as a replica of the
+    re-added partition.
     """
     logs = node.logs.logs
     former = [key for key in logs if key[:2] == claim.key[:2]]
