@@ -78,3 +78,34 @@ def test_a_wrong_token_changes_nothing(browser: Browser, cluster: LocalCluster) 
     until_dialog(browser, "the token is not the one")
     assert any("401" in each for each in browser.complaints())
     browser.driver.execute_script("sessionStorage.clear()")
+
+
+def test_a_plan_of_moves_begins_as_it_was_shown(browser: Browser, cluster: LocalCluster) -> None:
+    tp = TopicPartition("planned", 0)
+    with BlockingClient(cluster.bootstrap) as client:
+        client.create_topic(tp.topic, 1, 1)
+        client.await_topic(tp.topic)
+        placed = client.metadata([tp.topic]).partition(tp)
+        assert placed is not None
+        before = placed.replicas
+        target = next(each for each in (1, 2, 3) if each not in before)
+        browser.open(f"/moves#token={TOKEN}")
+        browser.until_text("No partition moves now.")
+        press(browser, "Plan moves")
+        until_dialog(browser, "The plan is shown before anything moves.")
+        script = "document.querySelector(`dialog [name=${arguments[0]}]`).value = arguments[1]"
+        for name, value in {"kind": "topic", "brokers": str(target), "topic": tp.topic}.items():
+            browser.driver.execute_script(script, name, value)
+        browser.shoot("plan-moves")
+        press(browser, "Show what would be done")
+        until_dialog(browser, f"{tp}: [{before[0]}] to [{target}]")
+        unmoved = client.metadata([tp.topic]).partition(tp)
+        assert unmoved is not None and unmoved.replicas == before
+        press(browser, "Plan moves")
+        until_dialog(browser, "1 move began.")
+
+        def has_moved() -> bool:
+            found = client.metadata([tp.topic]).partition(tp)
+            return found is not None and found.replicas == (target,)
+
+        browser.until(has_moved, "the replica is on the other broker")

@@ -16,8 +16,7 @@ Records and groups: `produce` with `record_input`, `consume` with `reading` and 
 `groups` with `resetting`.
 
 Moves between brokers: `reassign`, `reassignment_files`, `planned_moves`, `emptying`, `move_queue`,
-`move_watch` and `throttles`. The modules for moves share `cluster_reading`, `move_execution` and
-`move_files`.
+`move_watch` and `throttles`. The modules for moves share `move_execution` and `move_files`.
 
 Log directories: `log_dirs`, `cordons`, `drains`, `balancing` and `strays`. The modules for log
 directories share `directory_moves`. `dumps` shows one file.

@@ -12,7 +12,6 @@ from typing import Annotated
 
 import typer
 
-from tidelog.cli.cluster_reading import read_state
 from tidelog.cli.completion import broker_ids
 from tidelog.cli.documents import MovePlanned, prints
 from tidelog.cli.move_execution import (
@@ -30,6 +29,7 @@ from tidelog.cli.waiting import NotYetError, wait_for
 from tidelog.client.planning.emptying import decommissioned, drained
 from tidelog.core.types import TopicPartition
 from tidelog.core.wording import brokers_text, counted
+from tidelog.local.cluster_reading import read_state
 from tidelog.runtime.blocking import BlockingClient
 
 BrokersArgument = Annotated[

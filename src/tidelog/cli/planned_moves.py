@@ -10,7 +10,6 @@ from typing import Annotated
 
 import typer
 
-from tidelog.cli.cluster_reading import read_state
 from tidelog.cli.completion import TopicArgument
 from tidelog.cli.configs import MIN_INSYNC_REPLICAS, warn_of_minimum
 from tidelog.cli.documents import MovePlanned, ReassignmentDocument, prints
@@ -32,6 +31,7 @@ from tidelog.client.planning.rebalancing import TOLERANCE, rebalanced
 from tidelog.client.planning.replication_factor import with_replication_factor
 from tidelog.client.planning.topic_placement import on_brokers
 from tidelog.core.wording import counted
+from tidelog.local.cluster_reading import read_state
 from tidelog.runtime.blocking import BlockingClient
 
 _ToleranceOption = Annotated[

@@ -17,6 +17,7 @@ from tidelog.client.fetching import EARLIEST, LATEST
 from tidelog.client.groups import DEAD, EMPTY, FetchedOffset
 from tidelog.client.upkeep import ElectionType
 from tidelog.console.lookups import moment_ms
+from tidelog.console.move_plans import cancel_moves, plan_moves, throttle_moves
 from tidelog.console.views.tables import BadQuery, Document
 from tidelog.core.dynamic_config import ConfigOperation
 from tidelog.core.errors import KafkaError
@@ -165,4 +166,7 @@ ACTIONS: Final[Mapping[str, Callable[[BlockingClient, Body], Document]]] = {
     "move": move_partition,
     "configure": change_configuration,
     "produce": produce,
+    "plan": plan_moves,
+    "throttle": throttle_moves,
+    "cancel": cancel_moves,
 }

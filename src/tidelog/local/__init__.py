@@ -9,9 +9,9 @@ with LocalCluster("/tmp/cluster", brokers=3) as cluster:
 errors. `starting` starts a broker; `forking` starts the brokers of tests as forks of a
 `fork_server`. `processes` identifies the brokers to signal, `zookeeper` runs a ZooKeeper server,
 for which `java` finds a Java. `ports` and `listeners` choose addresses. `readiness` proves that the
-cluster accepts a write. `admin_ports` reads the admin ports of brokers. `console_process` runs the
-web console. `status`, `health` and `lost_replicas` show the cluster from outside; `doctor` finds
-causes of faults.
+cluster accepts a write. `admin_ports` reads the admin ports of brokers. `cluster_reading` reads the
+state that plans of moves need. `console_process` runs the web console. `status`, `health` and
+`lost_replicas` show the cluster from outside; `doctor` finds causes of faults.
 """
 
 from __future__ import annotations

@@ -15,8 +15,10 @@ async function post(action, body) {
   return answer;
 }
 
+const MOST = 12;
 const lines = (answer) =>
-  [answer.text, ...(answer.rows ?? []).slice(0, 12).map((row) => `${row.topic}-${row.partition}: ${row.before} to ${row.after}`)].join("\n");
+  [answer.text, ...(answer.rows ?? []).slice(0, MOST).map((row) => `${row.topic}-${row.partition}: ${row.before} to ${row.after}`),
+    (answer.rows ?? []).length > MOST && `and ${answer.rows.length - MOST} more`].filter(Boolean).join("\n");
 
 /** Return a button for a change, or nothing for viewers who may not change the cluster. */
 export function changeButton({ label, action, title, text, fields = [], body }) {
@@ -29,8 +31,13 @@ export function changeButton({ label, action, title, text, fields = [], body }) 
     try {
       const change = body(given);
       const planned = await post(action, { ...change, dry_run: true });
+      if (planned.plan?.length === 0) {
+        await ask({ title, text: planned.text, confirm: "Close" });
+        return;
+      }
       if (!(await ask({ title, text: lines(planned), confirm: label, danger: true }))) return;
-      const done = await post(action, change);
+      // A plan is sent back: what begins is what was shown.
+      const done = await post(action, planned.plan ? { ...change, plan: planned.plan } : change);
       await ask({ title: "Done", text: lines(done), confirm: "Close" });
     } catch (error) {
       await ask({ title: "Not done", text: error.message, confirm: "Close" });

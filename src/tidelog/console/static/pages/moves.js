@@ -1,5 +1,6 @@
 // Reassignments: progress, rate, time left, and what the queue waits for.
 
+import { changeButton } from "../change.js";
 import { h } from "../dom.js";
 import { bytes, count, duration } from "../format.js";
 import { brokers, figures, page, partitionLink, state, topicLink } from "../parts.js";
@@ -10,6 +11,7 @@ export const title = () => "Moves";
 export function render(doc) {
   return page("Moves", null,
     doc.is_frozen && h("ul", { class: "conditions" }, h("li", { class: "warn" }, state("warn", "Reassignments are frozen: no move begins until `tidelog reassign unfreeze`."))),
+    h("p", { class: "choices" }, changes(doc)),
     figures([
       ["Under way", count(doc.under_way)],
       ["Queued", doc.knows_queue ? count(doc.queued) : "–"],
@@ -31,6 +33,31 @@ export function render(doc) {
         { title: "Left", sort: "left_ms", number: true, cell: (row) => (row.is_never ? state("warn", "never at this rate") : duration(row.left_ms)) },
       ],
     }));
+}
+
+const KINDS = [["rebalance", "Balance racks, replicas, bytes and leaders"], ["drain", "Drain brokers, which stay"],
+  ["decommission", "Take all replicas off brokers"], ["topic", "Move a topic to brokers"]];
+const ids = (text) => text.split(/[\s,]+/).filter(Boolean).map(Number);
+const RATE = { name: "throttle", label: "Throttle for each broker, such as 10 MiB (none, if empty)" };
+
+function changes(doc) {
+  return [
+    !doc.under_way && changeButton({
+      label: "Plan moves", action: "plan", title: "Plan moves", text: "The plan is shown before anything moves.",
+      fields: [
+        { name: "kind", label: "What for", options: KINDS, value: "rebalance" },
+        { name: "brokers", label: "Brokers, such as 1, 2 (not for a balance)" },
+        { name: "topic", label: "Topic (only to move a topic)" },
+        RATE,
+      ],
+      body: ({ kind, brokers: text, topic, throttle }) => ({ kind, brokers: ids(text), topic, throttle }),
+    }),
+    doc.under_way > 0 && changeButton({
+      label: "Throttle", action: "throttle", title: "Throttle of all moves", text: "0 removes the throttle.",
+      fields: [{ ...RATE, label: "Rate for each broker, such as 10 MiB", required: true }], body: ({ throttle }) => ({ throttle }),
+    }),
+    doc.under_way + doc.queued > 0 && changeButton({ label: "Cancel all moves", action: "cancel", title: "Cancel all moves", body: () => ({}) }),
+  ];
 }
 
 function step(row) {
