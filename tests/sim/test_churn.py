@@ -17,7 +17,8 @@ from tidelog.controller.records import Topic
 from tidelog.controller.topics import edits
 from tidelog.controller.topics.changes import TopicFound
 from tidelog.core.errors import ErrorCode
-from tidelog.sim.profiles import PROFILES, Pace, Profile
+from tidelog.sim.profiles import PROFILES, SWARM, Pace, Profile
+from tidelog.sim.profiles.profile import properties_of
 from tidelog.sim.results import RunResult
 from tidelog.sim.run import SeedRun, run_seed
 from tidelog.sim.workload import churning
@@ -29,6 +30,8 @@ ALONE = ("crowds", "moves_redirected", "topics_mislaid")
 PARTS = 4
 #: Tried until every kind of a part got somewhere.
 SEEDS = range(3, 9)
+#: The seed that a part tries first, if others get less far.
+FIRST = {3: 5}
 
 
 def runs(
@@ -39,7 +42,10 @@ def runs(
         "churn",
         weights=weights,
         pace=Pace(left_out=0.0, interval_ms=(400, 500)),
-        properties=PROFILES["everything"].properties,
+        properties=properties_of(
+            "log.cleaner.backoff.ms=40, log.cleaner.io.buffer.size=1024,"
+            " log.cleaner.dedupe.buffer.size=2048"
+        ),
         recreates=0.0,
         churn_share=1.0,
         churn=tuple(kinds),
@@ -55,10 +61,10 @@ def runs(
 def test_every_kind_gets_somewhere_and_breaks_nothing(
     monkeypatch: pytest.MonkeyPatch, part: int
 ) -> None:
-    """All kinds at once meet in the profile `everything`; here each has clients to itself."""
+    """Many kinds at once meet in the swarm; here each has clients to itself."""
     kinds = [name for name in CHURN if name not in ALONE][part::PARTS]
     missing = list(kinds)
-    for seed in SEEDS:
+    for seed in sorted(SEEDS, key=lambda each: each != FIRST.get(part)):
         with monkeypatch.context() as patch:
             result = runs(patch, seed, kinds, {"slow_link": 2.0, "crash_any": 1.0})
         assert not result.violation, f"seed {seed}: {result.violation}"
@@ -81,7 +87,7 @@ def test_topics_are_mislaid_and_nothing_breaks() -> None:
 
 
 def test_moves_are_redirected_and_nothing_breaks() -> None:
-    result = run_seed(0, "redirected_moves")
+    result = run_seed(2922, SWARM)
     assert not result.violation, result.violation
     assert result.churn["moves_redirected"]
 

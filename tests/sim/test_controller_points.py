@@ -175,8 +175,10 @@ def test_a_controller_that_forgets_deletions_is_found_so(monkeypatch: pytest.Mon
     monkeypatch.setattr(StoreReader, "deletions", _no_deletions)
     whole = Points()
     story(whole)
+    # The topic is deleted in the middle of the story: points there show it first.
+    middle = whole.count // 2
     with pytest.raises(AssertionError):
-        for number in range(whole.count):
+        for number in sorted(range(whole.count), key=lambda each: abs(each - middle)):
             story(Points(number))
 
 

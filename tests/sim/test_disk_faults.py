@@ -76,7 +76,7 @@ EXPECTED: dict[str, tuple[tuple[str, ...], str]] = {
     "damaged_leaders": (("bits flipped",), r"the log is damaged from offset \d+ on: asking"),
 }
 #: Seeds under which a kind is drawn often enough: where the search for one begins.
-SEEDS = {"lose_power": 2, "damaged_indexes": 20}
+SEEDS = {"lose_power": 2, "damaged_indexes": 23, "slow_directory": 2}
 #: Seeds tried before a kind counts as never seen: a change of brokers shifts every schedule.
 TRIED = 6
 

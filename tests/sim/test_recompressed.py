@@ -8,7 +8,15 @@ from tidelog.log import append_validation
 from tidelog.records.batch import BatchView
 from tidelog.records.compression import GZIP
 from tidelog.records.recompressing import recompressed
+from tidelog.sim.profiles import PROFILES, Profile
 from tidelog.sim.run import run_seed
+
+
+@pytest.fixture(autouse=True)
+def profile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Add a profile whose leaders compress the batches that they append."""
+    compressing = Profile("recompressed", config="compression.type=gzip")
+    monkeypatch.setitem(PROFILES, compressing.name, compressing)
 
 
 def test_a_run_of_the_profile_stores_batches_with_the_topics_codec(

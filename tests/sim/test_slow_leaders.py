@@ -6,13 +6,17 @@ from dataclasses import replace
 
 import pytest
 
+from tidelog.sim.profiles import PROFILES
 from tidelog.sim.run import SeedRun
 
 SEEDS = range(3)
 
 
-def shrinks(profile: str) -> int:
-    """How often a member left an ISR in a few seeds, none of which breaks a promise."""
+def shrinks(profile: str, enough: int) -> int:
+    """How often a member left an ISR in a few seeds, none of which breaks a promise.
+
+    No further seed is played once it happened often enough.
+    """
     total = 0
     for seed in SEEDS:
         run = SeedRun(seed, profile)
@@ -24,13 +28,24 @@ def shrinks(profile: str) -> int:
         )
         assert slow >= 10, f"seed {seed} of {profile}: {slow} slow reads"
         total += result.counters["ISR shrinks"]
+        if total >= enough:
+            break
     return total
 
 
 @pytest.mark.rule("F5")
-def test_healthy_followers_of_slow_leaders_stay_with_pending_reads_and_leave_without() -> None:
-    assert shrinks("slow_leaders") == 0
-    assert shrinks("slow_leaders_unaided") >= 5
+def test_healthy_followers_of_slow_leaders_stay_with_pending_reads_and_leave_without(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert shrinks("slow_leaders", 1) == 0
+    profile = PROFILES["slow_leaders"]
+    properties = {
+        key: value for key, value in profile.properties.items() if "pending.reads" not in key
+    }
+    assert properties != profile.properties
+    unaided = replace(profile, name="unaided", properties=properties, isr_stands=False)
+    monkeypatch.setitem(PROFILES, unaided.name, unaided)
+    assert shrinks(unaided.name, 5) >= 5
 
 
 @pytest.mark.rule("F5")
@@ -51,7 +66,9 @@ def test_dead_followers_leave_slow_leaders() -> None:
         assert not result.violation, f"seed {seed}: {result.violation}"
         assert run.cluster.in_sync is not None
         removed += run.cluster.in_sync.removed
-    assert removed >= 5
+        if removed >= 5:
+            return
+    pytest.fail(f"{removed} dead followers left")
 
 
 @pytest.mark.rule("F7", "V31")
@@ -63,7 +80,9 @@ def test_healthy_followers_stay_with_a_slow_leader_when_another_broker_goes() ->
         assert not result.violation, f"seed {seed}: {result.violation}"
         assert run.cluster.in_sync is not None
         led_on += run.cluster.in_sync.led_on
-    assert led_on >= 5, "leaders led on under other epochs"
+        if led_on >= 5:
+            return
+    pytest.fail(f"{led_on} leaders led on under other epochs")
 
 
 @pytest.mark.rule("F11")
@@ -73,4 +92,6 @@ def test_hung_leaders_are_replaced_and_nothing_is_lost() -> None:
         result = SeedRun(seed, "hung_leaders").run()
         assert not result.violation, f"seed {seed}: {result.violation}"
         relinquished += result.marks.get("leadership_relinquished", 0)
-    assert relinquished >= 3
+        if relinquished >= 3:
+            return
+    pytest.fail(f"{relinquished} leaderships were relinquished")

@@ -13,7 +13,10 @@ from tests.support.mutants import MUTANTS, importable
 from tests.support.mutants.kills import load
 
 from tidelog.sim.disk import Loss
+from tidelog.sim.faults import KINDS
 from tidelog.sim.job import Job
+from tidelog.sim.reductions import parse
+from tidelog.sim.run import reduced_run, whole_run
 from tidelog.sim.story.watching import LOSSES
 
 #: What must be told of a kill, in this order.
@@ -114,11 +117,14 @@ def test_a_kill_is_shrunk_to_half_and_less_and_its_command_makes_the_same_run() 
 
 
 def test_a_reduction_that_leaves_everything_is_the_whole_run() -> None:
-    for profile in ("default", "everything"):
-        whole = Job(5, profile).run()
+    for profile in ("default", "pauses"):
+        whole, played = whole_run(5, profile, "", ())
         assert sum(whole.faults.values()) > 3
-        assert Job(5, profile, only="limit=1000").run().trace_hash == whole.trace_hash
-        assert Job(5, profile, only="limit=1").run().trace_hash != whole.trace_hash
+        everything, first = (
+            reduced_run(whole, played, parse(only, KINDS)) for only in ("limit=1000", "limit=1")
+        )
+        assert everything.trace_hash == whole.trace_hash
+        assert first.trace_hash != whole.trace_hash
 
 
 def test_every_kind_of_loss_is_told() -> None:

@@ -15,8 +15,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.support.class_archives import QUICK, SPARK, options_of
-
 from tidelog.testing import Fault
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,7 +23,7 @@ _POLL_S = 0.02
 LOCAL_CLUSTER = {
     "spark.master": "local-cluster[2,1,512]",
     "spark.executor.memory": "512m",
-    "spark.executor.extraJavaOptions": " ".join((*QUICK, *options_of(SPARK))),
+    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
 _EXECUTOR = b"org.apache.spark.executor.CoarseGrainedExecutorBackend"
 

@@ -23,14 +23,13 @@ from pathlib import Path
 
 import pyspark
 from packaging.requirements import Requirement
-from tests.support.class_archives import QUICK, SPARK, options_of
 
 import tidelog
 from tidelog.spark.jvm import find_jvm
 from tidelog.spark.shipping import EXECUTOR_PACKAGES
 
 _SPARK_HOME = Path(pyspark.__file__).parent
-_JAVA = ("-Xmx256m", *QUICK, *options_of(SPARK))
+_JAVA = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _URL = re.compile(r"Starting Spark master at (spark://\S+)")
 _REGISTERED = re.compile(r"Registering worker ")
 _START_S = 60
@@ -55,8 +54,8 @@ class Standalone:
         settings = {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
-            "spark.driver.extraJavaOptions": " ".join(QUICK),
-            "spark.executor.extraJavaOptions": " ".join((*QUICK, *options_of(SPARK))),
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
             "spark.executor.memory": "512m",
             "spark.executor.cores": "1",
             "spark.task.maxFailures": "1",

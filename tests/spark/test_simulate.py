@@ -29,7 +29,7 @@ def stop_after_one(made: int, _: int) -> None:
 
 def test_a_stopped_search_continues_where_it_was(spark: SparkSession, tmp_path: Path) -> None:
     options = {
-        "profiles": ["late_isr"],
+        "profiles": ["late_roles"],
         "policies": POLICIES,
         "directory": str(tmp_path),
         "slots": 1,
@@ -52,7 +52,7 @@ def test_a_stopped_search_continues_where_it_was(spark: SparkSession, tmp_path: 
     assert (facts["runs"], facts["made now"], facts["kept from earlier searches"]) == (2, 1, 1)
     rows = {row["policy"]: row for row in RunTable(tmp_path).rows()}
     assert rows["unchanged"] == kept
-    here = Job(1, "late_isr").run()
+    here = Job(1, "late_roles").run()
     assert (kept["trace_hash"], kept["outcomes"]) == (here.trace_hash, here.outcomes)
     assert rows["direct"]["trace_hash"] != kept["trace_hash"]
 

@@ -258,7 +258,7 @@ def _beside(text: str, job: Job) -> Job:
     return replace(job, seed=int(text), only="")
 
 
-@app.command(epilog="Example: tidelog sim shrink 4 --profile last_replica_standing")
+@app.command(epilog="Example: tidelog sim shrink 4 --profile every_member_ends")
 def shrink(
     seed: Annotated[int, typer.Argument(min=0, max=_LAST_SEED, help="The seed.")],
     mutant: MutantOption = "",
@@ -301,16 +301,18 @@ def list_faults() -> None:
 @app.command("profiles", epilog="Example: tidelog sim profiles")
 def list_profiles() -> None:
     """List the profiles, one line each: frequency of faults, kinds, and other settings."""
-    from tidelog.sim.profiles import PROFILES, SWARM
+    from tidelog.sim.profiles import STARTING_POINTS, SWARM, all_named, named
     from tidelog.sim.run import MIXED
 
-    for name, profile in PROFILES.items():
+    for name in all_named():
         if name == SWARM:
-            print_line(f"{SWARM}: each seed draws its own world, or bends another profile")
+            print_line(f"{SWARM}: each seed draws its own world, or bends one of the others")
             continue
+        profile = named(name)
         least, most = profile.pace.interval_ms
         kinds = "all kinds" if profile.has_all_kinds else ", ".join(profile.weights)
         more = f"; over and over {profile.scenario}" if profile.scenario else ""
+        more += " (a starting point of the swarm)" if name in STARTING_POINTS else ""
         print_line(f"{name}: a fault every {least}-{most} ms, of {kinds}{more}")
     print_line(f"{MIXED}: every second seed {SWARM}, the others all other profiles in turn")
 
@@ -376,11 +378,11 @@ def _known_seeds(path: str) -> list[Job]:
     from tidelog.sim.faults import KINDS
     from tidelog.sim.job import Job
     from tidelog.sim.known_seeds import SeedsFileError, read_seeds
-    from tidelog.sim.profiles import PROFILES
+    from tidelog.sim.profiles import all_named
 
     try:
         with open(path, encoding="utf-8") as lines:
-            known = read_seeds(lines, path, PROFILES, KINDS)
+            known = read_seeds(lines, path, all_named(), KINDS)
     except UnicodeDecodeError as error:
         raise SeedsFileError(
             f"{path} is no text: {error}; PROFILE SEED # cause is a line of a file of seeds"
@@ -392,11 +394,11 @@ def _known_seeds(path: str) -> list[Job]:
 
 def _profile(profile: str, mutant: str) -> str:
     """Return the requested profile, else the profile that reveals the mutant."""
-    from tidelog.sim.profiles import PROFILES
+    from tidelog.sim.profiles import all_named
     from tidelog.sim.run import MIXED
 
     found = _mutant_profile(mutant) if mutant else "default"
-    return _checked("profile", profile, (*PROFILES, MIXED)) if profile else found
+    return _checked("profile", profile, (*all_named(), MIXED)) if profile else found
 
 
 def _mutant_profile(name: str) -> str:

@@ -23,7 +23,7 @@ from tidelog.sim.mutation import applied
 from tidelog.sim.outcomes import OutcomeWatch
 from tidelog.sim.phases import PHASES, Stage
 from tidelog.sim.policies import under_policy
-from tidelog.sim.profiles import PROFILES, SWARM, Profile
+from tidelog.sim.profiles import PROFILES, SWARM, Profile, named
 from tidelog.sim.reductions import Only, Played, parse
 from tidelog.sim.results import COUNTERS, RunResult, sum_up
 from tidelog.sim.sandbox import sandboxed
@@ -279,7 +279,7 @@ def _levels(seed: int, profile: Profile) -> dict[int, str]:
 
 def _profile(name: str, seed: int) -> Profile:
     """Return the profile `name`; for the swarm, the profile that the seed draws."""
-    return world_of(seed) if name == SWARM else PROFILES[name]
+    return world_of(seed) if name == SWARM else named(name)
 
 
 def _choosing(profile: Profile, chosen: Sequence[str]) -> Profile:

@@ -2,9 +2,9 @@
 
 A seed draws which kinds of faults happen, on average half of all kinds, and how often each happens.
 It also draws the number of brokers and log directories, protocol levels, segment size, flushes,
-timeouts, the scenario, the phase, and the kinds of clients. About every third seed chooses one of
-the other profiles (`BASES`) as its base and changes it: fewer kinds of faults, other rates, other
-settings.
+timeouts, the scenario, the phase, and the kinds of clients. About every third seed chooses a base
+from `BASES`, the other profiles and the starting points, and changes it: fewer kinds of faults,
+other rates, other settings.
 
 `SCENARIO_NEEDS` and `CHURN_NEEDS` have the settings without which a scenario or a kind of churn has
 no effect, or breaks a promise that no broker can keep.
@@ -23,14 +23,12 @@ from typing import Any, Final
 
 from tidelog.core.dataclass import dataclass
 from tidelog.sim.faults.kinds import KINDS, LOG_DIRS
-from tidelog.sim.profiles import PROFILES, SWARM, Pace, Profile
+from tidelog.sim.profiles import SWARM, Pace, Profile, all_named, named
 from tidelog.sim.profiles.profile import properties_of
 from tidelog.sim.seeds import stream
 
-#: The profiles from which a seed may choose the base of its world.
-BASES: Final[Mapping[str, Profile]] = {
-    name: profile for name, profile in PROFILES.items() if name != SWARM
-}
+#: The profiles and starting points from which a seed may choose the base of its world.
+BASES: Final[Mapping[str, Profile]] = {name: named(name) for name in all_named() if name != SWARM}
 _SHARE_OF_BASES: Final = 0.35
 #: Kinds of faults that lose no data of a broker, and end no process.
 _GENTLE: Final = (
@@ -148,6 +146,12 @@ def world_of(seed: int) -> Profile:
         # the new one.
         return _bent(seed, max(BASES, key=lambda name: _draw(seed, f"base {name}").random()))
     return _drawn(seed)
+
+
+def has_drawn(world: Profile, words: str) -> bool:
+    """Return whether a world has every base, scenario, phase, churn or fault that words name."""
+    drawn = {world.base, world.scenario, world.phase, *world.churn, *world.weights}
+    return drawn.issuperset(words.split())
 
 
 def described(profile: Profile) -> str:

@@ -63,11 +63,8 @@ def start_session(
         return builder.getOrCreate()
 
 
-def stop_session(spark: SparkSession, java_end_s: float = _JAVA_END_S) -> None:
-    """Stop a session and wait until its Java process is gone; another session can then start.
-
-    A Java process that has not ended within `java_end_s` seconds is killed.
-    """
+def stop_session(spark: SparkSession) -> None:
+    """Stop a session and wait until its Java process is gone; another session can then start."""
     from pyspark import SparkContext
 
     spark.stop()
@@ -81,7 +78,7 @@ def stop_session(spark: SparkSession, java_end_s: float = _JAVA_END_S) -> None:
     if process is not None:
         process.stdin.close()
         try:
-            process.wait(java_end_s)
+            process.wait(_JAVA_END_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

@@ -108,10 +108,12 @@ def seeds(
     """
     check_time("--minutes", minutes)
     wanted = parse_seeds(seeds)
-    profiles = {importable(name): each.profile for name, each in chosen(words, MUTANTS).items()}
+    mutants = {importable(name): each for name, each in chosen(words, MUTANTS).items()}
+    profiles = {name: each.profile for name, each in mutants.items()}
     processes = min(jobs or len(os.sched_getaffinity(0)), len(wanted) * len(profiles))
     deadline = time.monotonic() + minutes * 60
-    search = MutantSearch(profiles, wanted, enough)
+    worlds = {name: each.world for name, each in mutants.items()}
+    search = MutantSearch(profiles, wanted, enough, worlds)
     survivors = []
     with contextlib.ExitStack() as running:
         for hunt in search.run(

@@ -35,6 +35,7 @@ class LineMutant:
     defect: str = ""
     #: As of `Mutant`.
     profile: str = "default"
+    world: str = ""
     why_no_seed: str = ""
 
     def __str__(self) -> str:

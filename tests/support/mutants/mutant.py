@@ -35,6 +35,8 @@ class Mutant:
     make: Callable[..., Any]
     #: The profile under which seeds search for it.
     profile: str = "default"
+    #: What seeds of the swarm must have drawn (`sim.swarm.has_drawn`); empty if it does not matter.
+    world: str = ""
     #: Why no seed shows it; then a model must. Empty for a mutant that a seed kills.
     why_no_seed: str = ""
 
@@ -59,7 +61,7 @@ REPLACEMENTS: Final[dict[str, Mutant]] = {}
 
 
 def mutant(
-    rule: str, *targets: str, profile: str = "default", why_no_seed: str = ""
+    rule: str, *targets: str, profile: str = "default", world: str = "", why_no_seed: str = ""
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register the decorated function as the maker of a mutant of its name."""
 
@@ -68,7 +70,7 @@ def mutant(
         if name in REPLACEMENTS:
             raise ValueError(f"there are two mutants {name}")
         defect = " ".join((make.__doc__ or "").split())
-        REPLACEMENTS[name] = Mutant(name, rule, defect, targets, make, profile, why_no_seed)
+        REPLACEMENTS[name] = Mutant(name, rule, defect, targets, make, profile, world, why_no_seed)
         return make
 
     return register

@@ -6,11 +6,13 @@ mutant. A mutant that many seeds kill need not wait for another that few kill.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tidelog.sim.job import Job
 from tidelog.sim.results import RunResult
+from tidelog.sim.swarm import has_drawn, world_of
 
 #: Maximum number of named seeds of each mutant.
 _EARLIEST_KILLS = 5
@@ -23,6 +25,8 @@ class Hunt:
     #: Name in jobs, `MODULE:NAME`.
     mutant: str
     profile: str
+    #: The seeds to try.
+    seeds: Iterator[int]
     #: Number of seeds that were run.
     tried: int = 0
     kills: list[RunResult] = field(default_factory=list)
@@ -40,19 +44,41 @@ class Hunt:
         return line + (f", earliest by {earliest}" if earliest else "")
 
 
+def seeds_with(world: str, seeds: Sequence[int]) -> Iterator[int]:
+    """Yield as many seeds as there are in `seeds`; each has drawn what `world` names.
+
+    The seeds that the swarm must draw begin with the first of `seeds`. An empty `world` yields
+    `seeds` themselves.
+    """
+    if not world:
+        return iter(seeds)
+    drawn = (seed for seed in itertools.count(seeds[0]) if has_drawn(world_of(seed), world))
+    return itertools.islice(drawn, len(seeds))
+
+
 class MutantSearch:
     """A search for kills of mutants among the same seeds each."""
 
-    def __init__(self, profiles: Mapping[str, str], seeds: Sequence[int], enough: int) -> None:
+    def __init__(
+        self,
+        profiles: Mapping[str, str],
+        seeds: Sequence[int],
+        enough: int,
+        worlds: Mapping[str, str] | None = None,
+    ) -> None:
         """Begin a search without results.
 
         `profiles` has the profile of each mutant, by its importable name. `enough` is the number of
-        kills after which a mutant is done; 0 means all seeds.
+        kills after which a mutant is done; 0 means all seeds. `worlds` has what seeds of the swarm
+        must have drawn, by mutant.
         """
         self._seeds = seeds
         self._enough = enough
         #: The remaining mutants, in the given order.
-        self.open = {mutant: Hunt(mutant, profile) for mutant, profile in profiles.items()}
+        self.open = {
+            mutant: Hunt(mutant, profile, seeds_with((worlds or {}).get(mutant, ""), seeds))
+            for mutant, profile in profiles.items()
+        }
 
     def run(
         self,
@@ -72,9 +98,9 @@ class MutantSearch:
                 yield hunt
 
     def _jobs(self, is_over: Callable[[], bool]) -> Iterator[Job]:
-        for seed in self._seeds:
+        for _ in self._seeds:
             for hunt in list(self.open.values()):
                 if is_over():
                     return
                 if hunt.mutant in self.open:
-                    yield Job(seed, hunt.profile, hunt.mutant)
+                    yield Job(next(hunt.seeds), hunt.profile, hunt.mutant)

@@ -155,7 +155,7 @@ class TestRun:
         words = ("sim", "run", "--jobs", "1", "--seeds")
         with_quiet = f"{QUIET - 499}..{QUIET}"
         assert run(monkeypatch, *words, f"{QUIET - 498}..{QUIET}") == 0
-        assert run(monkeypatch, *words, with_quiet, "--profile", "topic_churn") == 0
+        assert run(monkeypatch, *words, with_quiet, "--profile", "quick_restarts") == 0
         assert "TOO LITTLE" not in capsys.readouterr().err
         assert run(monkeypatch, *words, with_quiet) == 1
         told = capsys.readouterr()

@@ -14,7 +14,9 @@ from tests.support.mutants.trials import TrialError
 
 from tidelog.sim import job as jobs
 from tidelog.sim.job import Job
+from tidelog.sim.profiles import SWARM
 from tidelog.sim.results import RunResult
+from tidelog.sim.swarm import has_drawn, world_of
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
@@ -129,3 +131,24 @@ def test_every_mutant_has_a_turn_before_any_has_its_next_one() -> None:
         "weak: killed by 2 of 2 seeds of a, earliest by 0 1",
         "strong: killed by 0 of 1 seeds of b",
     ]
+
+
+def test_a_mutant_of_the_swarm_is_searched_for_in_worlds_that_have_what_it_needs() -> None:
+    asked: dict[str, list[int]] = {}
+
+    def results(jobs: Iterable[Job]) -> Iterator[RunResult]:
+        for job in jobs:
+            asked.setdefault(job.mutant, []).append(job.seed)
+            yield RunResult(job.seed, job.profile, "", 10, 0, {}, mutant=job.mutant)
+
+    profiles = {"aimed": "default", "drawn": SWARM}
+    search = MutantSearch(profiles, range(5, 9), 1, {"aimed": "", "drawn": "unreadable_topic"})
+    assert len(list(search.run(results, lambda: False))) == 2
+    assert asked["aimed"] == [5, 6, 7, 8]
+    assert len(asked["drawn"]) == 4 and asked["drawn"] == sorted(asked["drawn"])
+    assert {world_of(seed).scenario for seed in asked["drawn"]} == {"unreadable_topic"}
+    assert [
+        seed
+        for seed in range(5, asked["drawn"][-1])
+        if has_drawn(world_of(seed), "unreadable_topic") and seed not in asked["drawn"]
+    ] == []

@@ -23,7 +23,7 @@ from tidelog.sim.log_dir_failure import DEVICE_ERRNOS, LogDirFailure
 from tidelog.sim.observed.claims import ReplicaClaim
 from tidelog.sim.observed.replica_logs import LogKey, NodeLogs
 from tidelog.sim.phases import Stage, absence
-from tidelog.sim.profiles import PROFILES, Pace, Profile
+from tidelog.sim.profiles import Pace, Profile, all_named, named
 from tidelog.sim.sim_cluster import SimCluster
 from tidelog.sim.simulator import Simulator
 
@@ -391,7 +391,7 @@ def test_kinds_that_need_several_directories_are_not_drawn_for_one() -> None:
         "fail_operation",
         "strike_directory_move",
     ]
-    for profile in PROFILES.values():
+    for profile in map(named, all_named()):
         if profile.log_dirs == (1,) and not profile.has_all_kinds:
             assert not set(alone) & set(profile.weights), profile.name
     for log_dirs, expected in (((1,), set()), ((2,), set(alone))):

@@ -22,7 +22,7 @@ from tidelog.sim.faults import KINDS, Faults
 from tidelog.sim.faults.context import FaultContext
 from tidelog.sim.faults.disks import put_back, take_away
 from tidelog.sim.observed.replica_logs import LogKey, NodeLogs
-from tidelog.sim.profiles import PROFILES, Profile
+from tidelog.sim.profiles import Profile, all_named, named
 from tidelog.sim.run import SeedRun
 from tidelog.sim.sim_cluster import SimCluster
 from tidelog.sim.simulator import Simulator
@@ -306,13 +306,12 @@ def test_a_profile_draws_a_key_for_all_brokers_of_a_seed() -> None:
 
 def test_only_profiles_of_log_directories_have_more_than_one() -> None:
     """Traces of others must not change: no draw, no other name."""
-    assert [name for name, each in PROFILES.items() if each.log_dirs != (1,)] == [
-        "jbod",
-        "directory_moves",
-        "full_directories",
+    assert [name for name in all_named() if named(name).log_dirs != (1,)] == [
         "slow_directories",
+        "jbod",
         "drained_directories",
-        "untimed_records",
+        "full_directories",
+        "directory_moves",
         "hanging_directories",
         "short_sessions",
     ]

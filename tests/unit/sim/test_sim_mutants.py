@@ -14,7 +14,7 @@ from tests.support.mutants import lines as lines_of_files
 from tests.support.mutants import mutant as replacing
 from tests.support.mutants.lines import changed_functions
 
-from tidelog.sim.profiles import PROFILES
+from tidelog.sim.profiles import all_named
 
 
 def in_place(mutant: Mutant | LineMutant) -> list[Any]:
@@ -39,7 +39,7 @@ def test_a_mutant_is_in_force_within_and_only_there(name: str) -> None:
     with applied(name):
         assert all(one is not other for one, other in zip(in_place(mutant), before, strict=True))
     assert in_place(mutant) == before
-    assert mutant.profile in PROFILES
+    assert mutant.profile in all_named()
     assert mutant.name == name
 
 

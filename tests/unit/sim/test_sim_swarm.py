@@ -20,6 +20,7 @@ from tidelog.sim.swarm import (
     CHURN_NEEDS,
     SCENARIO_NEEDS,
     described,
+    has_drawn,
     is_strict,
     world_of,
 )
@@ -113,6 +114,12 @@ def test_a_base_that_goes_takes_only_its_own_seeds(monkeypatch: pytest.MonkeyPat
     for seed, before in zip(SEEDS[:300], WORLDS, strict=False):
         after = world_of(seed)
         assert (after == before) == (before.base != "pauses")
+
+
+def test_a_world_has_all_that_words_name_or_not() -> None:
+    world = Profile("x", faults="stop 2", base="pauses", scenario="left_behind", churn=("crowds",))
+    assert has_drawn(world, "") and has_drawn(world, "stop crowds pauses left_behind")
+    assert not has_drawn(world, "stop crash_any")
 
 
 def test_a_description_names_what_differs_from_the_default_profile() -> None:

@@ -23,8 +23,8 @@ from tidelog.spark.pipelines.audit.auditing import audit_directories
 #: Profiles of the simulator without power losses in most runs, and their seeds.
 MANY = {
     "default": (4,), "compaction": (4,), "topic_churn": (2,), "directory_moves": (1, 3),
-    "thinned_logs": (1,), "jbod": (1, 2), "untimed_records": (1,), "redirected_moves": (1, 2),
-    "unheard_of_return": (1,), "unclean_elections": (1,),
+    "thinned_logs": (1,), "jbod": (1, 2), "reassignments": (1, 2), "unclean_elections": (1,),
+    "unheard_of_return": (1,), "swarm": (284,),
 }  # fmt: skip
 COMPACT = LogConfig(
     segment_bytes=500,
@@ -53,7 +53,7 @@ def alarms(profile: str, seed: int, every_ms: int, root: Path) -> tuple[int, lis
     return count, found
 
 
-@pytest.mark.parametrize(("profile", "seed"), [("compaction", 4), ("redirected_moves", 1)])
+@pytest.mark.parametrize(("profile", "seed"), [("compaction", 4), ("reassignments", 1)])
 def test_directories_of_running_and_killed_brokers_have_no_damage(
     tmp_path: Path, profile: str, seed: int
 ) -> None:

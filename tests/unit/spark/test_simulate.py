@@ -56,17 +56,17 @@ def row(seed: int, policy: str = UNCHANGED, **changes: Any) -> dict[str, Any]:
 class TestPlan:
     def test_policies_of_a_seed_stand_together_and_nothing_twice(self) -> None:
         jobs = plan_jobs(
-            range(2), ["default", "late_isr", "default"], ["min_isr_2", "min_isr_1", "min_isr_2"]
+            range(2), ["default", "late_roles", "default"], ["min_isr_2", "min_isr_1", "min_isr_2"]
         )
         assert [key_of(job)[:3] for job in jobs] == [
             ("default", 0, "min_isr_2"),
             ("default", 0, "min_isr_1"),
-            ("late_isr", 0, "min_isr_2"),
-            ("late_isr", 0, "min_isr_1"),
+            ("late_roles", 0, "min_isr_2"),
+            ("late_roles", 0, "min_isr_1"),
             ("default", 1, "min_isr_2"),
             ("default", 1, "min_isr_1"),
-            ("late_isr", 1, "min_isr_2"),
-            ("late_isr", 1, "min_isr_1"),
+            ("late_roles", 1, "min_isr_2"),
+            ("late_roles", 1, "min_isr_1"),
         ]
 
     def test_mixed_and_every_name_real_profiles(self) -> None:

@@ -50,7 +50,8 @@ def last_isr_forgotten(original: Any) -> Any:
     "tidelog.broker.controller.store_writer:StoreWriter._transact",
     "tidelog.broker.controller.store_writer:StoreWriter._settle",
     "tidelog.broker.controller.runtime:ControllerRuntime._check_claim",
-    profile="unlucky_elections",
+    profile="swarm",
+    world="unlucky_elections",
 )
 def controller_epoch_unchecked(_transact: Any, settle: Any, _check_claim: Any) -> Any:
     """A controller writes without the check of its epoch, and does not verify that it is still
@@ -168,7 +169,7 @@ def handed_to_anybody(original: Any) -> Any:
     return elect
 
 
-@mutant("V43", "tidelog.controller.shutdowns:look_at", profile="shutdowns")
+@mutant("V43", "tidelog.controller.shutdowns:look_at", profile="swarm", world="stop_together")
 def leaving_stays_in_sync(original: Any) -> Any:
     """A leaving broker stays in the ISRs of the partitions that it follows."""
 

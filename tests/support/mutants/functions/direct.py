@@ -102,7 +102,7 @@ def notifications_of_bumped_cluster_ignored(original: Any) -> Any:
     return read
 
 
-@mutant("V10", "tidelog.replication.direct_isr:_epoch", profile="direct_quick_restarts")
+@mutant("V10", "tidelog.replication.direct_isr:_epoch", profile="swarm", world="unheard_restarts")
 def direct_change_renews_epochs(_: Any) -> Any:
     """A leader records the present incarnation of every member, whatever that one has."""
     return lambda member, change, state, registered: registered.get(member, 0)

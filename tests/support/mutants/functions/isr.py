@@ -63,7 +63,7 @@ def expand_at_once(_: Any) -> Any:
 @mutant(
     "A3",
     "tidelog.controller.partitions.isr:judge",
-    profile="slow_store",
+    profile="swarm",
     why_no_seed="a change has to be overtaken by the next one of the same leadership",
 )
 def partition_epoch_unchecked(judge: Any) -> Any:
@@ -150,7 +150,13 @@ def relinquished_to_any_replica(elect_instead: Any) -> Any:
 _FOLLOWED = "tidelog.broker.replicas.fetching.followed_partition:FollowedPartition"
 
 
-@mutant("V69", f"{_FOLLOWED}.is_synced", f"{_FOLLOWED}._sync", profile="power_failures")
+@mutant(
+    "V69",
+    f"{_FOLLOWED}.is_synced",
+    f"{_FOLLOWED}._sync",
+    profile="swarm",
+    world="power_fails_everywhere",
+)
 def follower_reports_what_it_wrote(*_: Any) -> Any:
     """A follower fetches on without a sync, and says that its log is synced."""
 

@@ -13,7 +13,6 @@ from tidelog.core.types import NO_LEADER
 
 _PROFILE: Final = "reassignments"
 _QUEUED: Final = "queued_moves"
-_REDIRECTED: Final = "redirected_moves"
 
 
 @mutant(
@@ -91,13 +90,18 @@ def cancel_below_the_minimum(original: Any) -> Any:
     return rolled_back
 
 
-@mutant("R10", "tidelog.controller.reassignments.transitions:without_unwanted", profile=_REDIRECTED)
+@mutant(
+    "R10",
+    "tidelog.controller.reassignments.transitions:without_unwanted",
+    profile="swarm",
+    world="moves_redirected",
+)
 def dropped_replica_stays_in_sync(_: Any) -> Any:
     """A replica that another target drops stays in the ISR until the move ends: acks=all waits."""
     return lambda *arguments: None
 
 
-@mutant("R10", "tidelog.controller.records:unwanted", profile=_REDIRECTED)
+@mutant("R10", "tidelog.controller.records:unwanted", profile="swarm", world="moves_redirected")
 def dropped_replica_rejoins(_: Any) -> Any:
     """A replica that another target drops goes on copying, and joins the ISR again."""
     return lambda replicas, move: ()

@@ -15,7 +15,9 @@ from tidelog.core.eligible_replicas import EligibleReplicas
 from tidelog.core.types import NO_BROKER_EPOCH, NO_LEADER
 
 
-@mutant("E1", "tidelog.core.eligible_replicas:after", profile="last_replica_standing")
+@mutant(
+    "E1", "tidelog.core.eligible_replicas:after", profile="swarm", world="last_replica_standing"
+)
 def eligible_replicas_forgotten(_: Any) -> Any:
     """The controller forgets a replica that leaves a small ISR: only the last member counts."""
     return lambda *_, **__: EligibleReplicas()
@@ -66,7 +68,12 @@ def last_leader_returns(original: Any) -> Any:
     return leaderless
 
 
-@mutant("E3", "tidelog.controller.incarnations:proven_members", profile="last_replica_standing")
+@mutant(
+    "E3",
+    "tidelog.controller.incarnations:proven_members",
+    profile="swarm",
+    world="last_replica_standing",
+)
 def bounced_eligible_replica_leads(original: Any) -> Any:
     """The controller takes an eligible replica as proven after an unclean shutdown."""
 
@@ -102,7 +109,12 @@ def smallest_log_leads(original: Any) -> Any:
     return smallest
 
 
-@mutant("E3", "tidelog.controller.incarnations:lost_nothing", profile="older_disks")
+@mutant(
+    "E3",
+    "tidelog.controller.incarnations:lost_nothing",
+    profile="swarm",
+    world="older_disk_returns",
+)
 def older_disk_proves(_: Any) -> Any:
     """The controller takes every epoch since the first clean one as proven, named or not."""
     return lambda broker, recorded_epoch: (
@@ -117,7 +129,9 @@ def any_proof_counts(_: Any) -> Any:
     return lambda broker, recorded_epoch: broker.previous_broker_epoch != NO_BROKER_EPOCH
 
 
-@mutant("E6", "tidelog.controller.elections.waits:look_at", profile="described_replicas")
+@mutant(
+    "E6", "tidelog.controller.elections.waits:look_at", profile="swarm", world="replicas_described"
+)
 def wait_not_shown(_: Any) -> Any:
     """The controller sends no broker the members that a partition without a leader waits for."""
     return lambda *_, **__: None

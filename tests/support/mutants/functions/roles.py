@@ -64,7 +64,12 @@ def kip279_only(_: Any, appended: Any) -> Any:
     return (lambda own, asked: ErrorCode.NONE), appended_unchecked
 
 
-@mutant("V37", "tidelog.broker.replicas.hosting.partition:epoch_error", profile="unheard_of_return")
+@mutant(
+    "V37",
+    "tidelog.broker.replicas.hosting.partition:epoch_error",
+    profile="swarm",
+    world="unheard_of_return",
+)
 def fetch_epoch_unfenced(_: Any) -> Any:
     """A leader serves fetches of any leader epoch."""
     return lambda own, asked: ErrorCode.NONE
@@ -160,7 +165,7 @@ def older_command_of_epoch_obeyed(_: Any, commanded: Any) -> Any:
     ), obey
 
 
-@mutant("V35", "tidelog.replication.commands:strays", profile="unreadable_topic")
+@mutant("V35", "tidelog.replication.commands:strays", profile="swarm", world="unreadable_topic")
 def unreadable_topic_is_stray(original: Any) -> Any:
     """Brokers move aside the replicas of a topic that the controller could not read."""
     return lambda hosted, commanded, kept_topics: original(hosted, commanded, {})

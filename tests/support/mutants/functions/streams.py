@@ -10,12 +10,11 @@ from typing import Any, Final
 
 from tests.support.mutants.mutant import mutant
 
-_PROFILE: Final = "split_frames"
 _READER: Final = "tidelog.wire.frames:FrameReader"
 _TRANSPORT: Final = "tidelog.wire.transport:FrameTransport"
 
 
-@mutant("V81", f"{_READER}.received", profile=_PROFILE)
+@mutant("V81", f"{_READER}.received", profile="swarm", world="split_reads reset_connections")
 def beginning_behind_frames_dropped(received: Any) -> Any:
     """The beginning of a frame that came in one read with a whole one before it is dropped."""
 
@@ -28,7 +27,7 @@ def beginning_behind_frames_dropped(received: Any) -> Any:
     return reading
 
 
-@mutant("V81", f"{_TRANSPORT}._enqueue", profile=_PROFILE)
+@mutant("V81", f"{_TRANSPORT}._enqueue", profile="swarm", world="split_reads")
 def partial_send_begun_again(enqueue: Any) -> Any:
     """A response of which the kernel has taken a part is sent again from its beginning."""
 

@@ -18,7 +18,7 @@ from tidelog.sim.faults import KINDS
 from tidelog.sim.job import Job
 from tidelog.sim.mutation import load
 from tidelog.sim.policies import POLICIES, UNCHANGED
-from tidelog.sim.profiles import PROFILES
+from tidelog.sim.profiles import PROFILES, all_named
 from tidelog.sim.run import MIXED, profile_of
 from tidelog.sim.suggestions import nearest_first
 
@@ -63,7 +63,7 @@ def plan_jobs(
 
     Raises ConfigError for unknown names, and MutantNotFoundError.
     """
-    _check("profile", profiles, (*PROFILES, MIXED, EVERY_PROFILE))
+    _check("profile", profiles, (*all_named(), MIXED, EVERY_PROFILE))
     _check("policy", policies, POLICIES)
     _check("fault", faults, KINDS)
     if mutant:
