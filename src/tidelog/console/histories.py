@@ -39,8 +39,9 @@ SERIES: Final = (
 DAY_S: Final = 86_400
 #: How far back charts have the fine grain of the rings.
 RECENT_S: Final = 900
-#: Time in s after which the day, and the addresses of admin ports, are read again.
+#: Time in s after which the day is read again, and after which missing admin ports are looked for.
 _DAY_AGAIN_S: Final = 120.0
+_SEARCH_AGAIN_S: Final = 30.0
 _PORT_S: Final = 2.0
 #: Time in ms for a broker to return the address of its admin port.
 _SEARCH_MS: Final = 2_000
@@ -61,7 +62,7 @@ class HistoryReader:
     def __init__(self) -> None:
         self._places = AdminPlaces({}, {})
         self._days: dict[int, HistoryWindow] = {}
-        self._read_s = self._searched_s = -_DAY_AGAIN_S
+        self._read_s, self._searched_s = -_DAY_AGAIN_S, -_SEARCH_AGAIN_S
         self._threads = ThreadPoolExecutor(_THREADS, "history")
 
     def __call__(self, client: BlockingClient, known: ClusterReading, now_s: int) -> dict[str, Any]:
@@ -88,7 +89,10 @@ class HistoryReader:
         histories = dict(known.histories)
         for broker, result in zip(asked, found, strict=True):
             if isinstance(result, AdminPortError):
+                # A port that hangs costs one round its time limit, and not each round. The broker
+                # may also have another address by now.
                 silent[broker] = str(result)
+                self._places = _without(self._places, broker, str(result))
                 continue
             day, recent = result
             if day is not None:
@@ -100,7 +104,7 @@ class HistoryReader:
         """Look for the admin ports of brokers that have none yet, or that are new."""
         assert known.metadata is not None, "the caller looks for brokers first"
         unknown = set(known.metadata.brokers) - set(self._places.addresses)
-        is_due = time.monotonic() - self._searched_s >= _DAY_AGAIN_S
+        is_due = time.monotonic() - self._searched_s >= _SEARCH_AGAIN_S
         if not unknown or not (is_due or unknown - set(self._places.missing)):
             return
         self._searched_s = time.monotonic()
@@ -121,6 +125,12 @@ def _read(
         return day, read_history(address, SERIES, now_s - RECENT_S, now_s + 1, _PORT_S)
     except AdminPortError as error:
         return error
+
+
+def _without(places: AdminPlaces, broker: int, reason: str) -> AdminPlaces:
+    """Return places in which a broker's admin port is not known, for this reason."""
+    addresses = {key: address for key, address in places.addresses.items() if key != broker}
+    return AdminPlaces(addresses, {**places.missing, broker: reason})
 
 
 class TopicDayReader:

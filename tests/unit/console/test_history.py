@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -138,16 +139,27 @@ def test_a_port_that_fails_keeps_its_last_history(monkeypatch: pytest.MonkeyPatc
             raise AdminPortError(f"{address} does not respond")
         return window(10, {NOW_S: 1.0})
 
-    places = AdminPlaces({1: "127.0.0.1:1"}, {2: "broker 2 has none", 9: "broker 9 is gone"})
-    monkeypatch.setattr(histories, "find_admin_ports", lambda *_: places)
+    now_s = [1_000.0]
+    missing = {2: "broker 2 has none", 3: "broker 3 has none", 9: "broker 9 is gone"}
+    places = [AdminPlaces({1: "127.0.0.1:1"}, missing)]
+    monkeypatch.setattr(histories, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
+    monkeypatch.setattr(histories, "find_admin_ports", lambda *_: places[0])
     monkeypatch.setattr(histories, "read_history", read)
     client: Any = type("Client", (), {"timeout_ms": 10_000})()
     known = reading(metadata=PLACED)
     reader = HistoryReader()
     first = reader(client, known, NOW_S)
-    assert list(first["histories"]) == [1] and first["silent_histories"] == {2: "broker 2 has none"}
+    assert list(first["histories"]) == [1]
+    assert first["silent_histories"] == {2: "broker 2 has none", 3: "broker 3 has none"}
     assert client.timeout_ms == 10_000
     fails = True
     second = reader(client, ClusterReading(metadata=PLACED, **first), NOW_S)
     assert second["histories"] == first["histories"]
     assert second["silent_histories"][1] == "127.0.0.1:1 does not respond"
+    fails = False
+    places = [AdminPlaces({1: "127.0.0.1:7"}, {})]
+    third = reader(client, ClusterReading(metadata=PLACED, **second), NOW_S)
+    assert third["silent_histories"][1] == "127.0.0.1:1 does not respond", "it is left in peace"
+    now_s[0] += 31
+    fourth = reader(client, ClusterReading(metadata=PLACED, **third), NOW_S)
+    assert fourth["silent_histories"] == {}, "it is found again, at another address"

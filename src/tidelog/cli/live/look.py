@@ -82,7 +82,9 @@ class ClusterLook:
         self._given = dict(given)
         self._rows = rows
         self._viewed: list[TopicPartition] = []
-        self._places = AdminPlaces({}, {})
+        self._places = AdminPlaces(self._given, {})
+        #: The brokers whose ports failed at the last look.
+        self._failed: set[int] = set()
         self._searched_s = -_SEARCH_S
         self._threads = ThreadPoolExecutor(_THREADS)
         self._records: RateMeter[TopicPartition] = RateMeter()
@@ -148,20 +150,28 @@ class ClusterLook:
         metadata = self._reading.metadata
         if metadata is None:
             return {}
-        unknown = set(metadata.brokers) - set(self._places.addresses)
+        # A broker that returns is looked for at once.
+        missing = {key: why for key, why in self._places.missing.items() if key in metadata.brokers}
+        self._places = AdminPlaces(self._places.addresses, missing)
+        # A broker whose port failed may have restarted with another address.
+        known = {
+            broker: address
+            for broker, address in self._places.addresses.items()
+            if broker not in self._failed
+        }
+        unknown = set(metadata.brokers) - set(known) - set(self._given)
         is_due = time.monotonic() - self._searched_s >= _SEARCH_S
-        if unknown and (is_due or unknown - set(self._places.missing)):
+        if unknown and (is_due or unknown - self._failed - set(self._places.missing)):
             self._searched_s = time.monotonic()
-            self._places = find_admin_ports(
-                self._client, metadata, {**self._places.addresses, **self._given}
-            )
+            self._places = find_admin_ports(self._client, metadata, {**known, **self._given})
         asked = {
             broker: address
             for broker, address in self._places.addresses.items()
             if broker in metadata.brokers
         }
-        found = self._threads.map(_read_port, asked.values())
-        return dict(zip(asked, found, strict=True))
+        found = dict(zip(asked, self._threads.map(_read_port, asked.values()), strict=True))
+        self._failed = {broker for broker, reading in found.items() if reading.error}
+        return found
 
     def _rates(self, reading: ClusterReading, ports: Mapping[int, AdminReading]) -> Rates:
         sizes = {
