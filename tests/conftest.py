@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from tests import forks
-from tests.support import draws
+from tests.support import class_archives, draws
 from tests.support.rules import rule_ids
 
 from tidelog.local.starting import FORK_SERVER
 
 draws.load_profile()
 forks.install()
+class_archives.install()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -284,6 +284,8 @@ YIELDING = ("sim", "sim_mutants", "seeds", "model")
 
 def all_parts() -> list[Part]:
     parts = check_parts()
+    # Before the parts whose JVMs use the archives.
+    parts.append(command("archives", "python", "-m", "tests.archived_programs", limit_s=900))
     folders = sorted(path.name for path in TESTS.iterdir() if path.is_dir())
     others = [name for name in folders if name not in ("unit", "tidy", *LIMITS_S)]
     for name in (*LIMITS_S, *others):

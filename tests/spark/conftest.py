@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.client.fake_logs import FakeLogs
 
-from tidelog.spark.session import start_session
+from tidelog.spark.session import start_session, stop_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,7 +19,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     log = tmp_path_factory.mktemp("spark") / "jvm.log"
     session = start_session("tidelog-tests", quick=True, log_path=str(log))
     yield session
-    session.stop()
+    stop_session(session)  # its Java is waited for, and counts as CPU time of the tests
 
 
 @pytest.fixture

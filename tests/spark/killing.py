@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tests.support.class_archives import QUICK, SPARK, options_of
+
 from tidelog.testing import Fault
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,7 +25,7 @@ _POLL_S = 0.02
 LOCAL_CLUSTER = {
     "spark.master": "local-cluster[2,1,512]",
     "spark.executor.memory": "512m",
-    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.executor.extraJavaOptions": " ".join((*QUICK, *options_of(SPARK))),
 }
 _EXECUTOR = b"org.apache.spark.executor.CoarseGrainedExecutorBackend"
 

@@ -23,13 +23,14 @@ from pathlib import Path
 
 import pyspark
 from packaging.requirements import Requirement
+from tests.support.class_archives import QUICK, SPARK, options_of
 
 import tidelog
 from tidelog.spark.jvm import find_jvm
 from tidelog.spark.shipping import EXECUTOR_PACKAGES
 
 _SPARK_HOME = Path(pyspark.__file__).parent
-_JAVA = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+_JAVA = ("-Xmx256m", *QUICK, *options_of(SPARK))
 _URL = re.compile(r"Starting Spark master at (spark://\S+)")
 _REGISTERED = re.compile(r"Registering worker ")
 _START_S = 60
@@ -54,8 +55,8 @@ class Standalone:
         settings = {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-            "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "spark.driver.extraJavaOptions": " ".join(QUICK),
+            "spark.executor.extraJavaOptions": " ".join((*QUICK, *options_of(SPARK))),
             "spark.executor.memory": "512m",
             "spark.executor.cores": "1",
             "spark.task.maxFailures": "1",

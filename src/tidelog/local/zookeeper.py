@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -38,6 +39,8 @@ _HEAP_MIB = 256
 #: A ZooKeeper server out of memory would stay alive without serving. With ExitOnOutOfMemoryError a
 #: JVM without memory ends, and its log has the reason.
 _OUT_OF_MEMORY = "-XX:+ExitOnOutOfMemoryError"
+#: Further options of the server's Java, as for ZooKeeper's own start script (zkServer.sh).
+_FLAGS = "SERVER_JVMFLAGS"
 _POLL_S = 0.02
 
 
@@ -106,11 +109,15 @@ class LocalZookeeper:
         self.await_serving(timeout_s)
 
     def spawn(self) -> None:
-        """Start the server, and do not wait until it serves."""
+        """Start the server, and do not wait until it serves.
+
+        The variable SERVER_JVMFLAGS has further options of its Java, as for zkServer.sh.
+        """
         if self.process is not None:
             return
         self._check_port()
         words = [find_java(_OLDEST_JAVA), f"-Xmx{self._heap_mib}m", _OUT_OF_MEMORY]
+        words += shlex.split(os.environ.get(_FLAGS, ""))
         words += ["-cp", ":".join(find_jars(self._jars))]
         properties = {"zookeeper.admin.enableServer": "false", **self._properties}
         words += [f"-D{key}={value}" for key, value in properties.items()]

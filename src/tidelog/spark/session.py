@@ -63,8 +63,11 @@ def start_session(
         return builder.getOrCreate()
 
 
-def stop_session(spark: SparkSession) -> None:
-    """Stop a session and wait until its Java process is gone; another session can then start."""
+def stop_session(spark: SparkSession, java_end_s: float = _JAVA_END_S) -> None:
+    """Stop a session and wait until its Java process is gone; another session can then start.
+
+    A Java process that has not ended within `java_end_s` seconds is killed.
+    """
     from pyspark import SparkContext
 
     spark.stop()
@@ -78,7 +81,7 @@ def stop_session(spark: SparkSession) -> None:
     if process is not None:
         process.stdin.close()
         try:
-            process.wait(_JAVA_END_S)
+            process.wait(java_end_s)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

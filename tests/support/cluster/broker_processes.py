@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from tests.support.class_archives import BROKER, QUICK, options_of
 from tests.support.clients.absent import Absent
 from tests.support.clients.jars import KAFKA, jars_of_kafka
 
@@ -28,7 +29,7 @@ VERSION = KAFKA[0]
 START_S = 180.0
 _POLL_S = 0.05
 #: Small and quick to start: these brokers live for a minute or two.
-_JAVA = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+_JAVA = ("-Xmx256m", *QUICK)
 #: These brokers report their failures in their logs.
 _LOG4J = """log4j.rootLogger=INFO, stdout
 log4j.appender.stdout=org.apache.log4j.ConsoleAppender
@@ -152,9 +153,17 @@ class KafkaBroker(BrokerProcess):
     """One of Kafka's, with its metadata in ZooKeeper: `host:port` or `host:port/chroot`."""
 
     def __init__(
-        self, directory: Path, broker_id: int, port: int, zookeeper: str, keys: Mapping[str, str]
+        self,
+        directory: Path,
+        broker_id: int,
+        port: int,
+        zookeeper: str,
+        keys: Mapping[str, str],
+        java: Sequence[str] | None = None,
     ) -> None:
+        """`java` are further options of its Java; by default it uses the archive of its classes."""
         self._jars = require_kafka()
+        self._java = options_of(BROKER) if java is None else java
         ours = {"zookeeper.connect": zookeeper, "inter.broker.protocol.version": "3.9"}
         super().__init__(directory, broker_id, port, {**ours, **keys})
         self._log4j = directory / "log4j.properties"
@@ -164,7 +173,7 @@ class KafkaBroker(BrokerProcess):
         """The command line of its start script, without the script."""
         logging = f"-Dlog4j.configuration=file:{self._log4j}"
         classes = ("-cp", f"{self._jars}/*", "kafka.Kafka")
-        return ["java", *_JAVA, logging, *classes, str(self.properties)]
+        return ["java", *_JAVA, *self._java, logging, *classes, str(self.properties)]
 
 
 class OurBroker(BrokerProcess):
