@@ -22,7 +22,7 @@ WORLDS = {
     "brokers_catch_up": (449,),
     "missing_directory": (5655,),
     "older_disk_returns": (3617,),
-    "two_terms_lost": (2296, 424),
+    "two_terms_lost": (424,),
     "unheard_restarts": (1164,),
     "unlucky_elections": (4025,),
     "unregistered_fetches": (4827,),
