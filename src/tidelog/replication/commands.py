@@ -214,9 +214,9 @@ def is_of_former_life(
     The removed partition and the present partition have the same topic id, but all leader epochs of
     the present partition are larger than the leader epochs of the removed one. `own_leader_epoch`
     is the leader epoch of the last command that the broker obeyed, and `latest_log_epoch` the
-    leader epoch of the last record; -1 means none. If both are -1, the log has no records. It is
-    then of the removed partition only if the command creates the replica but the log end is not
-    0.
+    leader epoch of the last record; -1 means none. If both are -1, the log has no records. In that
+    case the log is of the removed partition only if the command creates the replica but the log end
+    is not 0.
     """
     known = max(own_leader_epoch, latest_log_epoch)
     if known >= 0:

@@ -35,15 +35,15 @@ class IsrBelowMinimum:
 
 @dataclass(slots=True)
 class SendAlterPartition:
-    """An ISR change to request from the controller; it replaces an earlier unsent change (A8)."""
+    """The broker queues an ISR change, in place of an earlier change that was not sent (A8)."""
 
     change: IsrChange
 
 
 @dataclass(slots=True)
 class WithdrawAlterPartition:
-    """The withdrawal of a queued ISR change that was never sent and that the leader no longer wants
-    (A8).
+    """The broker drops a queued ISR change that was never sent, because the leader no longer wants
+    the change (A8).
     """
 
     change: IsrChange
@@ -51,7 +51,7 @@ class WithdrawAlterPartition:
 
 @dataclass(slots=True)
 class RetryAlterPartition:
-    """The repetition of a request for an ISR change whose outcome is unknown (A2).
+    """The broker repeats the request for an ISR change whose outcome is unknown (A2).
 
     If the controller delays the ISR change, the broker repeats the request only after `after_ms`
     (A11).
@@ -63,27 +63,27 @@ class RetryAlterPartition:
 
 @dataclass(slots=True)
 class Append:
-    """An append of fetched records to the follower's log; the broker then calls `appended`."""
+    """The broker appends the fetched records to the follower's log, then calls `appended`."""
 
 
 @dataclass(slots=True)
 class Flush:
-    """A flush of appended records, because their first flush failed; the broker then calls
+    """The broker flushes appended records again, because their first flush failed, then calls
     `appended` (V66).
     """
 
 
 @dataclass(slots=True)
 class TruncateTo:
-    """A truncation of the follower's log to `offset`; the broker then calls `truncated` (V32)."""
+    """The broker truncates the follower's log to `offset`, then calls `truncated` (V32)."""
 
     offset: int
 
 
 @dataclass(slots=True)
 class TruncateFullyAndStartAt:
-    """The removal of all records of the follower's log, which restarts at `offset`; the broker then
-    calls `truncated`.
+    """The broker removes all records of the follower's log, restarts the log at `offset`, then
+    calls `truncated` (V67).
     """
 
     offset: int
@@ -91,15 +91,15 @@ class TruncateFullyAndStartAt:
 
 @dataclass(slots=True)
 class AskLogStart:
-    """A request for the leader's log start offset; the broker passes the response to
+    """The broker asks the leader for its log start offset, and passes the response to
     `leader_log_starts_at`.
     """
 
 
 @dataclass(slots=True)
 class AdvanceLogStart:
-    """An advance of the follower's log start to the leader's log start, which drops earlier records
-    (V67).
+    """The broker advances the follower's log start to the leader's log start `offset`, and drops
+    earlier records (V67).
     """
 
     offset: int
@@ -107,7 +107,7 @@ class AdvanceLogStart:
 
 @dataclass(slots=True)
 class BackOff:
-    """A pause: the broker does not fetch this partition for a while (V66)."""
+    """The broker pauses the fetches of this partition for a while, because of `error` (V66)."""
 
     error: int
 

@@ -47,14 +47,15 @@ class Awaits(Enum):
 
     #: No change is in flight.
     NOTHING = "nothing"
-    #: The response to the change's request; until then the leader sends no other request for the
-    #: partition.
+    #: The leader awaits the response to the request for the change; until then the leader sends no
+    #: other request for the partition.
     RESPONSE = "response"
     #: The leader will repeat the request, because the last request got no response that shows the
     #: change's outcome (A2). The leader may request a newer change instead of repeating the request
     #: (A8).
     REPETITION = "repetition"
-    #: The controller's next command for the partition (A3).
+    #: The leader awaits the controller's next command for the partition, because the response to
+    #: the request did not show the change's outcome (A3).
     COMMAND = "command"
 
 

@@ -584,7 +584,8 @@ class LeaderReplica:
         )
 
     def _propose(self, target: tuple[int, ...], now_ms: int) -> Effects:
-        """Queue an ISR change to `target`, unless it is already proposed or a request is open (A8).
+        """Queue an ISR change to `target`, unless it is already proposed or a request awaits its
+        response (A8).
 
         If `target` is the confirmed ISR, the leader requests nothing: it withdraws a queued change,
         and awaits the outcome of a change in flight. The controller would respond with success to a

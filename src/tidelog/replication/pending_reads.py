@@ -58,8 +58,8 @@ class PendingReads:
         #: keep no follower in sync.
         self._dropped: dict[int, PendingRead] = {}
         self._last_number = NO_READ
-        #: The last fetch whose reads ended within `max_age_ms`; `_done_ms` is the time of their
-        #: end.
+        #: The last completed fetch: all its reads ended, at `_done_ms`, within `max_age_ms` of the
+        #: fetch's arrival.
         self._done = PendingRead(NO_BROKER_EPOCH, NEVER_MS)
         self._done_ms = NEVER_MS
 
@@ -95,9 +95,10 @@ class PendingReads:
     def reads_since_ms(self, broker_epoch: int, fetched_ms: int) -> int:
         """Return the arrival time of the oldest fetch since `fetched_ms` with an unfinished read.
 
-        Returns `NEVER_MS` if no fetch since `fetched_ms` has an unfinished read. The caller uses
-        the returned time only to explain why a follower makes no progress. It must not keep a
-        follower in sync, because it includes dropped and old fetches.
+        Only fetches that the follower sent with `broker_epoch` count. Returns `NEVER_MS` if no such
+        fetch has an unfinished read. The caller uses the returned time only to explain why a
+        follower makes no progress. The returned time must not keep a follower in sync, because it
+        may belong to a dropped fetch, or to a fetch older than `max_age_ms`.
         """
         reads = (*self._under_way.values(), *self._dropped.values())
         return min(
@@ -110,14 +111,15 @@ class PendingReads:
         )
 
     def is_pending(self, broker_epoch: int, since_ms: int, now_ms: int) -> bool:
-        """Return whether a read is under way for a fetch of `broker_epoch` (F5, F7).
+        """Return whether a read that may keep the follower in sync is under way (F5, F7).
 
-        Fetches that arrived before `since_ms` belong to an earlier leadership.
+        A read counts only if the follower sent its fetch with `broker_epoch`, and if the fetch
+        arrived at or after `since_ms` and is at most `max_age_ms` old. The times are monotonic.
         """
         return self.count(broker_epoch, since_ms, now_ms) > 0
 
     def count(self, broker_epoch: int, since_ms: int, now_ms: int) -> int:
-        """Return the number of pending reads for fetches that `is_pending` would count."""
+        """Return the number of fetches with reads under way, by the conditions of `is_pending`."""
         return sum(
             read.broker_epoch == broker_epoch
             and read.received_ms >= since_ms
@@ -126,7 +128,11 @@ class PendingReads:
         )
 
     def done_ms(self, broker_epoch: int, since_ms: int) -> int:
-        """Return when the last reads for a fetch of `broker_epoch` ended, or `NEVER_MS` (F6)."""
+        """Return when the reads of the last completed fetch ended, in monotonic ms (F6).
+
+        Returns `NEVER_MS` if the follower sent that fetch with another broker epoch than
+        `broker_epoch`, or if that fetch arrived before `since_ms` (monotonic).
+        """
         done = self._done
         if done.broker_epoch == broker_epoch and done.received_ms >= since_ms:
             return self._done_ms

@@ -98,8 +98,8 @@ class FollowerProgress:
         #: The reads for the follower's fetches, for display; they are set even while `reads` is
         #: None.
         self.reads_shown: PendingReads | None = None
-        #: Pending reads for fetches that arrived before `reads_since_ms` do not keep the follower
-        #: in sync.
+        #: Monotonic time at which the current `reads` replaced earlier reads or None; only reads
+        #: for fetches that arrived since then keep the follower in sync.
         self.reads_since_ms = NEVER_MS
         #: Whether the last fetch reached the leader's LEO, or the LEO at the arrival of the
         #: previous fetch. `reached_previous_end` stays False while `reads` is None.

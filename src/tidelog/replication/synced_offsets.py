@@ -24,6 +24,7 @@ def follower_end(fetch_offset: int, synced_offset: int, flush_before_ack: bool) 
 def after_fetch(synced_offset: int, fetch_offset: int, is_synced: bool) -> int:
     """Return a follower's synced offset after a fetch from `fetch_offset`.
 
-    A follower that truncated its log lowers its synced offset.
+    A fetch offset below the synced offset means that the follower truncated its log, so the synced
+    offset becomes the fetch offset.
     """
     return fetch_offset if is_synced or fetch_offset < synced_offset else synced_offset
