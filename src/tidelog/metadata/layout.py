@@ -2,10 +2,10 @@
 
 The layout is Kafka's in ZooKeeper mode (3.9, `kafka.zk.ZkData`), so Kafka brokers can join the
 cluster. `layout_brokers` encodes and decodes the controller, registrations and the cluster id.
-`layout_topics` encodes and decodes assignments and partition states, `layout_reassignments`
-reassignments, `layout_admin` configurations, requests, notifications and producer ids. This module
-also exports the functions of the four `layout_*` modules. Decoders raise only LayoutError, with
-path, key and fault.
+`layout_topics` does so for assignments and partition states, `layout_reassignments` for
+reassignments, and `layout_admin` for configurations, requests, notifications and producer ids. This
+module also exports the functions of the four `layout_*` modules. Decoders raise only LayoutError,
+with path, key and fault.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ TOPICS = "/brokers/topics"
 #: Parent of the brokers' stamps, which are tidelog's own (E8). Each broker writes its stamp when it
 #: registers and when it stops, and so notices later if the store was restored from an older copy.
 BROKER_STAMPS = "/brokers/stamps"
-#: tidelog's own node (E8). It exists while brokers know that the store was restored from an older
-#: copy.
+#: tidelog's own node (E8), which marks a store that was restored from an older copy. A broker that
+#: notices the older copy creates the node, and an operator who accepts the store removes the node.
 STORE_WENT_BACK = "/brokers/store_went_back"
 CONFIG = "/config"
 CONFIG_CHANGES = "/config/changes"
@@ -87,11 +87,12 @@ PARTITIONS_ADD = "/admin/partitions_add"
 PARTITIONS_REMOVE = "/admin/partitions_remove"
 PREFERRED_REPLICA_ELECTION = "/admin/preferred_replica_election"
 REASSIGN_PARTITIONS = "/admin/reassign_partitions"
-#: tidelog's own request to cancel all reassignments (R2).
+#: tidelog's own node (R2): an administrator creates it to request the cancellation of all
+#: reassignments.
 CANCEL_REASSIGNMENTS = "/admin/cancel_reassignment_in_progress"
 #: tidelog's own node (R11): while it exists, no reassignment begins.
 FREEZE_REASSIGNMENTS = "/admin/reassign_cancel"
-#: tidelog's own queue of reassignments (R8).
+#: tidelog's own node (R8), which holds the queue of reassignments that wait to begin.
 REASSIGNMENT_QUEUE = "/admin/reassign_partitions_queue"
 #: Parents of tidelog's own requests for reassignments (R12, R20): requests for several partitions,
 #: requests for one partition, and accepted requests.

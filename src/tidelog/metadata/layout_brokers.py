@@ -48,8 +48,10 @@ def encode_stamp(imported: int = NO_STAMP) -> bytes:
 
 
 def decode_stamp(path: str, node: Node | None) -> int:
-    """Return a broker's stamp: the id of the transaction that wrote its stamp node (E8), in this
-    store or in the store from which it was imported.
+    """Return a broker's stamp: the id of the transaction that wrote its stamp node (E8).
+
+    For a node that was imported from another store, the stamp is the id of the transaction in that
+    store. Returns `NO_STAMP` if the broker has no stamp node.
 
     Raises LayoutError if the data of the node is malformed.
     """

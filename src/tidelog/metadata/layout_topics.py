@@ -36,7 +36,8 @@ from tidelog.metadata.json_fields import (
 )
 from tidelog.metadata.store import Stat
 
-#: The keys of a partition state that has no optional key, as nearly all partition states.
+#: The keys of a partition state without optional keys; nearly all partition states have exactly
+#: these keys.
 _PLAIN_KEYS = frozenset(
     ("controller_epoch", "leader", "version", "leader_epoch", "isr", "isr_epochs")
 )

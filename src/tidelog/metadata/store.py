@@ -81,8 +81,8 @@ class Delete:
 
 @dataclass(slots=True)
 class Check:
-    """Operation that checks a node's version; the transaction fails with NoNode or BadVersion if it
-    differs.
+    """Operation that checks a node's version; the operation fails with NoNode if the node does not
+    exist, and with BadVersion if the node has another version.
     """
 
     path: str
