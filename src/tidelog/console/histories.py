@@ -1,8 +1,9 @@
-"""The last 24 hours: of brokers from the rings of their admin ports, of topics from their logs.
+"""The last 24 hours: of brokers from their admin ports, of topics from the topics' logs.
 
-A broker keeps its main metrics of a day (`/history`), so that charts do not begin with the console.
-The rings have no series of single topics. A topic's records by time are in its log: ListOffsets
-returns the first offset at a time, and the growth between two times is the number of records.
+A broker keeps its main metrics of the last day in memory, and serves them at `/history` of its
+admin port. Charts therefore also show the time before the console's start. Brokers keep no metrics
+of single topics. The number of a topic's records by time comes from ListOffsets: the first offsets
+at two times differ by the number of records between the times.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ SERIES: Final = (
     "memory_bytes",
 )
 DAY_S: Final = 86_400
-#: How far back charts have the fine grain of the rings.
+#: For how many of the last seconds charts show the finest values that brokers keep.
 RECENT_S: Final = 900
 #: Time in s after which the day is read again, and after which missing admin ports are looked for.
 _DAY_AGAIN_S: Final = 120.0
@@ -46,18 +47,19 @@ _PORT_S: Final = 2.0
 #: Time in ms for a broker to return the address of its admin port.
 _SEARCH_MS: Final = 2_000
 _THREADS: Final = 8
-#: Distance of the times at which the offsets of topics are looked up.
+#: Interval in ms between the times for which the offsets of topics are looked up.
 TOPIC_STEP_MS: Final = 1_800_000
 _DAY_MS: Final = DAY_S * 1_000
-#: Most lookups of a topic's offsets in one round: further ones follow in the next rounds.
+#: Maximum number of offset lookups in one call of TopicDayReader; later calls make the others.
 _LOOKUPS: Final = 12
-#: A topic with more partitions has no day: each lookup costs each of its leaders a search.
+#: A topic with more partitions has no chart of the day, because a lookup costs a search in each
+#: partition's log.
 _PARTITIONS: Final = 200
 _TOPICS: Final = 20
 
 
 class HistoryReader:
-    """Reads of the histories of all brokers, of the whole day only from time to time."""
+    """Reader of the histories of all brokers; it reads the whole day only every _DAY_AGAIN_S."""
 
     def __init__(self) -> None:
         self._places = AdminPlaces({}, {})
@@ -66,7 +68,10 @@ class HistoryReader:
         self._threads = ThreadPoolExecutor(_THREADS, "history")
 
     def __call__(self, client: BlockingClient, known: ClusterReading, now_s: int) -> dict[str, Any]:
-        """Return the histories, and why brokers have none; a silent broker keeps its last one."""
+        """Return each broker's history, and for brokers that did not respond the reason.
+
+        The history of a broker that does not respond stays as it was last read.
+        """
         metadata = known.metadata
         if metadata is None:
             return {}
@@ -89,8 +94,8 @@ class HistoryReader:
         histories = dict(known.histories)
         for broker, result in zip(asked, found, strict=True):
             if isinstance(result, AdminPortError):
-                # A port that hangs costs one round its time limit, and not each round. The broker
-                # may also have another address by now.
+                # Forget the address, so that a port that hangs does not cost every later call its
+                # time limit. The broker may also have another address by now.
                 silent[broker] = str(result)
                 self._places = _without(self._places, broker, str(result))
                 continue
@@ -119,7 +124,10 @@ class HistoryReader:
 def _read(
     address: str, now_s: int, *, has_day: bool
 ) -> tuple[HistoryWindow | None, HistoryWindow] | AdminPortError:
-    """Return the day if it is wanted, and the last minutes; or why the port has neither."""
+    """Return the metrics of the day (None without `has_day`) and of the last minutes.
+
+    Returns the error if the admin port at `address` serves neither.
+    """
     try:
         day = read_history(address, SERIES, now_s - DAY_S, now_s + 1, _PORT_S) if has_day else None
         return day, read_history(address, SERIES, now_s - RECENT_S, now_s + 1, _PORT_S)
@@ -128,13 +136,13 @@ def _read(
 
 
 def _without(places: AdminPlaces, broker: int, reason: str) -> AdminPlaces:
-    """Return places in which a broker's admin port is not known, for this reason."""
+    """Return `places` without the address of a broker's admin port, but with a reason for this."""
     addresses = {key: address for key, address in places.addresses.items() if key != broker}
     return AdminPlaces(addresses, {**places.missing, broker: reason})
 
 
 class TopicDayReader:
-    """Reads of how many records the logs of viewed topics had at each half hour of the last day."""
+    """Reader of the number of records in viewed topics at each half hour of the last day."""
 
     def __init__(self) -> None:
         #: The sum of the partitions' offsets at each time, by topic.
@@ -175,7 +183,10 @@ def _has_day(topic: TopicMetadata) -> bool:
 def _records_before(
     client: BlockingClient, known: ClusterReading, topic: TopicMetadata, at_ms: int
 ) -> int:
-    """Return the sum of the first offsets at a time; the end of a log that has no later record."""
+    """Return the sum, over the partitions, of the first offset whose record is not before `at_ms`.
+
+    A partition without such a record counts with the end of its log.
+    """
     wanted = {TopicPartition(topic.name, number): at_ms for number in topic.partitions}
     listed = client.list_offsets(wanted)
     return sum(

@@ -2,7 +2,7 @@
 
 `tidelog.client.planning` makes the plans that the commands make. A viewer sends the shown plan back
 to begin it, so that nothing else begins. The controller refuses each partition whose replicas have
-changed since (R18).
+changed since the plan was made (R18).
 """
 
 from __future__ import annotations

@@ -231,8 +231,8 @@ class Poller:
 def _written(now: ClusterReading) -> dict[str, int]:
     """Return the number of records ever written by topic, without topics of unknown end offsets.
 
-    If a partition had no leader since the console's start, its high watermark is unknown. As 0, it
-    would make the first known high watermark look like a burst of records.
+    If a partition had no leader since the console's start, its high watermark is unknown. If the
+    unknown high watermark counted as 0, the first known one would look like a burst of records.
     """
     if now.metadata is None:
         return {}

@@ -54,7 +54,7 @@ class GroupReading:
 
 @dataclass(frozen=True, slots=True)
 class BrokerHistory:
-    """The ring of a broker: the last 24 hours in minutes, and the last minutes in seconds."""
+    """Metrics that a broker keeps: the last 24 hours by minute, the last minutes by second."""
 
     day: HistoryWindow
     recent: HistoryWindow

@@ -2,8 +2,8 @@
 
 A place is written as in JSONPath, of which this module reads names, indexes and `[*]`:
 `$.flight.legs[0].origin = "JFK"`. A record whose value is no JSON, or lacks the place, does not
-match. A filter reads megabytes of records, so that it is parsed once, and a record that fails a
-cheap condition is not parsed at all.
+match. A filter may be applied to megabytes of records. The text of the filter is therefore parsed
+once, and the JSON of a record that fails a cheap condition is not parsed at all.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from tidelog.console.views.tables import BadQuery
 from tidelog.core.dataclass import dataclass
 from tidelog.records.reader import Record
 
-#: Longest text of a filter, and most steps of a place.
+#: Maximum number of characters of a filter; `_STEPS` is the maximum number of steps (names and
+#: indexes) of a place.
 _CHARACTERS: Final = 1_000
 _STEPS: Final = 32
 _STEP: Final = re.compile(
@@ -74,7 +75,7 @@ class RecordFilter:
 
     key: bytes | None
     words: tuple[bytes, ...]
-    #: Name of a header, and its value; a value of None is any.
+    #: Name and value of a header that a record must have; the value None matches any value.
     header: tuple[str, bytes | None] | None
     place: PlaceCondition | None
 
@@ -177,7 +178,10 @@ def _inside(value: Any, step: Any) -> Iterator[Any]:
 
 
 def _is_equal(value: Any, wanted: Any, text: str) -> bool:
-    """Compare as JSON does, in which true is not 1; a text equals also an unquoted condition."""
+    """Return whether a JSON value equals `wanted`, where true is not equal to 1.
+
+    A string also equals the condition's `text` as the viewer typed it, without quotes.
+    """
     if isinstance(value, bool) or isinstance(wanted, bool):
         return value is wanted
     return bool(value == wanted) or (isinstance(value, str) and value == text)

@@ -85,7 +85,7 @@ class Report:
     sent_records: int = 0
     polled_records: int = 0
     acknowledged_records: int = 0
-    #: The earliest begin of an operation.
+    #: Time in ns at which the first operation began, by the clock of the history.
     begin: int = 0
     #: The first KEPT_OF_EACH forbidden and allowed anomalies of each name.
     anomalies: list[Anomaly] = field(default_factory=list)

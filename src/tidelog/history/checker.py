@@ -251,7 +251,7 @@ class HistoryChecker:
         for record in listed:
             offset = record[0]
             if offset is None:
-                is_next = False  # the next offset may belong to this record
+                is_next = False  # this record, whose offset is unknown, may have the next offset
                 continue
             if first < 0:
                 first = offset
@@ -370,7 +370,11 @@ class HistoryChecker:
     def _conflict(
         self, partition: PartitionTable, offset: int, claim: int, index: int, line: int
     ) -> None:
-        """Report an offset with two different values, once for each further value."""
+        """Report an offset with two different values, once for each further value.
+
+        `claim` is the index of the value that was reported first at this offset, and `index` is the
+        index of the further value.
+        """
         key = (partition.number, offset, index)
         if key in self._conflicts:
             return

@@ -65,7 +65,10 @@ class Judge:
             self._last_of_key[place] = max(self._last_of_key.get(place, -1), found)
 
     def _may_be_gone(self, partition: PartitionTable, offset: int, index: int) -> bool:
-        """Return whether a record may be missing; `offset` is -1 if it is not known."""
+        """Return whether a record may be missing.
+
+        `offset` is -1 if the record's offset is not known; `index` is the index of its value.
+        """
         if 0 <= offset < partition.log_start or self._tables.is_deleted(partition):
             return True
         if index not in self._values.keys or not self._tables.is_compacted(partition):

@@ -1,4 +1,4 @@
-"""The format of histories: JSON lines, one operation of one process each.
+"""The format of histories: JSON lines, each with one operation of one process (a client).
 
 `docs/reference/history.md` describes the format. Reading is strict, because a misspelt field would
 silently weaken the judgement. Every invalid line raises MalformedHistory with its number, its fault
@@ -24,7 +24,7 @@ OUTCOMES: Final = (OK, FAIL, INFO)
 
 #: Maximum length of a line; a longer line is rejected before it is read completely.
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024
-#: Offsets and times fit the 64 bits that Kafka gives them.
+#: Largest valid offset or time: offsets and times in Kafka's messages are signed 64-bit integers.
 _MAX_NUMBER: Final = (1 << 63) - 1
 
 _decode = json.JSONDecoder().decode

@@ -158,7 +158,9 @@ class Sends:
         return found
 
 
-#: Names of the anomalies for each kind of skipped offsets, and whether the anomaly is allowed.
+#: Kinds of skipped offsets: between two polls, within one poll, within one send, and between two
+#: polls of a consumer that subscribes. `SKIPS` has, at the number of each kind, the name of the
+#: anomaly, and whether the anomaly is allowed.
 BETWEEN: Final = 0
 WITHIN: Final = 1
 OF_SENDS: Final = 2

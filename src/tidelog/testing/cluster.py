@@ -249,7 +249,7 @@ class Cluster:
     # faults on brokers
 
     def _before_fault(self, act: str) -> None:
-        """Do nothing; a cluster that the test does not own raises LocalClusterError instead."""
+        """Allow the fault `act`; a shared cluster raises LocalClusterError instead."""
 
     def kill(self, broker: int) -> None:
         """Send SIGKILL, without notice to the broker's peers; return when the process is gone.
@@ -327,7 +327,7 @@ class Cluster:
             self.on_request("*").on(*here).from_brokers(*there).disconnect()
             for here, there in ((near, far), (far, near))
         )
-        self._local.asked_last = near  # no new metadata may reach them
+        self._local.asked_last = near  # brokers in `near` may get no new metadata
         return Isolation(cut, self._ask_all)
 
     def _ask_all(self) -> None:

@@ -27,7 +27,7 @@ Handler = Callable[..., Answer]
 
 _OK: Final = 200
 _NO_CONTENT: Final = 204
-#: HTTP statuses of errors of the server; any other error is the caller's error.
+#: HTTP status of the response if a state was not reached in time.
 _TIMEOUT: Final = 504
 _CONDITIONS: Final = ("under_replicated", "leaderless", "running", "controller")
 _ACTS: Final = ("kill", "stop", "start", "restart", "pause", "resume", "expire_session")

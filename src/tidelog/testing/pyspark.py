@@ -41,7 +41,8 @@ class SparkKafka:
 
         `kafka_version` has no effect, because there is only one version.
 
-        `source` is the format by which `get_all_records` reads: `kafka` if Spark has its jar.
+        `source` is the name of the Spark data source with which `get_all_records` reads: tidelog's
+        connector, or `kafka` if the session has the jar of Spark's own connector.
         """
         self.kafka_version = kafka_version
         self._source = source

@@ -26,7 +26,7 @@ _NUMBERS: Mapping[str, Callable[[ClusterStatus], int]] = {
     "running": lambda now: sum(broker.state == "running" for broker in now.brokers),
     "controller": lambda now: now.controller,
 }
-#: Conditions that `wait_for` takes by name.
+#: Names of the arguments of `wait_for` that state a condition or describe it.
 _CONDITIONS = ("condition", *_NUMBERS, "what")
 
 

@@ -40,7 +40,7 @@ class ApiError(Exception):
 
 
 class Faulty(Protocol):
-    """A cluster whose requests can be struck."""
+    """A cluster with faults on requests."""
 
     def on_request(self, *names: str) -> Requests:
         """Return the first step of a fault."""
@@ -52,7 +52,10 @@ class Toxic:
     def __init__(
         self, cluster: Faulty, brokers: tuple[int, ...], wanted: Mapping[str, Any]
     ) -> None:
-        """Put a fault in force at `brokers`, or at all; ApiError for an invalid toxic."""
+        """Put a fault in force at `brokers`, or at all brokers if `brokers` is empty.
+
+        Raises ApiError for an invalid toxic.
+        """
         _check(wanted, _FIELDS, "a toxic")
         kind = str(wanted.get("type"))
         if kind not in _OF_TYPE:

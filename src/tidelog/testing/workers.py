@@ -1,4 +1,4 @@
-"""One cluster for all workers of pytest-xdist, which the controller process owns and lends.
+"""One cluster that the controller process of pytest-xdist owns, and lends to all workers.
 
 The controller process starts the cluster when the first worker requests it over a Unix socket. The
 controller process gives each worker the address and the key of this socket. A worker may read and
@@ -94,7 +94,7 @@ class LentCluster(Cluster):
         self._control = InterceptionControl(interceptions_of(directory))
 
     def close(self) -> None:
-        """Do nothing: the controller closes the cluster."""
+        """Do nothing: the controller process of pytest-xdist closes the cluster."""
 
     def reset(self) -> None:
         """End the faults of this worker."""

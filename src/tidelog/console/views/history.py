@@ -1,8 +1,8 @@
 """Charts of the last 24 hours: a bounded number of points for each series, and times.
 
-The day before the last minutes has the means of five minutes, and the last minutes have every ten
-seconds. A time without a value, in which a broker was down, is a gap of the line. Points are sent
-as a begin, a step and values, because a live page is sent again whenever it has changed.
+A chart has a point for every ten seconds of the last minutes, and for the day before them the mean
+of every five minutes. The line has a gap where a broker was down. A series is sent as its begin, a
+step and its values, which is short: a live page is sent again whenever it has changed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from tidelog.core.types import NO_LEADER
 from tidelog.local.admin_ports import HistoryWindow
 from tidelog.local.status import brokers_of
 
-#: Seconds of a point of the day, and most brokers with a line of their own.
+#: Interval in seconds between two points of the day; a chart has at most `_LINES` lines of single
+#: brokers.
 DAY_STEP_S: Final = 300
 _LINES: Final = 6
 
@@ -72,7 +73,7 @@ def _means(window: HistoryWindow, series: str, step_s: int) -> dict[int, float]:
 
 
 def _runs(values: Mapping[int, float], step_s: int) -> list[Document]:
-    """Return runs without gaps."""
+    """Return the values as runs: each run has values at every `step_s`, without a gap."""
     runs: list[Document] = []
     last_s = None
     for at_s in sorted(values):

@@ -163,7 +163,7 @@ class IsrAbsence:
 
 @dataclass(frozen=True, slots=True)
 class PartitionHistory:
-    """All states of a partition that its events prove, and measures of their quality."""
+    """States of a partition that cluster events prove, and measures of the events' quality."""
 
     intervals: tuple[Interval, ...]
     departures: tuple[IsrAbsence, ...]
