@@ -211,9 +211,24 @@ def test_a_server_on_a_loopback_address_refuses_the_names_of_other_hosts() -> No
             assert b"200 OK" in await sent(server, request("/echo", host=name))
         for name in ("rebound.example:9644", "127.0.0.1.example", "[::1].example"):
             refused = await sent(server, request("/echo", host=name))
-            assert b"403" in refused and b"an IP address or 'localhost' expected" in refused
+            assert b"403" in refused and b"'localhost' or the name in its config" in refused
 
     served(act)
+
+
+def test_a_server_answers_to_the_name_on_which_it_listens() -> None:
+    """A resolver takes 127.1 for 127.0.0.1, as it takes the host name of many machines."""
+
+    async def run() -> None:
+        routes = Routes()
+        routes.add("GET", "/echo", echo)
+        server = HttpServer(routes, LOG)
+        await server.listen("127.1", 0)
+        assert b"200 OK" in await sent(server, request("/echo", host=f"127.1:{server.port}"))
+        assert b"403" in await sent(server, request("/echo", host="127.2"))
+        await server.close()
+
+    asyncio.run(run())
 
 
 def test_routes_are_found_by_path_and_beginning() -> None:

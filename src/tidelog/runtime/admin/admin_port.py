@@ -41,6 +41,7 @@ class AdminPort:
         self.readiness = Readiness(broker)
         #: The running tasks that make the text of `/metrics`, by format and requested metric names.
         self._making: dict[tuple[str, frozenset[str] | None], asyncio.Task[list[bytes]]] = {}
+        self._turn = asyncio.Lock()
         self.routes = Routes()
         self.routes.add("GET", "/metrics", self._metrics)
         self.routes.add("GET", "/healthz", healthz)
@@ -78,18 +79,27 @@ class AdminPort:
         form, names = content_type(request.headers), _names(request)
         making = self._making.get((form, names))
         if making is None:
-            services = self._broker.services
-            text = metrics_text(
+            text = self._text(form, names)
+            making = self._making[form, names] = asyncio.get_running_loop().create_task(text)
+            making.add_done_callback(lambda _: self._making.pop((form, names)))
+        # A client that disconnects must not cancel the text that other clients await.
+        return HttpResponse(HTTPStatus.OK, await asyncio.shield(making), form)
+
+    async def _text(self, form: str, names: frozenset[str] | None) -> list[bytes]:
+        """Return the text in pieces, after the texts that are being made.
+
+        Clients that name different metrics get different texts. If all were made at the same time,
+        each turn of the loop would last as long as a slice of every text.
+        """
+        services = self._broker.services
+        async with self._turn:
+            return await metrics_text(
                 services.metrics,
                 PUBLISHED,
                 form,
                 has_newer_names=services.config.metrics_newer_names_enable,
                 names=names,
             )
-            making = self._making[form, names] = asyncio.get_running_loop().create_task(text)
-            making.add_done_callback(lambda _: self._making.pop((form, names)))
-        # A client that disconnects must not cancel the text that other clients await.
-        return HttpResponse(HTTPStatus.OK, await asyncio.shield(making), form)
 
 
 def _names(request: HttpRequest) -> frozenset[str] | None:

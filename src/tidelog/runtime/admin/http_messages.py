@@ -116,19 +116,19 @@ def read_head(data: bytes) -> HttpRequest:
     )
 
 
-def check_local_host(request: HttpRequest) -> None:
-    """Raise BadRequest unless the request names an IP address or `localhost`, or no host."""
+def check_local_host(request: HttpRequest, own: str) -> None:
+    """Raise BadRequest unless the request names an IP address, `localhost`, `own` or no host."""
     value = request.headers.get("host", "")
     name = _HOST_PORT.sub("", value).removeprefix("[").removesuffix("]")
-    if name.lower().rstrip(".") in ("", "localhost"):
+    if name.lower().rstrip(".") in ("", "localhost", own.lower().rstrip(".")):
         return
     try:
         ip_address(name)
     except ValueError:
         raise BadRequest(
             HTTPStatus.FORBIDDEN,
-            f"Host {value[:100]!r}: this port is open on a loopback address only; an IP address or"
-            " 'localhost' expected",
+            f"Host {value[:100]!r}: this port is open on a loopback address only; an IP address,"
+            " 'localhost' or the name in its configuration expected",
         ) from None
 
 

@@ -6,8 +6,9 @@ fails, only its request fails. A long response is sent in pieces, and the connec
 client does not take a piece in time. When all connections are in use, a new one replaces the
 connection that has been silent for the longest time: silent clients keep no other client out.
 
-A server on a loopback address refuses requests that name another host. Otherwise a web page could
-read the server through a DNS name of its own that resolves to the loopback address (DNS rebinding).
+A server on a loopback address refuses requests that name another host than the one on which it was
+configured to listen. Otherwise a web page could read the server through a DNS name of its own that
+resolves to the loopback address (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -68,6 +69,7 @@ class HttpServer:
         #: The tasks whose connections wait for a request, the longest silent connection first.
         self._silent: dict[asyncio.Task[None], None] = {}
         self._is_loopback = False
+        self._host = ""
 
     async def listen(self, host: str, port: int) -> None:
         """Listen, on a free port if `port` is 0; raise OSError for an unusable address."""
@@ -76,6 +78,8 @@ class HttpServer:
         )
         bound = (each.getsockname()[0] for each in self._server.sockets)
         self._is_loopback = all(ip_address(each).is_loopback for each in bound)
+        # Many machines resolve their own host name to a loopback address.
+        self._host = host
 
     @property
     def port(self) -> int:
@@ -171,7 +175,7 @@ class HttpServer:
             reason = f"the request has not arrived within {limits.step_ms:,} ms"
             raise BadRequest(HTTPStatus.REQUEST_TIMEOUT, reason) from error
         if self._is_loopback:
-            check_local_host(head)
+            check_local_host(head, self._host)
         return HttpRequest(head.method, head.path, head.query, head.headers, body, head.keeps_alive)
 
     async def _respond(self, request: HttpRequest) -> HttpResponse:
