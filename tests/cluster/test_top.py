@@ -9,11 +9,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from typing import cast
 
+import pytest
 from tests.cluster.conftest import MakeCluster, tidelog
 from textual.pilot import Pilot
 from textual.widgets import DataTable, Static
 
+from tidelog.cli.live.frame import TopBroker, TopFrame
 from tidelog.cli.live.look import ClusterLook
 from tidelog.cli.live.screen import TopScreen
 from tidelog.client.groups import FetchedOffset
@@ -25,6 +29,7 @@ from tidelog.runtime.blocking import BlockingClient
 TOPIC, GROUP = "flights", "billing"
 HOT = TopicPartition(TOPIC, 1)
 PATIENCE_S = 60
+EMPTY = TopFrame(0, "id", 1, 0, 0, 0, 0, 0, 0, None, None, [], [], [], [], [], [])
 KEYS = {"brokers": "b", "partitions": "p", "groups": "g", "moves": "m", "under-replicated": "u"}
 
 
@@ -235,3 +240,20 @@ def test_a_cluster_that_is_not_there_ends_the_command() -> None:
         address = f"127.0.0.1:{listener.getsockname()[1]}"
     found = tidelog("top", "--once", "-b", address, "--timeout", "1")
     assert found.returncode == 3 and "could not be reached" in found.stderr
+
+
+def test_a_frame_that_cannot_be_drawn_ends_the_screen_with_its_error() -> None:
+    """Textual does not see errors of drawing, so the screen would show an old frame for ever."""
+    broken = replace(EMPTY, brokers=cast("list[TopBroker]", [None]))
+
+    async def run() -> None:
+        screen = TopScreen(lambda: broken, 0.5)
+        async with screen.run_test() as pilot:
+            deadline = time.monotonic() + PATIENCE_S
+            while screen._exit is False:
+                assert time.monotonic() < deadline
+                await pilot.pause(0.05)
+        with pytest.raises(AttributeError):
+            screen.finish(PATIENCE_S)
+
+    asyncio.run(run())

@@ -9,7 +9,6 @@ time costs its caller no more than a silent port.
 from __future__ import annotations
 
 import json
-import math
 import re
 import socket
 import time
@@ -32,6 +31,8 @@ _LOOPBACKS: Final = ("127.0.0.1", "::1", "localhost")
 _STATUS: Final = re.compile(rb"HTTP/1\.[01] ([0-9]{3})[^\r\n]*\r\n")
 _SAMPLE: Final = re.compile(r"([A-Za-z_:][A-Za-z0-9_:]*)(?:\{(.*)\})? ([^ ]+)(?: [0-9.]+)?")
 _LABEL: Final = re.compile(r'([A-Za-z_][A-Za-z0-9_]*)="((?:[^"\\]|\\.)*)"(?:,|$)')
+#: No counter or gauge of a broker reaches this number. Sums and rates of smaller ones are finite.
+_LEAST_UNLIKELY: Final = 2.0**64
 _ESCAPED: Final = re.compile(r"\\(.)")
 _ESCAPES: Final = {"n": "\n"}
 
@@ -121,7 +122,7 @@ def _is_here(host: str) -> bool:
             with socket.socket(family, socket.SOCK_DGRAM) as probe:
                 probe.bind(address)
                 return True
-    except OSError:
+    except (OSError, UnicodeError):  # UnicodeError: an invalid host name
         return False
     return False
 
@@ -178,10 +179,14 @@ def read_metrics(address: str, names: Sequence[str], timeout_s: float) -> Metric
 
 
 def parse_metrics(body: bytes, address: str, names: Sequence[str]) -> MetricSamples:
-    """Return the wanted samples of a text in Prometheus' format. Raises AdminPortError."""
+    """Return the wanted samples of a text in Prometheus' format. Raises AdminPortError.
+
+    Samples whose value is NaN, infinite or improbably large are left out.
+    """
     wanted = frozenset(names)
     found: dict[str, list[tuple[dict[str, str], float]]] = {}
-    for number, line in enumerate(body.decode("utf-8", "replace").splitlines(), 1):
+    # Only a line feed ends a line: the name of a group may contain any other separator of lines.
+    for number, line in enumerate(body.decode("utf-8", "replace").split("\n"), 1):
         if not line or line.startswith("#"):
             continue
         match = _SAMPLE.fullmatch(line)
@@ -189,17 +194,28 @@ def parse_metrics(body: bytes, address: str, names: Sequence[str]) -> MetricSamp
             if match is None:
                 raise ValueError
             value = float(match[3])
+            if match[1] not in wanted or not abs(value) < _LEAST_UNLIKELY:
+                continue
+            found.setdefault(match[1], []).append((_labels(match[2] or ""), value))
         except ValueError:
             raise AdminPortError(
                 f"{address}: line {number} of /metrics is no sample of a metric: {line[:60]!r}"
             ) from None
-        if match[1] in wanted:
-            labels = {
-                each[1]: _ESCAPED.sub(lambda sign: _ESCAPES.get(sign[1], sign[1]), each[2])
-                for each in _LABEL.finditer(match[2] or "")
-            }
-            found.setdefault(match[1], []).append((labels, value))
     return MetricSamples(found)
+
+
+def _labels(text: str) -> dict[str, str]:
+    """Return the labels between the braces of a sample; raise ValueError for any other text."""
+    labels: dict[str, str] = {}
+    place = 0
+    while place < len(text):
+        # A search for the next label would take quadratic time in a long text without one.
+        match = _LABEL.match(text, place)
+        if match is None:
+            raise ValueError
+        labels[match[1]] = _ESCAPED.sub(lambda sign: _ESCAPES.get(sign[1], sign[1]), match[2])
+        place = match.end()
+    return labels
 
 
 def read_history(
@@ -211,30 +227,43 @@ def read_history(
     if status != 200:
         raise AdminPortError(f"the admin port {address} refused /history: {_shown(body)}")
     try:
-        return _window(json.loads(body), series)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        return _window(json.loads(body), series, since_s, until_s)
+    except (
+        ValueError,
+        OverflowError,
+        TypeError,
+        KeyError,
+        AttributeError,
+        RecursionError,
+    ) as error:
         raise AdminPortError(
             f"{address}: /history is no history of metrics: {_shown(body)}"
         ) from error
 
 
-def _window(document: Any, series: Sequence[str]) -> HistoryWindow:
-    times = tuple(int(each) for each in document["times"])
-    if list(times) != sorted(times):
+def _window(document: Any, series: Sequence[str], since_s: int, until_s: int) -> HistoryWindow:
+    step_s, times = int(document["step_s"]), tuple(int(each) for each in document["times"])
+    if step_s < 1:
+        raise ValueError(f"a step of {step_s} s")
+    if list(times) != sorted(set(times)):
         raise ValueError("times out of order")
+    if times and not since_s <= times[0] <= times[-1] <= until_s:
+        raise ValueError("times that were not requested")
     values = {}
     for name in series:
         column = tuple(_number(each) for each in document["series"][name])
         if len(column) != len(times):
             raise ValueError(f"{len(column)} values at {len(times)} times")
         values[name] = column
-    return HistoryWindow(int(document["step_s"]), times, values)
+    return HistoryWindow(step_s, times, values)
 
 
 def _number(value: object) -> float | None:
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{value!r} is no number")
+    if not abs(value) < _LEAST_UNLIKELY:
         raise ValueError(f"{value!r} is no number")
     return float(value)
 

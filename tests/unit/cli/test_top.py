@@ -152,6 +152,11 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     assert all(line.isprintable() for line in lines), "names of clients cannot move the cursor"
 
 
+def test_a_name_of_any_length_leaves_the_table_readable() -> None:
+    long = replace(FULL, groups=[TopGroup("g" * 32_767, "Stable", 1, 1, 5, 0.5)])
+    assert max(map(len, plain_lines(long, None))) < 600
+
+
 def test_a_narrow_terminal_shows_names_and_lags_and_a_pipe_everything() -> None:
     narrow, piped = list(plain_lines(FULL, 40)), list(plain_lines(FULL, None))
     assert any(line.split() == ["small", "5", "0.5", "s"] for line in narrow)

@@ -73,7 +73,22 @@ other{x="1"} NaN
     assert found.value("sent_total", partition="2") is found.value("absent") is None
 
 
-@pytest.mark.parametrize("line", ["<html>", "metric", 'm{a="1" 3', "m{} three", "\x00\x01"])
+@pytest.mark.parametrize("sign", list("\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"))
+def test_the_name_of_a_group_may_contain_any_separator_of_lines(sign: str) -> None:
+    found = parse_metrics(f'lag{{group="a{sign}b"}} 3\nidle 1\n'.encode(), "here", ["lag", "idle"])
+    assert found.by_name == {"lag": [({"group": f"a{sign}b"}, 3.0)], "idle": [({}, 1.0)]}
+
+
+def test_values_that_are_no_counts_are_left_out() -> None:
+    text = b"a NaN\na +Inf\na -Inf\na 1e308\na 1e999\na 7\n"
+    assert parse_metrics(text, "here", ["a"]).by_name == {"a": [({}, 7.0)]}
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["<html>", "metric", 'm{a="1" 3', "m{} three", "\x00\x01", "a{%s} 1" % ("b" * 200_000),
+     'a{b="1"c} 1'],
+)  # fmt: skip
 def test_a_line_that_is_no_metric_is_named(line: str) -> None:
     with pytest.raises(AdminPortError, match="here: line 2 of /metrics is no sample"):
         parse_metrics(f"a 1\n{line}\n".encode(), "here", ["a"])
@@ -153,6 +168,14 @@ def test_a_history_has_a_value_or_none_at_each_time(serve: Serve) -> None:
         HISTORY.replace(b"110", b"90"),
         HISTORY.replace(b"cpu_cores", b"other"),
         HISTORY.replace(b"[100, 110]", b"7"),
+        HISTORY.replace(b"100", b"110"),
+        HISTORY.replace(b"100", b"89"),
+        HISTORY.replace(b"110", b"121"),
+        HISTORY.replace(b"110", b"Infinity"),
+        HISTORY.replace(b"null", b"1" + b"0" * 400),
+        HISTORY.replace(b"null", b"1e308"),
+        HISTORY.replace(b'"step_s": 10', b'"step_s": 0'),
+        HISTORY.replace(b'"step_s": 10', b'"step_s": Infinity'),
     ],
 )
 def test_a_document_that_is_no_history_gets_a_sentence(serve: Serve, body: bytes) -> None:
@@ -197,6 +220,10 @@ def test_addresses_are_those_of_the_brokers_configurations() -> None:
         4: "127.0.0.1:9647",
     }
     assert found.missing == {}
+
+
+def test_a_broker_whose_host_name_is_invalid_has_a_reason() -> None:
+    assert "only its own machine reaches" in places("a..b", "127.0.0.1:9644").missing[1]
 
 
 def test_a_missing_admin_port_has_its_reason() -> None:

@@ -18,7 +18,14 @@ from textual.events import Resize
 from textual.widgets import DataTable, Footer, Static
 
 from tidelog.cli.live.frame import TopFrame
-from tidelog.cli.live.views import VIEWS, FrameView, ViewColumn, sorted_rows, summary_text
+from tidelog.cli.live.views import (
+    VIEWS,
+    FrameView,
+    ViewColumn,
+    cell_text,
+    sorted_rows,
+    summary_text,
+)
 from tidelog.cli.output import printable
 
 #: Most lines of notes on the screen; the number of further notes stands in the last line.
@@ -108,10 +115,16 @@ class TopScreen(App[None]):
     # -- drawing --------------------------------------------------------------------------------
 
     def show(self, frame: TopFrame) -> None:
-        """Draw a frame, unless the screen is paused."""
-        if not self.is_paused:
-            self._frame = frame
+        """Draw a frame, unless the screen is paused or ends."""
+        if self.is_paused or self._ends.is_set():
+            return
+        self._frame = frame
+        try:
             self._draw()
+        except Exception as error:
+            # The loop calls this method outside of textual, and would only log the error.
+            self._frame, self._failure = None, error
+            self.exit()
 
     def on_resize(self, event: Resize) -> None:
         """Draw as many columns as the new width has room for."""
@@ -153,7 +166,7 @@ class TopScreen(App[None]):
             table.add_row(
                 *(
                     Text(
-                        column.text(row),
+                        cell_text(column, row),
                         style=column.style(row),
                         justify="right" if column.is_number else "left",
                     )
@@ -172,7 +185,7 @@ class TopScreen(App[None]):
             words = [
                 f"{column.title} {text}"
                 for column in self._view.columns
-                if (text := column.text(row)) not in ("", "-")
+                if (text := cell_text(column, row)) not in ("", "-")
             ]
         self.query_one("#row", Static).update(", ".join(words))
 

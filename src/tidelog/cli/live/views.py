@@ -18,6 +18,9 @@ from tidelog.core.dataclass import dataclass
 from tidelog.core.wording import counted
 
 _NONE: Final = "-"
+#: Most characters of a cell: a client may choose a group's name of 32,767 bytes, and a table with
+#: such a name would take seconds to draw.
+_CELL_CHARS: Final = 400
 #: The least width of a terminal for the columns of each level.
 _LEVEL_WIDTHS: Final = ((1, 0), (2, 70), (3, 110))
 
@@ -53,6 +56,12 @@ class FrameView:
         """Return the columns for a width; None is an unlimited width."""
         level = max(each for each, least in _LEVEL_WIDTHS if width is None or width >= least)
         return [each for each in self.columns if each.level <= level]
+
+
+def cell_text(column: ViewColumn, row: Any) -> str:
+    """Return the text of a cell, shortened if it is too long to draw."""
+    text = column.text(row)
+    return text if len(text) <= _CELL_CHARS else f"{text[: _CELL_CHARS - 1]}…"
 
 
 def sorted_rows(rows: Sequence[Any], column: ViewColumn | None, descending: bool) -> list[Any]:
@@ -264,7 +273,10 @@ def _unlimited_lines(frame: TopFrame, width: int | None) -> Iterator[str]:
 
 
 def _table_lines(columns: Sequence[ViewColumn], rows: Sequence[Any]) -> Iterator[str]:
-    cells = [[each.title for each in columns], *([c.text(row) for c in columns] for row in rows)]
+    cells = [
+        [each.title for each in columns],
+        *([cell_text(c, row) for c in columns] for row in rows),
+    ]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for line in cells:
         words = [
