@@ -87,8 +87,8 @@ class ClientHistory:
         #: By (topic id, partition), the offset below which DeleteRecords requests may have deleted
         #: records.
         self.deleted_before: dict[tuple[TopicId, int], int] = {}
-        #: Partitions (topic, number) whose removal was requested; such a partition may have been
-        #: added again.
+        #: Partitions (topic, number) that a client asked to remove from their topic (tidelog has a
+        #: request for this, Kafka has none). Such a partition may have been added again.
         self.removed: dict[tuple[str, int], None] = {}
         #: By producer id, the client that got this id.
         self._producer_ids: dict[int, int] = {}
@@ -198,7 +198,7 @@ class ClientHistory:
         return self.deleted_before.get((topic_id, partition), 0)
 
     def removal_begins(self, name: str, partition: int) -> None:
-        """Record a request to remove a partition; from now on, its records may be lost."""
+        """Record a request to remove one partition of a topic; its records may now be lost."""
         self.removed[name, partition] = None
 
     def deletion_begins(self, name: str, now_ns: int) -> None:

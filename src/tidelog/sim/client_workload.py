@@ -46,7 +46,7 @@ class ClientWorkload(Workload):
         draw: random.Random,
         partitions: int,
     ) -> None:
-        """Create the administrator.
+        """Create the administrator, which is the client that creates the topics of the run.
 
         `draw` is a random stream of the run; `partitions` is the number of partitions of the topic
         `steady`.

@@ -1,7 +1,7 @@
 """Failed and slow log directories, and the operator who repairs them (D1, D6, D13).
 
-From its begin until the repair, all calls of the failed directory fail with the same errno. An
-operator later restarts the broker with the same disk, or with an empty disk in its place. The
+From the begin of a failure until the repair, all calls of the directory fail with the same errno.
+An operator later restarts the broker with the same disk, or with an empty disk in its place. The
 directory fails, and the operator replaces the disk, only when the fault budget allows it. In both
 cases, pages that a failed sync dropped are lost at the restart.
 

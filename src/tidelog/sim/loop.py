@@ -27,8 +27,8 @@ NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000
 #: More events than this at one instant count as an endless loop, which is an error.
 MAX_EVENTS_AT_ONE_INSTANT = 200_000
-#: The heap is rebuilt without cancelled events if there are at least this many, and more than other
-#: events.
+#: The heap is rebuilt without its cancelled events if more than this number of its events are
+#: cancelled, and more than half of them.
 _MIN_CANCELLED_TO_REBUILD = 4096
 #: Node id of events that belong to no node (faults, the run's own timers).
 NO_NODE = -1

@@ -267,7 +267,7 @@ def _time_of_faults_ns(draw: random.Random, only: Only) -> int:
 
 
 def _levels(seed: int, profile: Profile) -> dict[int, str]:
-    """Return the protocol level that each broker draws; empty if all have the newest."""
+    """Return the protocol level that each broker draws; empty if all have the newest level."""
     if not profile.protocol_levels:
         return {}
     draw = stream(seed, "levels")

@@ -181,7 +181,7 @@ def _read(document: Any) -> Coverage:
 
 
 def _parts(value: Any, where: str, wanted: Iterable[str] = ()) -> dict[str, Any]:
-    """Return the parts of a JSON object by name; raise an error if a wanted part is missing."""
+    """Return a JSON object's values by key; raise _CoverageError if a `wanted` key is missing."""
     if not isinstance(value, dict):
         raise _CoverageError(f"{where} is {_short(value)}, an object expected")
     for key in wanted:
@@ -191,12 +191,12 @@ def _parts(value: Any, where: str, wanted: Iterable[str] = ()) -> dict[str, Any]
 
 
 def _counts(value: Any, where: str) -> dict[str, int]:
-    """Return a part of the document as numbers by name."""
+    """Return the JSON object at the place `where` of a coverage file, as numbers by key."""
     return {name: _count(each, f"{where}.{name}") for name, each in _parts(value, where).items()}
 
 
 def _count(value: Any, where: str) -> int:
-    """Return a part of the document as a number."""
+    """Return the JSON value at the place `where` of a coverage file, as a number."""
     if type(value) is not int or value < 0:
         raise _CoverageError(f"{where} is {_short(value)}, a whole number from 0 expected")
     return value

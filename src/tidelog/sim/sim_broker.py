@@ -116,7 +116,7 @@ class SimBroker:
 
     @property
     def shown(self) -> ClusterView | None:
-        """The broker's view of the cluster; None while the broker makes requests wait."""
+        """The broker's view of the cluster; None while the broker lets client requests wait."""
         running = self.broker
         return running.view if running is not None and running.admission.is_open else None
 

@@ -1,7 +1,7 @@
 """Suggestions for a mistyped name: the known names, the most similar first.
 
-Error messages about faults, profiles, reductions and mutants end with them. If there are many
-names, a message has only the similar names, and the command that lists all names.
+Error messages about faults, profiles, reductions and mutants end with these suggestions.
+If there are many names, a message has only the similar names, and the command that lists all names.
 """
 
 from __future__ import annotations

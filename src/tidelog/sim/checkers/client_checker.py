@@ -37,8 +37,9 @@ class ClientChecker(Checker):
         history.broken_promise.append(self._promise)
 
     def _keys(self, name: str, partition: int) -> list[LogKey]:
-        """Return the keys of every incarnation of a partition, in all topics that ever had this
-        name.
+        """Return a key for each incarnation of a partition, in all topics that ever had this name.
+
+        A new incarnation begins when the partition was removed from its topic and is added again.
         """
         published = self._published
         return [
@@ -102,8 +103,8 @@ class ClientChecker(Checker):
         """Return the incarnation of the partition from which a consumer got the records `numbers`:
         the newest incarnation that committed them, or the latest incarnation if none did.
 
-        A leader that has not learned that the partition was removed may still return records of the
-        removed incarnation.
+        An incarnation ends when the partition is removed from its topic, by a request that only
+        tidelog has. A leader that has not learned of the removal may still return its records.
         """
         latest = self._published.key(topic_id, partition)
         for life in reversed(self._published.lives(latest)):

@@ -1,12 +1,12 @@
 """Checks of the controller's commands and their order, by published state and replicas.
 
 Before a broker becomes follower of a leader, UpdateMetadata must have given it the leader's address
-(V17). Before the controller deletes a topic's node, every broker that stayed registered must have
-deleted its replicas of the topic (V22). Before the controller removes a replica from the
-assignment, its broker must have deleted the replica, if it stayed registered (V52). At the end of a
-run, brokers hold only assigned replicas; a broker that was down during a deletion finds its stray
-replica after its restart (V45). The controller's response to a controlled shutdown lists the
-partitions that still need the stopping broker (V43).
+(V17). Before the controller deletes a topic's node in the metadata store, every broker that stayed
+registered must have deleted its replicas of the topic (V22). Before the controller removes a
+replica from the assignment, its broker must have deleted the replica, if it stayed registered
+(V52). At the end of a run, brokers hold only assigned replicas; a broker that was down during a
+deletion finds its stray replica after its restart (V45). The controller's response to a controlled
+shutdown lists the partitions that still need the stopping broker (V43).
 
 After this response, the stopping broker may lead only the listed partitions, and partitions without
 another live member in the ISR. It must not be in the ISR of a partition that another broker leads.
@@ -36,7 +36,7 @@ class CommandChecker(Checker):
         #: Broker epoch under which each broker first got UpdateMetadata, and the store's zxid at
         #: that time.
         self._known_since: dict[int, tuple[int, int]] = {}
-        #: Names of topics whose node the controller could not read.
+        #: Names of topics whose node in the metadata store the controller could not read.
         self._unread: set[str] = set()
         run.published.on_left.append(self._left)
         run.published.on_topic_gone.append(self._topic_gone)
@@ -182,7 +182,10 @@ class ControlledShutdownChecker(Checker):
             self._gone[broker_id] = published.brokers[broker_id], published.controller_epoch
 
     def _stays(self, state: PublishedPartition, member: int) -> bool:
-        """Return whether an ISR member has the broker epoch in the state node and stays up."""
+        """Return whether an ISR member runs and is not shutting down.
+
+        The member must also be registered under the broker epoch in the partition's state node.
+        """
         epoch, broker = self._published.brokers.get(member), self._brokers[member]
         is_leaving = broker.is_stopping or broker.life is None
         return epoch is not None and epoch == state.epoch_of(member) and not is_leaving

@@ -106,7 +106,7 @@ class PlannedMoveChecker(Checker):
     def __init__(self, run: CheckedRun) -> None:
         super().__init__(run)
         self._latest_ns: int | None = None
-        #: The latest move that began.
+        #: Description of the planned move that began last; empty before the first.
         self.latest = ""
         #: Number of planned moves that began, by kind of move, such as `balance`.
         self.counts: dict[str, int] = {}

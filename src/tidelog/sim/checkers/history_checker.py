@@ -6,7 +6,8 @@ of the topic. If the response to a batch came before any deletion request, the b
 belongs to the incarnation that clients knew when they sent it. If an acknowledged batch may belong
 to several incarnations, its outcome counts as unknown.
 
-Removed partitions are not checked, because their number does not identify an incarnation. During
+A partition that was removed from its topic (by a request that only tidelog has) is not checked:
+after the partition is added again, its number does not identify the incarnation. During
 the run, `client_checker` compares the reads and acknowledgements of each partition incarnation with
 its committed records.
 """

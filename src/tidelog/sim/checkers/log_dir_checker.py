@@ -92,7 +92,7 @@ class LogDirChecker(Checker):
                 return
 
     def committed(self, node_id: int, claim: ReplicaClaim, _: int) -> None:
-        """Check that a leader which commits records is not in a failed directory."""
+        """Check that a leader which commits records has its replica in no failed directory."""
         if node_id not in self._failed:
             return
         log = self._brokers[node_id].logs.logs.get(claim.key)

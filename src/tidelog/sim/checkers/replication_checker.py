@@ -346,7 +346,8 @@ class ReplicationChecker(Checker):
         """Check that a broker does not take a role in a re-added partition with the log of the
         removed partition.
 
-        The removed partition is an earlier incarnation with the same partition number.
+        Only tidelog has a request to remove one partition of a topic. The removed partition is an
+        earlier incarnation with the same topic id and partition number.
         """
         former = [key for key in node.logs.logs if key[:2] == claim.key[:2]]
         for key in former:
@@ -588,11 +589,11 @@ class ReplicationChecker(Checker):
 
 
 def _in_the_life_of_its_log(node: SimBroker, claim: ReplicaClaim) -> ReplicaClaim:
-    """Return the claim with the key of the broker's log, which may be of a removed partition.
+    """Return the claim with the key of the log that the broker has for the replica.
 
-    Without a role for the replica, the broker claims no leader epoch, which would show to which of
-    both partitions the replica belongs. Such a replica would otherwise count as a replica of the
-    re-added partition.
+    The log may belong to an earlier incarnation of the partition: the partition was removed and
+    added again, and the broker has no role for its replica yet. Its claim then has no leader epoch,
+    and so would wrongly name the latest incarnation.
     """
     logs = node.logs.logs
     former = [key for key in logs if key[:2] == claim.key[:2]]

@@ -1,7 +1,8 @@
 """Scenarios of controllers that are deposed while active, or elected without learning of it.
 
-A deposed broker still believes that it is the controller, or an elected broker does not know that
-it is. This broker keeps its session, and is about to write to the store (V3, V42, S2). In some
+A deposed broker still believes that it is the controller, or a newly elected controller does not
+know of its election. In both cases, the broker keeps its session, and is about to write to the
+store (V3, V42, S2). In some
 scenarios, the store never responds to a request of the controller, which therefore cannot go on. No
 scenario of this module loses data.
 """

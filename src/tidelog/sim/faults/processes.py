@@ -20,8 +20,8 @@ _STRIKE_PREFIXES: Final = (
     "", "", "files.", "files.pwritev", "files.fsync", "files.rename", "files.truncate",
     "network.send", "store", "lane.",
 )  # fmt: skip
-#: A rolling restart checks so often, at intervals of `_ROLLING_LOOK_MS`, whether a restarted broker
-#: is back, and then goes on in any case.
+#: Maximum number of checks whether a restarted broker is back, at intervals of `_ROLLING_LOOK_MS`;
+#: then the rolling restart goes on in any case.
 _ROLLING_LOOKS: Final = 100
 _ROLLING_LOOK_MS: Final = 50
 

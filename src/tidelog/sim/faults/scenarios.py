@@ -19,7 +19,8 @@ from tidelog.sim.faults.store import expire_controller, replace_controller, stri
 from tidelog.sim.observed.published_state import PublishedPartition
 from tidelog.sim.sim_broker import SimBroker
 
-#: The controller crashes at most at this write of its term; most controllers write less often.
+#: The scenario crashes a controller at one of the first writes of its term, up to the write of this
+#: number; most controllers write less often.
 MAX_CONTROLLER_WRITE: Final = 12
 #: Interval in ms of the checks whether a broker has stopped, and of the later checks whether it is
 #: back.

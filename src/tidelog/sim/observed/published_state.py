@@ -114,9 +114,11 @@ class Published:
         #: Every topic that ever existed.
         self.all_topics: dict[TopicId, PublishedTopic] = {}
         self.partitions: dict[LogKey, PublishedPartition] = {}
-        #: First leader epochs of all incarnations of each removed partition, ascending.
+        #: By (topic id, partition number), for partitions that were removed from their topic and
+        #: added again: the first leader epoch of each incarnation, ascending.
         self._lives: dict[tuple[TopicId, int], list[int]] = {}
-        #: Partitions whose removal was requested or is done; their records may be lost.
+        #: Partitions that were removed from their topic by tidelog's own request for this, or whose
+        #: removal was requested; their records may be lost.
         self.removed: dict[LogKey, None] = {}
         self.controller_epoch = 0
         #: The latest transaction.
@@ -232,7 +234,7 @@ class Published:
             self.dying.pop(name, None)
 
     def _removal_changed(self, parts: list[str], op: Op) -> None:
-        """Record a request to remove a partition.
+        """Record a request to remove one partition of a topic; only tidelog has such a request.
 
         From now on, records of the partition's current incarnation may be lost.
         """

@@ -33,8 +33,8 @@ class LogKey(NamedTuple):
 
     topic_id: TopicId
     partition: int
-    #: The incarnation, identified by its first leader epoch; above 0 if the partition was removed
-    #: and added again (V71).
+    #: The incarnation, identified by its first leader epoch. It is above 0 if the partition was
+    #: removed from its topic, which only tidelog allows, and was added again (V71).
     life: int = 0
 
     def __str__(self) -> str:

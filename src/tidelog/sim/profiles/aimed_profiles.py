@@ -1,8 +1,9 @@
-"""Profiles aimed by hand at situations that the swarm reaches too seldom, or cannot check.
+"""Profiles aimed by hand at situations that random profiles reach too seldom, or cannot check.
 
 The first is the default profile. Then come leaders and followers, clients and moves, the
-controller and its store, slow reads, and disks. A checker of some profiles assumes that some faults
-never happen; only an aimed profile can promise that.
+controller and its store, slow reads, and disks. The random profiles are those of the swarm
+(`sim/swarm`). A checker of some profiles assumes that some faults never happen; only an aimed
+profile can promise that.
 """
 
 from __future__ import annotations

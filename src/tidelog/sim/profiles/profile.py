@@ -101,8 +101,8 @@ class Profile:
     patient_fetches: bool = False
     #: Whether a checker checks responses that wait for the next leader (V83).
     watches_leader_waits: bool = False
-    #: Session timeout of the brokers; a dead process's session ends after it. If it is 0, a seed
-    #: draws the timeout, and how soon the session of a dead process ends.
+    #: Session timeout of the brokers in ms, after which the session of a dead process ends. With 0,
+    #: a seed draws the timeout, and how soon the session of a dead process ends.
     session_timeout_ms: int = 0
     #: Configuration of the brokers, in addition to the simulator's own settings.
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -122,8 +122,8 @@ class Profile:
     has_groups: bool = True
     #: Whether one idempotent producer writes to several partitions, as librdkafka does.
     shared_producer: bool = False
-    #: Share of the leader changes at which this producer sends a new batch before it resends
-    #: rejected batches.
+    #: Share of the leader changes at which the producer of `shared_producer` sends a new batch
+    #: before it resends rejected batches.
     overtaking_share: float = 0.0
     #: Number of brokers; each partition has three replicas.
     brokers: int = 3
@@ -135,7 +135,7 @@ class Profile:
     #: disks (D15).
     disk_bytes: int = DEFAULT_CAPACITY_BYTES
     #: Possible values of `inter.broker.protocol.version`; each broker draws one of them. If empty,
-    #: all brokers have the newest (A12).
+    #: all brokers have the newest version (A12).
     protocol_levels: tuple[str, ...] = ()
     #: Smallest and largest delay in ms of a message between a node and the store.
     store_latency_ms: tuple[float, float] = (0.1, 1.5)

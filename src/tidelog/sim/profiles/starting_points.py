@@ -1,6 +1,7 @@
-"""Starting points of the swarm: worlds of settings that only make sense together.
+"""Starting points of the swarm: profiles whose settings only make sense together.
 
-A seed of the swarm draws a starting point, or an aimed profile, and bends it (`sim/swarm`). A
+A seed of the swarm (`sim/swarm`) may draw a starting point or an aimed profile, and then changes
+some of its settings. A
 starting point can be run by its name, but no test runs a seed of each.
 """
 

@@ -30,7 +30,7 @@ OPERATION: Final = "operation"
 VIOLATION: Final = "violation"
 #: Largest document of one run, as JSON.
 MAX_DOCUMENT_BYTES: Final = 2_400_000
-#: What is left out of a document that is too large, the first kinds first.
+#: Groups of kinds of steps, in the order in which a document that is too large omits them.
 _ROUTINE: Final = (
     (MESSAGE,),
     (facts.APPENDED, facts.COPIED, facts.COMMITTED, facts.OFFSETS),
@@ -56,7 +56,8 @@ class TimelineStep:
     brokers: tuple[int, ...]
     #: Sender and receiver of a message.
     hosts: tuple[str, str] | None
-    #: The state that differs from the step before; None for what has ended.
+    #: (key, new state) of each state that differs from the step before; None if the broker,
+    #: partition or replica no longer exists.
     changes: tuple[tuple[StateKey, Any], ...]
 
 
@@ -222,7 +223,7 @@ def _operation_step(operation: Operation) -> TimelineStep:
 
 
 def _merged(steps: list[TimelineStep], further: Iterable[TimelineStep]) -> list[TimelineStep]:
-    """Return all steps by time; a further one comes after the steps of the same time."""
+    """Return `steps` and `further` by time; at equal times, `steps` come before `further`."""
     return sorted([*steps, *further], key=lambda each: each.time_ns)
 
 
@@ -230,7 +231,7 @@ def _bounded(steps: list[TimelineStep]) -> tuple[list[TimelineStep], dict[str, A
     """Return the steps that fit into a document, and their encoding."""
     encoded = _encoded(steps)
     for kinds in _ROUTINE:
-        # How many bytes a step takes is an estimate, so that several rounds may be needed.
+        # The size of a step is only estimated, so several attempts may be needed.
         while (excess := _size_bytes(encoded) - MAX_DOCUMENT_BYTES) > 0:
             kept = _without(steps, kinds, excess)
             if len(kept) == len(steps):
@@ -242,7 +243,10 @@ def _bounded(steps: list[TimelineStep]) -> tuple[list[TimelineStep], dict[str, A
 def _without(
     steps: list[TimelineStep], kinds: Sequence[str], excess_bytes: int
 ) -> list[TimelineStep]:
-    """Return steps without the earliest of some kinds; the next step has their changes."""
+    """Return `steps` without the earliest steps of `kinds`, enough to save `excess_bytes`.
+
+    The changes of an omitted step are added to the next step that stays.
+    """
     kept: list[TimelineStep] = []
     carried: dict[StateKey, Any] = {}
     for step in steps:
