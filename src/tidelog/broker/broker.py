@@ -370,7 +370,7 @@ class Broker:
                 directories.remove(directory)
                 self.failed_directories.found_at_start(directory.path, failure)
             else:
-                directory.failed(failure)  # the disk is full: the next checkpoint tries again
+                directory.failed(failure)  # disk full: the next checkpoint writes again
         proofs = [directory.clean_shutdown for directory in directories]
         if self.replicas.failed:
             # A failed directory proves no clean shutdown for its replicas (E3).

@@ -121,7 +121,8 @@ class ClusterView:
         self.controller_epoch = 0
         #: Whether the controller has sent a full UpdateMetadata request since the broker started.
         #: Set to false again when the broker's process was paused for longer than its session
-        #: lasts. A new controller's first UpdateMetadata may list only the live brokers.
+        #: lasts. An incremental UpdateMetadata does not count, because a new controller's first one
+        #: may list only the live brokers.
         self.is_known = False
         self.brokers: dict[int, BrokerInfo] = {}
         self.topics: dict[str, TopicView] = {}

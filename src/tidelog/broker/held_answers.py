@@ -205,7 +205,10 @@ class HeldAnswers:
         )
 
     def _ended_until_ms(self, question: Question, now_ms: int) -> int | None:
-        """Return until when a response waits because its leaders have ended; None for no wait."""
+        """Return until when a response waits because it would name an ended broker as leader.
+
+        Returns None if the response need not wait.
+        """
         expected = self._ended.expected(now_ms, self._max_ms())
         if not expected:
             return None

@@ -1,9 +1,10 @@
 """AlterReplicaLogDirs (key 34), versions 1 and 2: replicas move to other log directories (D11).
 
 A replica without an error in the response has begun to move. Until the move has ended,
-DescribeLogDirs lists a future replica for it. The reason for an error is in the broker's log. If
-this broker does not host the replica yet, the response is REPLICA_NOT_AVAILABLE. The broker
-remembers the directory, and later creates the replica there, as in Kafka (KIP-113).
+DescribeLogDirs lists the copy in the target directory as a future replica. The reason for an error
+is in the broker's log. If this broker does not host the replica yet, the response is
+REPLICA_NOT_AVAILABLE. The broker remembers the directory, and later creates the replica there, as
+in Kafka (KIP-113).
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 CARD = Card(api_key=35, min_version=1, max_version=4, rights=(DESCRIBE_CLUSTER,))
 
 _LOG_DIRS_ERROR_VERSION = 3
-#: Kafka's INVALID_OFFSET_LAG.
+#: The lag of a replica whose lag cannot be computed (Kafka's INVALID_OFFSET_LAG).
 _UNKNOWN_LAG = -1
 _UNKNOWN_SIZE = VolumeSize(-1, -1)
 

@@ -2,7 +2,7 @@
 
 This API is tidelog's own; brokers serve and advertise it on the inter-broker listener only (G5).
 Any broker responds with published state: the ISR, the reasons why other replicas left the ISR, and
-the members for which a leaderless partition waits (E4, E6). Only the leader knows the progress of
+the replicas for which a leaderless partition waits (E4, E6). Only the leader knows the progress of
 its replicas (F1).
 """
 

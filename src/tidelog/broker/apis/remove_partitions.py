@@ -2,11 +2,11 @@
 
 This API is tidelog's own; brokers serve and advertise it on the inter-broker listener only (G5).
 The controller responds when nodes below `/admin/partitions_remove` have made the request durable.
-The removal begins at once. If the request asks to drain the partitions, the controller removes them
-only after every consumer group has read them to the end. Every broker but the controller responds
-NOT_CONTROLLER for each topic. The controller refuses internal topics, and topics that do not exist
-or are being deleted. The controller also refuses a new partition count that is 0, or not below the
-current count.
+The controller then removes the partitions at once. If the request asks to drain the partitions, the
+controller first waits until every consumer group has read them to the end. Every broker but the
+controller responds NOT_CONTROLLER for each topic. The controller refuses internal topics, and
+topics that do not exist or are being deleted. The controller also refuses a new partition count
+that is 0, or not below the current count.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""RequestCommands (key 20003), version 0: a broker requests all of its commands again (V35).
+"""RequestCommands (key 20003), version 0: a broker asks for all commands again (V35).
 
 This API is tidelog's own; brokers serve and advertise it on the inter-broker listener only (G5). A
-controller that accepts the request sends all of the broker's commands again. Every broker but the
-controller responds NOT_CONTROLLER. A request under an earlier registration of the broker gets
+controller that accepts the request sends the requesting broker all commands again. Every broker but
+the controller responds NOT_CONTROLLER. A request under an earlier registration of the broker gets
 STALE_BROKER_EPOCH.
 """
 

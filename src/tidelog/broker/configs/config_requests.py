@@ -73,8 +73,8 @@ def entity_of(services: Services, resource_type: int, name: str) -> tuple[str, s
             f"broker {name!r} was asked for, this is broker {services.broker_id}: ask that broker,"
             " or leave the name empty for what holds for all brokers",
         )
-    # Kafka 3.9 with ZooKeeper also refuses unsupported resource types, and has no configuration of
-    # groups either.
+    # Kafka 3.9 with ZooKeeper also refuses these resource types, the configuration of groups
+    # included.
     what = {
         CLIENT_METRICS_RESOURCE: "subscriptions of client metrics",
         GROUP_RESOURCE: "configurations of groups",

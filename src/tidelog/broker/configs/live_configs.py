@@ -27,7 +27,8 @@ from tidelog.metadata import layout
 from tidelog.metadata.layout import LayoutError
 from tidelog.metadata.store import ANY_VERSION, Delete, Node, TransactionFailed, WatchEvent
 
-#: Kafka's ZkNodeChangeNotificationListener.changeExpirationMs, in milliseconds.
+#: Milliseconds after which a broker purges a change notification that it has seen, as many as
+#: Kafka's ZkNodeChangeNotificationListener.changeExpirationMs.
 EXPIRATION_MS = 15 * 60_000
 
 

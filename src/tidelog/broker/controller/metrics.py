@@ -61,7 +61,8 @@ STORE_MS: Final = histogram(
     bounds=LATENCY_BOUNDS_US,
     scale=US_PER_MS,
 )
-#: Kafka's ZooKeeperRequestLatencyMs of kafka.server:type=ZooKeeperClientMetrics.
+#: The metric that corresponds to Kafka's ZooKeeperRequestLatencyMs of
+#: kafka.server:type=ZooKeeperClientMetrics.
 STORE_QUANTILES: Final = gauge(
     "kafka_server_zookeeperclientmetrics_zookeeperrequestlatencyms",
     "time of the metadata store's calls for this controller: quantiles of the last minutes",
@@ -78,7 +79,8 @@ def _of_controller(name: str, meaning: str) -> Metric:
     return gauge(f"kafka_controller_kafkacontroller_{name}", meaning)
 
 
-#: Kafka's kafka.controller:type=KafkaController. Brokers that are not the controller show 0.
+#: Metrics of Kafka's kafka.controller:type=KafkaController. Brokers that are not the controller
+#: show 0.
 ACTIVE_CONTROLLERS: Final = _of_controller("activecontrollercount", "1 if this is the controller")
 CONTROLLED: Final = tuple(
     _of_controller(name, f"{meaning}; 0 unless this is the controller")

@@ -284,7 +284,9 @@ class RequestUnit(Unit):
 
 
 class EntriesUnit(Unit):
-    """The write of the entries that stay in `/admin/reassign_partitions` or in the queue."""
+    """The write of the entries that stay in `/admin/reassign_partitions`, or in the queue of
+    reassignments (R8).
+    """
 
     __slots__ = ("_data", "_expected")
 

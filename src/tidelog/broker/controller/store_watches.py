@@ -57,9 +57,9 @@ class StoreWatches:
         self._configs_changed: dict[str, None] = {}
         #: Topics that must be read because the controller's image of them is wrong or missing.
         self._reread: dict[str, None] = {}
-        #: In a cold start, the brokers of all replicas, and the brokers that were registered at the
-        #: last read (E8).
+        #: In a cold start, the brokers of all replicas, for which the first election waits (E8).
         self._assigned: frozenset[int] = frozenset()
+        #: The registered brokers, as last read from the store.
         self._registered: Mapping[int, object] = {}
 
     def _mark(self, reading: Reading) -> None:

@@ -74,7 +74,11 @@ class TermEvents:
         self._turn = TurnTimes(noticed_ms, now_ms)
 
     def begins(self) -> None:
-        """Note that a decision begins; its turn begins now, too, unless reads began the turn."""
+        """Note that the controller begins a decision.
+
+        If the controller read changes for this decision, the turn began with these reads, otherwise
+        the turn begins now.
+        """
         if self._turn.decided_ms:
             now_ms = self._now_ms()
             self._turn = TurnTimes(now_ms, now_ms)

@@ -187,5 +187,8 @@ def oldest_ms(batch: BatchView) -> int | None:
 
 
 def _lag(committed: int, ends: LogEnds) -> int:
-    """Return the number of unread records; 0 if a follower's known end is below the offset."""
+    """Return the number of unread records.
+
+    Returns 0 if the known end is below the committed offset, as on a follower that lags behind.
+    """
     return max(0, ends.end - max(committed, ends.start))

@@ -50,7 +50,7 @@ class TopicSettings(NamedTuple):
 
 
 class _Gathered(NamedTuple):
-    """A gathered append; `records` is empty if the append is too large for any batch."""
+    """An append that waits for `flush`; `records` is empty if it is too large for any batch."""
 
     number: int
     records: tuple[NewRecord, ...]
@@ -133,7 +133,7 @@ class LedPartition(Generic[S]):
     # Appends.
 
     def gather(self, append: CoordinatorAppend) -> None:
-        """Gather an append, which the next `flush` writes."""
+        """Encode an append, which the next `flush` writes in one batch with other appends."""
         size_bytes, limit_bytes = 0, self._limit_bytes()
         now_ms = self._services.clock.wall_ms()
         records: list[NewRecord] = []
@@ -152,7 +152,10 @@ class LedPartition(Generic[S]):
         self._gathered.append(_Gathered(append.number, tuple(records), size_bytes))
 
     def flush(self) -> None:
-        """Plan the gathered appends as batches of the partition's log."""
+        """Write the gathered appends to the partition's log, combined into batches.
+
+        An append that is too large for any batch fails with MESSAGE_TOO_LARGE.
+        """
         gathered, self._gathered = self._gathered, []
         limit_bytes = self._limit_bytes()
         batch: list[_Gathered] = []

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 #: milliseconds.
 _OFFSETS_PER_TURN: Final = 5_000
 _RETRY_MS: Final = 200
-#: Incarnations of partitions for which offsets were committed, by topic and partition.
+#: Incarnations in committed offsets that differ from this broker's metadata, and so may have ended;
+#: by topic name and partition.
 _Suspects = dict[str, dict[TopicPartition, dict[PartitionIncarnation, None]]]
 
 

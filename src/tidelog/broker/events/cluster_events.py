@@ -108,9 +108,9 @@ class ClusterEvents:
         #: Monotonic time at which this broker first found the topic missing; None if the topic
         #: exists.
         self._lacking_since_ms: int | None = None
-        #: Number of events that did not fit into the queue since the last report, and number of
-        #: reports.
+        #: Number of events that did not fit into the queue since the last report of lost events.
         self._dropped = 0
+        #: Number of reports of lost events.
         self._times_dropped = 0
         #: The reason, as last logged, why no event can be sent.
         self._reason = ""

@@ -87,7 +87,10 @@ class ControlledShutdown:
             self._answered.set_result(why)
 
     def _is_of_use(self) -> bool:
-        """Whether this broker has a replica and another broker could take over its leaderships."""
+        """Return whether a controlled shutdown can achieve anything.
+
+        It can if this broker has a replica and another broker is alive to take over leaderships.
+        """
         services = self._services
         others = [
             broker_id for broker_id in services.view.brokers if broker_id != services.broker_id

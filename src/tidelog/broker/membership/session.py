@@ -291,7 +291,11 @@ class Session:
         return layout.encode_broker(info, services.clock.wall_ms())
 
     async def _is_own(self, path: str, expiries: int) -> bool:
-        """Whether this very session owns the registration; the broker id never proves it (V42)."""
+        """Return whether the current session owns the node at `path`; if so, use the registration.
+
+        The broker id in the node is no proof, because another process with the same id may have
+        created the node (V42). `expiries` is the value of `_expiries` when the registration began.
+        """
         node = await self._read(path)
         if node is None or node.stat.ephemeral_owner != self._store.session_id:
             return False

@@ -151,8 +151,8 @@ class _LeaderAndIsr:
                 error = ErrorCode.KAFKA_STORAGE_ERROR
                 self.services.tracer.mark("replica_offline")
             elif placement is Placement.LOST:
-                # A Kafka controller elects another leader only after KAFKA_STORAGE_ERROR, as if the
-                # directory had failed.
+                # A Kafka controller elects another leader only after KAFKA_STORAGE_ERROR, so it
+                # gets that error, as if the replica's directory had failed.
                 error = ErrorCode.REPLICA_NOT_AVAILABLE
                 if self.request.type == _UNTOLD:
                     error = ErrorCode.KAFKA_STORAGE_ERROR

@@ -103,7 +103,8 @@ FAILED_FETCHES: Final = _traffic("failedfetchrequests", "partitions of refused F
 REPLICATION_BYTES_IN: Final = _traffic("replicationbytesin", "bytes fetched by followers here")
 REPLICATION_BYTES_OUT: Final = _traffic("replicationbytesout", "bytes sent to followers")
 INVALID_CRCS: Final = _traffic("invalidmessagecrcrecords", "produced batches with a wrong checksum")
-#: Partitions that clients have produced to or fetched from at this broker, since its start.
+#: Counters of each partition that clients have produced to or fetched from since the broker's
+#: start.
 PARTITION_BYTES: Final = tuple(
     counter(f"tidelog_partition_{name}_total", meaning, "topic", "partition")
     for name, meaning in (

@@ -91,8 +91,9 @@ class ReplicaSet(HostedPartitions):
         #: Batches of clients that were refused because the partition's replica did not exist yet.
         self.early_batches = EarlyBatches()
         self.controller_epoch = 0
-        #: (controller epoch, broker epoch) of the latest command, and its correlation id.
+        #: (controller epoch, broker epoch) of the latest command.
         self._commanded_under = (-1, NO_BROKER_EPOCH)
+        #: Correlation id of the latest command, by which the broker detects late commands (V30).
         self._latest_correlation_id = 0
         #: Broker epoch of the latest registration, even if that registration has ended.
         self._latest_broker_epoch = NO_BROKER_EPOCH

@@ -95,8 +95,8 @@ class StrayRecovery:
         if request.action not in (DELETE, RESTORE):
             response.error_code = ErrorCode.INVALID_REQUEST
             return response
-        # First mark the strays that were set aside together. After a deletion, too few might be
-        # left to be recognized as set aside together.
+        # Before any deletion, check whether too many strays were set aside at once (V35). After a
+        # deletion, too few of them might be left for this check.
         await self._replicas.upkeep.hold_strays()
         for named in request.strays:
             result = AlteredStray(named.log_dir, named.name)

@@ -260,7 +260,10 @@ class Connection:
         return self._held_bytes + self._transport.queued_bytes
 
     def _count(self, has_progress: bool) -> None:
-        """Count the response bytes, here and in the transport, that the peer has not received."""
+        """Count the response bytes, here and in the transport, that the peer has not received.
+
+        `has_progress` means that the peer has received bytes since the last count.
+        """
         self._share.hold(self._held_bytes + self._transport.held_bytes, has_progress)
 
     def _count_rest(self) -> None:

@@ -44,9 +44,9 @@ _PURPOSE = "slow-reads"
 _MAX_NAMED = 5
 #: Pause in milliseconds between two requests that report the same damage to the controller.
 DAMAGE_PAUSE_MS: Final = 500
-#: Number of attempts to report that a directory is no longer full or slow, and the pause between
-#: them in milliseconds.
+#: Number of attempts to report that a directory is no longer full or slow.
 _FIT_ATTEMPTS: Final = 5
+#: Pause in milliseconds between two attempts to report that.
 _FIT_PAUSE_MS: Final = 1_000
 _SLOW = (
     "the controller elected no other leader in place of one with slow reads: {};"

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from tidelog.broker.replicas.hosting.partition import Partition
     from tidelog.replication.pending_reads import PendingReads
 
-#: The session epochs with a special meaning (KIP-227): the first fetch of a session, and a fetch
-#: without a session.
+#: The session epoch of a full fetch that begins a session (KIP-227).
 INITIAL_EPOCH = 0
+#: The session epoch of a full fetch without a session (KIP-227).
 FINAL_EPOCH = -1
 _MAX_EPOCH = 0x7FFFFFFF
 #: Any session may evict another session that was unused for this many milliseconds.
@@ -83,9 +83,10 @@ class SessionPartition:
         self.is_synced = False
         self.max_bytes = 0
         self.current_leader_epoch = -1
-        #: The offsets in the last response; the partition is unchanged while they are the same
-        #: (V61).
+        #: The high watermark in the last response; a partition without records counts as unchanged
+        #: while its high watermark and its log start are those of the last response (V61).
         self.sent_high_watermark = -1
+        #: The log start offset in the last response.
         self.sent_log_start_offset = -1
         self.watched: Partition | None = None
         #: Where the readable part of the log ended when a waiting fetch last examined the

@@ -467,7 +467,10 @@ class Fetcher(FetchOrder):
         self._held_under = None
 
     def _failed(self, why: str, is_session: bool = False) -> None:
-        """After a growing pause, begin with a full fetch; ignore the requests in flight."""
+        """After a growing pause, begin with a full fetch; ignore the requests in flight.
+
+        `is_session` means that the leader refused the current session.
+        """
         services = self._services
         self._connection_number += 1
         self._in_flight = 0

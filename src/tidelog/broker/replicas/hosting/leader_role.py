@@ -42,8 +42,8 @@ TO_HIGH_WATERMARK = -1
 def may_join(services: Services, idle: Collection[int]) -> Callable[[int], bool]:
     """Return a function that tests whether a follower is alive and not paused (R10).
 
-    Only such a follower may join the ISR. The leader may know the progress of another follower from
-    an earlier incarnation of that follower.
+    Only such a follower may join the ISR. Without this test, a follower whose broker is dead could
+    join, because the leader still knows the progress that it reported before.
     """
     return lambda broker_id: services.view.is_alive(broker_id) and broker_id not in idle
 
@@ -206,13 +206,14 @@ class LeaderRole(Role):
     def check_follower(self, replica_id: int, broker_epoch: int, asked_epoch: int) -> ErrorCode:
         """Return why a follower may not fetch (V63); NONE if it may.
 
-        A follower without an assigned replica gets UNKNOWN_LEADER_EPOCH only if its request has a
-        leader epoch, because otherwise the follower itself may be outdated (as in Kafka's
+        If the replica is not assigned, a request with a leader epoch gets UNKNOWN_LEADER_EPOCH,
+        because this leader may be outdated. A request without a leader epoch (`asked_epoch` -1)
+        gets NOT_LEADER_OR_FOLLOWER instead, because the follower may be outdated (as in Kafka's
         Partition.followerReplicaOrThrow).
         """
         known = self.core.followers.get(replica_id)
         if known is not None and broker_epoch >= known.broker_epoch:
-            return ErrorCode.NONE  # a known follower, for which no clock is read
+            return ErrorCode.NONE  # the frequent case, which must not read the clock
         try:
             now_ms = self._services.clock.monotonic_ms()
             self.core.follower(replica_id, broker_epoch, now_ms)

@@ -42,17 +42,19 @@ class ReplicationThrottles:
         self.moves = MoveRates()
         self.leader = SideThrottle(windows, window_ms, self.moves)
         self.follower = SideThrottle(windows, window_ms, self.moves)
-        #: Throttled partitions by topic, for topics that have throttled partitions.
+        #: Partitions that `leader.replication.throttled.replicas` throttles, by topic.
         self._leader_topics: dict[str, ThrottledPartitions] = {}
+        #: Partitions that `follower.replication.throttled.replicas` throttles, by topic.
         self._follower_topics: dict[str, ThrottledPartitions] = {}
         #: Replicas that reassignments add; the throttle rate of a reassignment applies to these
         #: replicas only.
         self._added: dict[TopicPartition, tuple[int, ...]] = {}
         #: Partitions whose reassignment currently does not copy to the replica on this broker.
         self.idle: dict[TopicPartition, None] = {}
-        #: The replicas that the throttle skipped since the last check of `throttle_watch`:
-        #: followers of this broker's leaders, and this broker's own followers.
+        #: Followers, by partition and broker id, that the leader's side of the throttle skipped
+        #: since the last check of `throttle_watch`.
         self.left_out: dict[tuple[TopicPartition, int], None] = {}
+        #: Partitions that the follower's side did not fetch since the last check.
         self.not_fetched: dict[TopicPartition, None] = {}
         #: A version number, increased by each change of settings after which the leader may
         #: throttle fewer followers.

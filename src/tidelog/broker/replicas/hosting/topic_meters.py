@@ -79,7 +79,7 @@ class TopicMeters:
         #: Topics beyond the limit, which share the counters of `OTHERS`.
         self._summed: dict[str, None] = {}
         self._partitions: dict[TopicPartition, PartitionTraffic] = {}
-        #: Kafka counts these for all topics together only.
+        #: The counters that, as in Kafka, exist only for all topics together.
         self.replication_bytes_out = metrics.sample(declared.REPLICATION_BYTES_OUT, _ALL)
         self._invalid_crcs = metrics.sample(declared.INVALID_CRCS, _ALL)
         self._acknowledged = {
@@ -167,7 +167,10 @@ class TopicMeters:
                     meter.failed_fetches.value += 1
 
     def _first_traffic(self, partition: TopicPartition) -> PartitionTraffic:
-        """Return new counters of a partition, which nothing reads beyond the limit of series."""
+        """Return new counters for the partition's traffic.
+
+        If the number of counted partitions has reached its limit, the new counters are discarded.
+        """
         traffic = PartitionTraffic()
         if len(self._partitions) < MAX_METERED_PARTITIONS:
             self._partitions[partition] = traffic

@@ -59,7 +59,7 @@ class ForeignIsrChanges:
         behind = {name: epochs for name, epochs in self._behind.items() if self._lags(name, epochs)}
         missed = [name for name in behind if not self._has_change_in_flight(name)]
         self._behind = {name: behind[name] for name in behind if name not in missed}
-        if self._behind:  # the response to a change in flight may not include the missed change
+        if self._behind:  # look again, as a response in flight may not show the missed change
             self._services.timers.after(GRACE_MS, self._look_again)
         if missed:
             self._services.tracer.mark("foreign_isr_change_found")
@@ -69,7 +69,11 @@ class ForeignIsrChanges:
             )
 
     def _lags(self, topic_partition: TopicPartition, epochs: tuple[int, int]) -> bool:
-        """Return whether the leader of this leader epoch has an older ISR."""
+        """Return whether this broker's leader knows an older ISR than the published ISR.
+
+        `epochs` are the leader epoch and the partition epoch of the published state. Returns False
+        if this broker does not lead in that leader epoch.
+        """
         core = self._leader(topic_partition)
         leader_epoch, partition_epoch = epochs
         return (
