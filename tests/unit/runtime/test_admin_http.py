@@ -205,6 +205,20 @@ def test_a_new_connection_replaces_the_one_that_is_silent_the_longest() -> None:
     served(act, HttpLimits(connections=2))
 
 
+def test_clients_that_stop_within_a_request_keep_no_other_client_out() -> None:
+    async def act(server: HttpServer) -> None:
+        held = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(2)]
+        for _, writer in held:
+            writer.write(b"GET /echo HTTP/1.1\r\n")
+        while server.connections < 2:
+            await asyncio.sleep(0)
+        assert b"200 OK" in await sent(server, request("/echo"))
+        for _, writer in held:
+            writer.close()
+
+    served(act, HttpLimits(connections=2))
+
+
 def test_a_server_on_a_loopback_address_refuses_the_names_of_other_hosts() -> None:
     async def act(server: HttpServer) -> None:
         for name in ("localhost:9644", "LOCALHOST.", "127.0.0.1:1", "[::1]:9644", "10.1.2.3"):

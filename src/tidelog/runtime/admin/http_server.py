@@ -4,7 +4,8 @@ A client may send garbage, read slowly or never, or request too much. The server
 the number of connections, the size of requests, and the time of each step. If a route's function
 fails, only its request fails. A long response is sent in pieces, and the connection ends if the
 client does not take a piece in time. When all connections are in use, a new one replaces the
-connection that has been silent for the longest time: silent clients keep no other client out.
+connection whose request has been awaited for the longest time: clients that are silent, or stop
+within a request, keep no other client out.
 
 A server on a loopback address refuses requests that name another host than the one on which it was
 configured to listen. Otherwise a web page could read the server through a DNS name of its own that
@@ -66,7 +67,7 @@ class HttpServer:
         self._limits = limits or HttpLimits()
         self._server: asyncio.Server | None = None
         self._tasks: dict[asyncio.Task[None], None] = {}
-        #: The tasks whose connections wait for a request, the longest silent connection first.
+        #: The tasks whose connections wait for a whole request, the longest waiting first.
         self._silent: dict[asyncio.Task[None], None] = {}
         self._is_loopback = False
         self._host = ""
@@ -94,7 +95,7 @@ class HttpServer:
 
     @property
     def silent_connections(self) -> int:
-        """The number of open connections that wait for a request."""
+        """The number of open connections that wait for a whole request."""
         return len(self._silent)
 
     async def close(self) -> None:
@@ -150,17 +151,21 @@ class HttpServer:
 
     async def _read(self, reader: asyncio.StreamReader) -> HttpRequest | None:
         """Return the next request; None if the client has sent no further request."""
-        limits = self._limits
         task = asyncio.current_task()
         assert task is not None, "asyncio runs this method as part of a task"
         self._silent[task] = None
+        try:
+            return await self._received(reader)
+        finally:
+            self._silent.pop(task, None)
+
+    async def _received(self, reader: asyncio.StreamReader) -> HttpRequest | None:
+        limits = self._limits
         try:
             async with asyncio.timeout(limits.idle_ms / 1000):
                 first = await reader.read(1)
         except TimeoutError:
             return None
-        finally:
-            self._silent.pop(task, None)
         if not first:
             return None
         try:
