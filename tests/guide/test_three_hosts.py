@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -39,11 +40,11 @@ def typed(host: Host, word: str, code: int = 0) -> str:
     return done.stdout
 
 
-def start_zookeeper(host: Host) -> None:
+def start_zookeeper(host: Host) -> subprocess.Popen[bytes]:
     classes = ":".join(find_jars())
     main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
     java = [find_java(11), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
-    host.start(*java, "-cp", classes, main, host.here("/etc/tidelog/zoo.cfg"))
+    return host.start(*java, "-cp", classes, main, host.here("/etc/tidelog/zoo.cfg"))
 
 
 def eventually(host: Host, word: str, code: int) -> str:
@@ -63,19 +64,32 @@ def read_all(host: Host) -> Counter[str]:
     return Counter(done.stdout.split())
 
 
-@pytest.mark.soak
-def test_each_command_of_the_guide_does_what_it_says(places: list[Host]) -> None:
-    first, second, third, fourth = places
-    for host in (first, second, third):
+def begin(three: Sequence[Host]) -> list[subprocess.Popen[bytes]]:
+    """Type the guide up to the first topic; return the ZooKeeper servers."""
+    servers = []
+    for host in three:
         host.save("/etc/tidelog/zoo.cfg", FILES["zoo.cfg"])
         host.save("/etc/tidelog/server.properties", FILES["server.properties"])
         typed(host, "zookeeper")
-        start_zookeeper(host)
-    typed(first, "once")
-    for host in (first, second, third):
+        servers.append(start_zookeeper(host))
+    eventually(three[0], "once", 0)  # the servers have only just been started
+    for host in three:
         typed(host, "unit")
         typed(host, "start")
-    typed(first, "first")
+    typed(three[0], "first")
+    return servers
+
+
+def sessions(host: Host) -> list[str]:
+    """Lines of a broker's log about sessions that ended or began."""
+    log = (host.directory / "unit.log").read_text(errors="replace")
+    return [line for line in log.splitlines() if "session" in line and "expired" in line]
+
+
+@pytest.mark.soak
+def test_each_command_of_the_guide_does_what_it_says(places: list[Host]) -> None:
+    first, second, third, fourth = places
+    begin(places[:3])
     for host in (first, second, third):
         typed(host, "restart")
 
@@ -96,3 +110,30 @@ def test_each_command_of_the_guide_does_what_it_says(places: list[Host]) -> None
     assert "decommission" in TYPED["replaced"]
     typed(first, "replaced")
     assert read_all(second) == Counter(map(str, range(1, 2001)))
+
+
+@pytest.mark.soak
+def test_zookeeper_loses_its_majority_and_a_host_is_added(places: list[Host]) -> None:
+    first, second, third, fourth = places
+    three = places[:3]
+    servers = begin(three)
+    typed(first, "lost")
+    assert typed(first, "group").split() == ["2000"]
+
+    for server in servers[1:]:
+        server.kill()
+        server.wait()
+    assert typed(first, "quorum").split()[-1] == "1000"
+    typed(second, "waits", 1)
+    logs = [(host.directory / "unit.log").read_text(errors="replace") for host in three]
+    assert any("waiting for the store: no ZooKeeper server for 6000 ms: " in log for log in logs)
+    for host in (second, third):
+        start_zookeeper(host)
+    assert "flights" in typed(first, "majority").split()
+    assert [sessions(host) for host in three] == [[], [], []]
+
+    fourth.save("/etc/tidelog/server.properties", FILES["server.properties"])
+    typed(fourth, "unit")
+    typed(fourth, "start")
+    assert "4 of 4 brokers are registered" in typed(first, "added")
+    assert read_all(third) == Counter(map(str, range(1, 3001)))
