@@ -18,14 +18,24 @@ from tidelog.log.log_directory import LogDirectory
 from tidelog.log.partition_log import PartitionLog
 from tidelog.records.builder import NewRecord, Producer, build_batch
 from tidelog.sim.disk import SimDisk
+from tidelog.sim.profiles import PROFILES, Pace, Profile
 from tidelog.spark.pipelines.audit.auditing import audit_directories
 
 #: Profiles of the simulator without power losses in most runs, and their seeds.
 MANY = {
     "default": (4,), "compaction": (4,), "topic_churn": (2,), "directory_moves": (1, 3),
-    "thinned_logs": (1,), "jbod": (1, 2), "reassignments": (1, 2), "unclean_elections": (1,),
+    "thinned_logs": (1,), "jbod": (1, 2), "redirected_moves": (1, 2), "unclean_elections": (1,),
     "unheard_of_return": (1,), "swarm": (284,),
 }  # fmt: skip
+#: Replicas move, and brokers are seldom killed.
+MOVES = Profile(
+    "redirected_moves",
+    faults="slow_link 3, slow_disk 2, crash_any 0.5, expire_controller 0.3",
+    pace=Pace(left_out=0.3, interval_ms=(400, 1_500)),
+    recreates=0.0,
+    brokers=5,
+    churn=("moves_redirected",),
+)
 COMPACT = LogConfig(
     segment_bytes=500,
     index_interval_bytes=200,
@@ -34,6 +44,11 @@ COMPACT = LogConfig(
     min_cleanable_dirty_ratio=0.0,
     file_delete_delay_ms=60_000,
 )
+
+
+@pytest.fixture(autouse=True)
+def moves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(PROFILES, MOVES.name, MOVES)
 
 
 def damage_at(moment: Moment, root: Path) -> tuple[int, list[str]]:
@@ -53,7 +68,7 @@ def alarms(profile: str, seed: int, every_ms: int, root: Path) -> tuple[int, lis
     return count, found
 
 
-@pytest.mark.parametrize(("profile", "seed"), [("compaction", 4), ("reassignments", 1)])
+@pytest.mark.parametrize(("profile", "seed"), [("compaction", 4), ("redirected_moves", 1)])
 def test_directories_of_running_and_killed_brokers_have_no_damage(
     tmp_path: Path, profile: str, seed: int
 ) -> None:
