@@ -92,7 +92,7 @@ def slow_disk(context: FaultContext, broker: SimBroker, disk: SimDisk) -> None:
 
 @kind
 def slow_reads(context: FaultContext) -> bool:
-    """Slow down the disk reads of a leader for a while: the page cache has none of its data."""
+    """Slow down a leader's disk reads for a while, as if the page cache had none of its log."""
     found = _quick_leader(context)
     if found is None:
         return False

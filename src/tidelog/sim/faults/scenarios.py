@@ -112,9 +112,10 @@ def older_disk_returns(context: FaultContext, state: PublishedPartition) -> Scen
 
 @scenario_of_rounds(300, 1_500)
 def brokers_catch_up(context: FaultContext) -> Scenario:
-    """Restart a broker, not the controller's, that then cannot fetch from one leader for a while.
+    """Restart a broker that is not the controller, and keep it from fetching from one leader.
 
-    The broker must lead its preferred partitions again only after it has caught up (V46).
+    The broker cannot fetch from this leader for a while after the restart. It must lead its
+    preferred partitions again only after it has caught up (V46).
     """
     controller = context.controller()
     if controller is None:
@@ -137,11 +138,11 @@ def brokers_catch_up(context: FaultContext) -> Scenario:
 
 @scenario_of_partition(200, 1_000)
 def left_behind(context: FaultContext, state: PublishedPartition) -> Scenario:
-    """Push followers out of the ISR one after the other, and kill every remaining member.
+    """Push both followers out of the ISR in turn, then kill the leader and the second follower.
 
     The first follower to leave the ISR lacks records that were committed without it. The second
-    follower, which leaves an ISR of two, becomes an eligible replica (E1). The scenario kills this
-    replica and the leader. If unclean election is allowed, the first follower then becomes the
+    follower, which leaves an ISR of two, becomes an eligible replica (E1), so it has all committed
+    records, like the leader. If unclean election is allowed, the first follower then becomes the
     leader (V13).
     """
     cluster = context.cluster

@@ -155,8 +155,9 @@ class PartitionsMoved(ChurnKind):
 
 @churn_of_profiles
 class MovesRedirected(PartitionsMoved):
-    """Reassignments that get a new target without an added replica as soon as this replica is in
-    sync (R10).
+    """Reassignments that get a new target when one of their added replicas is in sync (R10).
+
+    The new target does not contain this replica.
     """
 
     pause_ms = 100, 900

@@ -137,7 +137,8 @@ class ConfigsChanged(_Altered):
 class PartitionsRemoved(OfTopics):
     """Repeated removals and additions of a topic's highest partition.
 
-    A re-added partition must not have records of the removed one.
+    Only tidelog has a request to remove one partition of a topic. After the partition is added
+    again, it must not have records from before the removal.
     """
 
     topic: ClassVar[str] = "shrinking"
