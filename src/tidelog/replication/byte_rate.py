@@ -24,7 +24,7 @@ _MS_PER_S: Final = 1_000
 class _Window:
     begun_ms: int
     count: int = 0
-    #: The part of the `count` bytes that was sent or received by replicas outside the ISR.
+    #: How many of the `count` bytes were copied to replicas outside the ISR.
     held_count: int = 0
 
 

@@ -134,7 +134,7 @@ class FollowerProgress:
         self.broker_epoch = broker_epoch
 
     def fetched_from(self, fetch_offset: int, is_synced: bool, flush_before_ack: bool) -> int:
-        """Record the offset of a fetch; return the log end for the high watermark (V69).
+        """Record the offset of a fetch; return the offset that the high watermark uses (V69).
 
         `is_synced` means that the follower has synced its log up to `fetch_offset`.
         """
@@ -195,7 +195,11 @@ class FollowerProgress:
         return max(self.last_caught_up_ms, done_ms)
 
     def is_in_sync(self, leader_end_offset: int, now_ms: int, max_lag_ms: int) -> bool:
-        """Return whether the follower may stay in the ISR by F3 to F6."""
+        """Return whether the follower may stay in the ISR (F3 to F6).
+
+        It may if it has the leader's whole log, waits for the leader's disk, or was caught up
+        within `max_lag_ms`.
+        """
         return (
             leader_end_offset == self.log_end_offset
             or self.has_pending_read(now_ms)

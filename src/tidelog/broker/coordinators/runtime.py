@@ -9,7 +9,8 @@ effect.
 
 Each kind of coordinator is a subclass of `CoordinatorRuntime`. The subclass defines its topic, its
 shards, the encoding of its records and its settings. The broker registers each subclass under its
-topic (`replicas.context`). `GroupCoordinators` is the only kind of coordinator so far.
+topic (`coordinators` of `replicas.hosting.context.PartitionContext`). `GroupCoordinators` is the
+only kind of coordinator so far.
 """
 
 from __future__ import annotations

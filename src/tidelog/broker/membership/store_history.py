@@ -213,7 +213,7 @@ class StoreHistory:
             try:
                 found[name] = layout.decode_partition_state(path, node.data, node.stat)
             except LayoutError:
-                continue  # the controller reports the unreadable node, and does not change it
+                continue  # unreadable: skip it, as the controller reports it
         return found
 
 
@@ -223,4 +223,4 @@ def _topic_id(topic: str, node: Node | None) -> TopicId | None:
     try:
         return layout.decode_topic_id(layout.topic_path(topic), node.data)
     except LayoutError:
-        return None  # the controller reports the unreadable node, and does not change it
+        return None  # unreadable: skip it, as the controller reports it

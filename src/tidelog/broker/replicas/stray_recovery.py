@@ -2,9 +2,9 @@
 
 The broker restores a stray while it executes no controller command, so no command finds a half
 restored stray. The broker recovers the stray's log in the stray's own directory.
-`replication/strays` decides whether the stray may return. The broker then deletes an empty replica
-of the partition, if it has one, and renames the stray to be the partition's replica. Only the
-controller assigns the restored replica's role, so this broker requests all commands until the
+`replication.stray_checks` decides whether the stray may return. The broker then deletes an empty
+replica of the partition, if it has one, and renames the stray to be the partition's replica. Only
+the controller assigns the restored replica's role, so this broker requests all commands until the
 controller accepts the request, or until the next registration, which brings all commands anyway.
 """
 

@@ -62,7 +62,7 @@ class ControllerVersions:
         self._served: tuple[int, int] | None = None
 
     def responded(self, controller: tuple[int, int]) -> None:
-        """Note a response to AlterPartition: the controller serves the version in use."""
+        """Note that the controller responded, and so serves the version of the request."""
         if self._known != controller:
             self._known, self._served = controller, None
 
