@@ -136,4 +136,5 @@ def test_zookeeper_loses_its_majority_and_a_host_is_added(places: list[Host]) ->
     typed(fourth, "unit")
     typed(fourth, "start")
     assert "4 of 4 brokers are registered" in typed(first, "added")
-    assert read_all(third) == Counter(map(str, range(1, 3001)))
+    # A producer without idempotence may store a request twice.
+    assert read_all(third).keys() == set(map(str, range(1, 3001)))
