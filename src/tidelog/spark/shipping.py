@@ -47,7 +47,7 @@ def shipped(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _pickled(value: object) -> bytes:
-    pickler: Any = CloudPickleSerializer  # has no types
+    pickler: Any = CloudPickleSerializer  # PySpark declares no types for this class
     return bytes(pickler().dumps(value))
 
 

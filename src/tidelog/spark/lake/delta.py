@@ -153,7 +153,8 @@ class DeltaLake:
     def _settled(self, look: Callable[[DeltaTable], T]) -> T:
         """Return the result of `look` at the newest version; repeat it if a commit came meanwhile.
 
-        `DeltaTable.history` also shows commits that are newer than the version of its object.
+        `look` may see a newer commit, because `DeltaTable.history` also returns commits that are
+        newer than the version of the `DeltaTable` object.
         Raises TableError.
         """
         from deltalake.exceptions import DeltaError
@@ -297,8 +298,9 @@ class DeltaLake:
     def history(self) -> Iterator[tuple[int, int]]:
         """Yield (time in ms, version) of each version that the log still has, newest first.
 
-        A commit whose time is earlier than the time of an older commit, because a clock was wrong,
-        counts as later, as in Delta's own reader. Raises TableError.
+        Because of a wrong clock, a commit may have an earlier time than an older commit. Its time is
+        then returned as 1 ms after the time of the older commit, as Delta's own reader does. Raises
+        TableError.
         """
         commits = self.commits()
         times = accumulate(

@@ -85,7 +85,8 @@ _REFUSED: Final = (
 
 #: The field id of a table's first partition column.
 _FIRST_PARTITION_ID: Final = 1000
-#: Readers of Iceberg refuse a table one of whose times lies further behind the time before it.
+#: The time of a commit may lie at most this far before the time of the previous commit: readers of
+#: Iceberg refuse a table whose times go back further.
 _CLOCK_TOLERANCE_MS: Final = 60_000
 
 

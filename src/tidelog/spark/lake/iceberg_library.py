@@ -54,7 +54,8 @@ REFUSALS: Final = (
     PermissionError,
 )
 _FILE_IO: Final = f"{__name__}.DurableFileIO"
-#: Option names of pyiceberg, with the option names of `LakeStore`.
+#: The keys are pyiceberg's names of store options; each value is the name of the same option in
+#: `LakeStore`, which takes delta-rs's names.
 _STORE_OPTIONS: Final = {
     "s3.endpoint": "AWS_ENDPOINT_URL",
     "s3.access-key-id": "AWS_ACCESS_KEY_ID",

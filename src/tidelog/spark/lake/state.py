@@ -117,7 +117,7 @@ class LakeState:
 
     version: int = NO_VERSION
     origin: Origin | None = None
-    #: Each partition's runs, joined into one run.
+    #: By partition, the offsets and the row counts that all runs together have committed.
     partitions: Mapping[int, PartitionRun] = field(default_factory=dict)
     fence: int = 0
     #: Whether `partitions` have all runs; False if the table's log lost commits of earlier runs,

@@ -29,7 +29,7 @@ class Lake(Protocol):
 
     #: The table's path, URI or identifier, for messages.
     location: str
-    #: The format's word for the numbers that `added_in` returns.
+    #: What the numbers that `added_in` returns identify: "version" (Delta) or "snapshot" (Iceberg).
     commit_noun: str
     #: Whether data files contain the partition columns, or only the table's log has their values.
     keeps_partition_columns: bool

@@ -76,7 +76,7 @@ class ColumnProof:
     #: By path of each file that a fault names: the versions that added the file, if known.
     added_in: Mapping[str, tuple[int, ...]]
     files: tuple[FileFault, ...] = ()
-    #: Whether `added_in` has versions, or ids of snapshots.
+    #: What the numbers in `added_in` identify: "version" (Delta) or "snapshot" (Iceberg).
     commit_noun: str = "version"
 
     @property

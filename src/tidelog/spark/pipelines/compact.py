@@ -43,7 +43,8 @@ if TYPE_CHECKING:
 
 #: Default time in hours to keep replaced files: a week, as in Delta.
 KEEP_HOURS: Final = 168
-#: A compaction gives up after this number of merges whose files other commits replaced first.
+#: A merge fails if another commit replaces its input files first. After this number of failed
+#: merges, a compaction gives up.
 _ATTEMPTS: Final = 5
 
 
@@ -87,10 +88,10 @@ def plan_merges(files: Iterable[LakeFile], target_file_bytes: int) -> list[list[
 def plan_tiers(files: Iterable[LakeFile], target_file_bytes: int) -> list[list[LakeFile]]:
     """Return groups of neighbouring files of similar sizes, each of `target_file_bytes` at most.
 
-    A file is merged with the files after it once these together have half of its size. Each
-    remaining file has more than twice the size of the next file. Repeated merges of new small files
-    thus write each record only a few times, and keep few files: both numbers grow with the
-    logarithm of the size.
+    A file is merged with the files after it once the files after it together have half of the
+    file's size. Each remaining file has more than twice the size of the next file. Repeated merges
+    of new small files thus write each record only a few times, and keep few files: both numbers
+    grow with the logarithm of the table's size.
     """
     groups: list[list[LakeFile]] = []
     for run in _neighbours(files, target_file_bytes):

@@ -36,8 +36,8 @@ def debezium_columns(spark: SparkSession, ddl: str) -> Transform:
     else in `before`. Other operations, such as t (truncate), are bad records. A value that Debezium
     does not have, such as an unchanged TOAST column of PostgreSQL, is its placeholder
     `__debezium_unavailable_value`. BEFORE_COLUMN has the row before an update; no table gets this
-    column. Raises OptionError for an invalid `ddl`, or for a column name that the table already
-    has.
+    column. Raises OptionError for an invalid `ddl`, and if `ddl` names a column that the transform
+    itself makes: one of OWN_COLUMNS (such as `offset`), `tombstone` or BEFORE_COLUMN.
     """
     from pyspark.sql import functions as F  # noqa: N812 - how all of Spark names it
     from pyspark.sql.types import StringType, StructType

@@ -81,7 +81,10 @@ class FileUpkeep:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Wait for the end of a round; raise its error, or log it if the block raised an error."""
+        """Wait for the end of a background merge or deletion, and raise its error.
+
+        If the `with` block raised an error itself, the error of the merge is only logged.
+        """
         self._is_stopping = True
         if self._thread is not None:
             self._thread.join()
@@ -93,7 +96,8 @@ class FileUpkeep:
     def added(self, files: Iterable[LakeFile]) -> None:
         """Count the files of a batch; start a merge if files are many, or a deletion if it is due.
 
-        Raises the error of an earlier round: TableError, ProofError, or Spark's errors.
+        If an earlier merge or deletion in the background failed, raises its error: TableError,
+        ProofError, or Spark's errors.
         """
         self.check()
         if self._small is None:
@@ -120,7 +124,10 @@ class FileUpkeep:
                 pass
 
     def check(self) -> None:
-        """Raise the error of an earlier round: TableError, ProofError, or Spark's errors."""
+        """Raise the error of a merge or deletion that failed in the background, if any did.
+
+        Raises TableError, ProofError, or Spark's errors.
+        """
         if self._error is not None:
             error, self._error = self._error, None
             raise error

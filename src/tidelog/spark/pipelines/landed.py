@@ -57,7 +57,8 @@ class TableProof:
     offsets: ContinuityProof
     #: Files that readers cannot read, or that differ from the table's log.
     faults: tuple[FileFault, ...] = ()
-    #: Doubled and stray offsets, and offsets without a row in partitions that have lost records.
+    #: Offsets with several rows, offsets of rows outside the ranges of all commits, and offsets
+    #: without a row in partitions that have lost records.
     ranges: tuple[OffsetFault, ...] = ()
     #: A sentence that says why the offsets in commits are not true; empty without a rollback.
     rollback: str = ""

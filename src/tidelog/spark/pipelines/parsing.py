@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 #: Columns of records that the transforms keep.
 RECORD_COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value")
-#: Names that no column of a DDL may have.
+#: Columns that the transforms themselves make, so that a user's DDL must not name them.
 OWN_COLUMNS: Final = (*RECORD_COLUMNS, "error")
 
 
@@ -29,8 +29,8 @@ def json_columns(spark: SparkSession, ddl: str, *, tombstones: bool = False) -> 
 
     `ddl` is like `carrier string, distance long`. With `tombstones`, a record without a value is a
     tombstone instead of a bad record. A tombstone has the columns of its key, if the key is a JSON
-    object. Raises OptionError for an invalid `ddl`, or for a column name that the table already
-    has.
+    object. Raises OptionError for an invalid `ddl`, and if `ddl` names a column that the transform
+    itself makes: one of OWN_COLUMNS, or `tombstone` with `tombstones`.
     """
     from pyspark.sql import functions as F  # noqa: N812 - how all of Spark names it
 

@@ -176,8 +176,10 @@ def _joined(
     nulled: tuple[str, ...],
     added: Mapping[str, Mapping[int, int]],
 ) -> DataFrame:
-    """Return each key of table and log with its `kind`, its offsets and its text.
+    """Return one row for each key that the table or the log has.
 
+    The columns are `kind` (see `_kind`), `key` (the values of the key columns as one text),
+    `partition`, `offset` (of the table's row) and `log_offset` (of the key's latest record).
     `nulled` are columns whose empty texts are null in the table. `added` has, for each column, the
     offset of a partition below which rows may lack the column.
     """
@@ -227,7 +229,10 @@ def _joined(
 
 
 def _kind(differs: Sequence[Column], starts: Mapping[int, int]) -> Column:
-    """Return the KeyFaultKind of a joined row; prefixes distinguish columns of table and log."""
+    """Return a column with the KeyFaultKind of each joined row, or a word for a row without fault.
+
+    Columns of the table's row have the prefix `t_`, columns of the log's record the prefix `e_`.
+    """
     from pyspark.sql import functions as F  # noqa: N812 - how all of Spark names it
 
     has_row, has_record = F.col("t_offset").isNotNull(), F.col("e_offset").isNotNull()
@@ -247,7 +252,7 @@ def _kind(differs: Sequence[Column], starts: Mapping[int, int]) -> Column:
 
 
 def _is_below(offsets: Mapping[int, int]) -> Column:
-    """Return whether a table's row lies below the offset of its partition."""
+    """Return whether the table's row lies below the offset that `offsets` has for its partition."""
     from pyspark.sql import functions as F  # noqa: N812 - how all of Spark names it
 
     found = F.lit(False)

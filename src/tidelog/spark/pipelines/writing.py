@@ -173,9 +173,9 @@ def _rows_of(files: TaskFiles) -> list[dict[str, Any]]:
 
 
 def _sort_key(frame: DataFrame, name: str, plan: FilePlan) -> Column:
-    """Return the column by which to sort rows: a partition column, in Delta null for empty text.
+    """Return the partition column `name` as a sort key, which brings rows of one value together.
 
-    The sort keeps the rows of one value together.
+    In Delta an empty text of a partition column is stored as null, so it is null in the sort key.
     """
     from pyspark.sql import functions as F  # noqa: N812 - how all of Spark names it
     from pyspark.sql.types import StringType
@@ -245,7 +245,10 @@ def _frame_task(job: _FrameJob) -> Callable[[Iterable[pa.RecordBatch]], Iterator
 
 
 class _FrameTask:
-    """The files and dead-letter files of a task, and its first bad record without a path for it."""
+    """The files and dead-letter files of a task.
+
+    Without a dead-letter path, the task keeps the place and the reason of its first bad record.
+    """
 
     def __init__(self, job: _FrameJob) -> None:
         self._job = job
@@ -254,7 +257,10 @@ class _FrameTask:
         self._bad: tuple[int, int, str] | None = None
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
-        """Write all rows; return the files, and the first bad record without a dead-letter path."""
+        """Write all rows; return a row for each written file.
+
+        Without a dead-letter path, one more row has the first bad record, if there is any.
+        """
         for numbered in batches:
             batch = numbered.rename_columns(list(self._job.names))
             _check_place(batch)

@@ -285,8 +285,8 @@ class _Joining:
             return
         if first < expected:
             if each.first_last is not None and self._last is None:
-                # A crash undoes a truncation of unflushed records: the previous file has them
-                # again, and the next start truncates them.
+                # A crash may undo the truncation of unflushed records: the previous file then has
+                # the truncated records again, and the broker's next start truncates it again.
                 return
             is_undone = starts_file and first == segment.base_offset and first >= self._flushed
             found.add(
