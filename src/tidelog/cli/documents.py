@@ -43,7 +43,7 @@ def document_of(kind: type[D], source: object, **given: Any) -> D:
 
 @dataclass(frozen=True, slots=True)
 class OfPartition:
-    """The part of a document that names a partition."""
+    """The topic and the partition number, which many of the documents below have as keys."""
 
     topic: str
     partition: int

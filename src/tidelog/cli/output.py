@@ -116,7 +116,10 @@ def print_document(document: Any) -> None:
 
 
 def printed(document: Any, output: OutputFormat) -> bool:
-    """Print a document or a list of documents if `output` is JSON; return whether it is."""
+    """Print a document or a list of documents if `output` is JSON.
+
+    Returns whether `output` is JSON; otherwise the caller has to print a table.
+    """
     if output is OutputFormat.JSON:
         print_document(document)
     return output is OutputFormat.JSON

@@ -151,7 +151,7 @@ def joined(modules: Sequence[str]) -> str:
 
 
 def _data(runs: Sequence[dict[str, Any]]) -> str:
-    """Return the runs as JSON in which no `<` ends the element."""
+    """Return the runs as JSON without `<`, which could end the page's script element too early."""
     return json.dumps(list(runs), separators=(",", ":")).replace("<", "\\u003c")
 
 

@@ -94,7 +94,7 @@ def _is_below_homes(paths: Iterable[str]) -> bool:
 
 
 def _word(text: str, *, is_command: bool) -> str:
-    """Return a word of a unit file: systemd replaces `%`, and in commands `$` too."""
+    """Return a word as a unit file has it: quoted, with `%` escaped, and `$` too in commands."""
     text = text.replace("%", "%%")
     if is_command:
         text = text.replace("$", "$$")

@@ -80,7 +80,7 @@ class AdminReading:
 
 
 class RateMeter(Generic[K]):
-    """Growth of numbers a second, between two readings of them."""
+    """The growth per second of counters and other numbers, between their two latest readings."""
 
     def __init__(self, *, begins_at_0: bool = False) -> None:
         """Compare readings; with `begins_at_0`, a number that an earlier reading lacks was 0."""
@@ -90,9 +90,10 @@ class RateMeter(Generic[K]):
         self._rates: dict[K, float] = {}
 
     def rates(self, read_ms: int, values: Mapping[K, float]) -> Mapping[K, float]:
-        """Return the rates up to a reading; a number that fell, as after a restart, has none.
+        """Return the rates between the previous reading and the reading `values` of `read_ms`.
 
-        The rates stay as they are if the reading is the same as before.
+        A number that fell, as after a restart of a broker, has no rate. If `read_ms` is not later
+        than the previous reading, the previous rates are returned.
         """
         if self._before is None or read_ms > self._read_ms:
             if self._before is not None:
@@ -195,7 +196,10 @@ def _whole(port: AdminReading | None, name: str) -> int | None:
 def _bytes(
     port: AdminReading | None, rates: Mapping[Counter, float], name: str, series: str
 ) -> float | None:
-    """Return bytes a second between two looks, before the second look those of the history."""
+    """Return the bytes a second between the two latest looks at a broker's counters.
+
+    Before the second look, returns the latest value of `series` in the broker's own history.
+    """
     if CPU_KEY not in rates:
         return _latest(port, series)
     return sum(rate for key, rate in rates.items() if key[0] == name)

@@ -54,17 +54,18 @@ METRICS: Final = (
 )
 #: The series of a broker's history that a frame needs.
 SERIES: Final = ("cpu_cores", "loop_turn_p99_ms", "bytes_in_per_s", "bytes_out_per_s")
-#: Time in s for which the latest values of a history stand.
+#: Age in s up to which the latest value of a broker's history counts as the present value.
 _FRESH_S: Final = 60
 #: Time in s after which missing admin ports are looked for again.
 _SEARCH_S: Final = 30.0
 _PORT_S: Final = 2.0
-#: Time in ms that a request to a broker may take: so long may a broker that hangs stop a look.
+#: Time limit in ms of a request to a broker; a broker that hangs delays a look by this time.
 _CLIENT_MS: Final = 5_000
 _THREADS: Final = 16
 #: Most partitions whose replicas a look describes, to show why they are out of the ISR.
 _DESCRIBED: Final = 200
-#: A frame shows the present: events and charts are not read.
+#: Readings of the past (events and charts), which are left out, because a frame has only present
+#: values.
 _PAST: Final = (ReadingPart.EVENTS, ReadingPart.HISTORY, ReadingPart.TOPIC_DAYS)
 _PARTS: Final = tuple(each for each in ReadingPart if each not in _PAST)
 
@@ -132,7 +133,10 @@ class ClusterLook:
         )
 
     def _describe_under_replicated(self) -> None:
-        """Have the poller describe the replicas of under-replicated partitions, now if changed."""
+        """Have the poller describe the replicas of under-replicated partitions.
+
+        If other partitions are under-replicated than at the last look, the poller reads at once.
+        """
         metadata = self._reading.metadata
         if metadata is None:
             return
@@ -150,7 +154,8 @@ class ClusterLook:
         metadata = self._reading.metadata
         if metadata is None:
             return {}
-        # A broker that returns is looked for at once.
+        # Entries of brokers that are down are dropped, so that the admin port of such a broker is
+        # searched as soon as the broker is registered again.
         missing = {key: why for key, why in self._places.missing.items() if key in metadata.brokers}
         self._places = AdminPlaces(self._places.addresses, missing)
         # A broker whose port failed may have restarted with another address.

@@ -61,7 +61,8 @@ class TopScreen(App[None]):
         self._failure: BaseException | None = None
         self._frame: TopFrame | None = None
         self._view: FrameView = VIEWS[0]
-        #: The column of the order in each view; None is the order of the frame.
+        #: By view: the column by which rows are sorted (None keeps the order of the frame), and
+        #: whether the order is descending.
         self._sorts: dict[str, tuple[ViewColumn | None, bool]] = {}
         self._rows: list[Any] = []
         self._drawn: tuple[str, int] | None = None
@@ -83,7 +84,7 @@ class TopScreen(App[None]):
         self._looking.start()
 
     def on_unmount(self) -> None:
-        """End the looks; the present one ends by itself."""
+        """Have the thread end after its present look at the cluster."""
         self._ends.set()
 
     def finish(self, timeout_s: float) -> None:
@@ -211,12 +212,12 @@ class TopScreen(App[None]):
         column, _ = self._sorts.get(self._view.name, (None, False))
         after = columns.index(column) + 1 if column in columns else 0
         chosen = columns[after % len(columns)]
-        # The largest numbers are wanted first, the names from the beginning.
+        # Columns of numbers begin with the largest number, columns of names with the first name.
         self._sorts[self._view.name] = (chosen, chosen is not None and chosen.is_number)
         self._draw()
 
     def action_reverse(self) -> None:
-        """Turn the order round; without a chosen column, that of the first column."""
+        """Reverse the order of the rows; if no column is chosen, sort by the first column."""
         column, descending = self._sorts.get(self._view.name, (None, False))
         self._sorts[self._view.name] = (column or self._view.columns[0], not descending)
         self._draw()

@@ -49,7 +49,7 @@ class FrameView:
     rows: Callable[[TopFrame], Sequence[Any]]
     total: Callable[[TopFrame], int]
     columns: tuple[ViewColumn, ...]
-    #: What stands in place of no rows.
+    #: A sentence that is shown instead of a table without rows.
     empty: str
 
     def shown_columns(self, width: int | None) -> list[ViewColumn]:
@@ -65,7 +65,7 @@ def cell_text(column: ViewColumn, row: Any) -> str:
 
 
 def sorted_rows(rows: Sequence[Any], column: ViewColumn | None, descending: bool) -> list[Any]:
-    """Return rows in the order of a column; without a column, they stay as they are."""
+    """Return rows in the order of a column; without a column, rows keep their order."""
     if column is None:
         return list(rows)
     known = [each for each in rows if column.value(each) is not None]

@@ -158,7 +158,11 @@ def _check_deep(
 
 
 def _check_mode(bootstrap: str | None, form: RecordForm, *, is_upsert: bool, has_log: bool) -> None:
-    """Raise BadParameter for options that do not fit the table's mode."""
+    """Raise BadParameter for options that do not fit the kind of table.
+
+    A table has either the latest row of each key (`is_upsert`) or a row for each record. `has_log`
+    is whether other options need the log of the topic.
+    """
     if is_upsert and bootstrap is None:
         raise typer.BadParameter(
             "the table has the latest row of each key, which a replay of its topic proves:"

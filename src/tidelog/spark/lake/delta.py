@@ -298,9 +298,9 @@ class DeltaLake:
     def history(self) -> Iterator[tuple[int, int]]:
         """Yield (time in ms, version) of each version that the log still has, newest first.
 
-        Because of a wrong clock, a commit may have an earlier time than an older commit. Its time is
-        then returned as 1 ms after the time of the older commit, as Delta's own reader does. Raises
-        TableError.
+        Because of a wrong clock, a commit may have an earlier time than an older commit. The time
+        of such a commit is then returned as 1 ms after the time of the older commit, as by Delta's
+        own reader. Raises TableError.
         """
         commits = self.commits()
         times = accumulate(
