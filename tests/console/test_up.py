@@ -42,3 +42,19 @@ def test_a_cluster_comes_up_with_its_console_and_goes_down_with_it(tmp_path: Pat
         down = tidelog("down", "--dir", directory)
     assert down.returncode == 0, down.stderr
     assert not process.is_alive
+
+
+def test_without_the_extra_no_broker_starts(tmp_path: Path) -> None:
+    directory = tmp_path / "cluster"
+    program = (
+        "import sys; sys.modules['uvicorn'] = None\n"
+        "from tidelog.cli import main\n"
+        f"sys.argv = ['tidelog', 'up', '--dir', {str(directory)!r}, '-n', '1', '--console']\n"
+        "main()"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert ended.returncode != 0
+    assert "the console needs uvicorn: pip install " in ended.stderr
+    assert not directory.exists()

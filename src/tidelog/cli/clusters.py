@@ -48,7 +48,7 @@ from tidelog.core.columns import Column
 from tidelog.core.names import is_internal_topic
 from tidelog.core.types import NO_LEADER
 from tidelog.local import BrokerStatus, ClusterStatus, LocalCluster, PartitionStatus
-from tidelog.local.console_process import start_console, stop_console
+from tidelog.local.console_process import check_installed, start_console, stop_console
 from tidelog.local.layout import BrokerPlace
 from tidelog.local.status import remote_status
 from tidelog.runtime.config_files import load_config
@@ -106,6 +106,8 @@ def up(
     Listeners in --config are the listeners of broker 1; each further broker listens one port
     higher. A broker's server.properties may be edited between `down` and `up`.
     """
+    if console:  # before the brokers start: a cluster that is up must not end in an error
+        check_installed()
     cluster = LocalCluster(
         directory,
         brokers,

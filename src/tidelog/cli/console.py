@@ -17,7 +17,7 @@ import typer
 from tidelog.cli.output import print_line, say
 from tidelog.cli.target import BootstrapOption, OptionalDirectoryOption, choose_target
 from tidelog.core.errors import ConfigError
-from tidelog.runtime.extras import install_command
+from tidelog.local.console_process import check_installed
 
 #: The environment variable with the user's choice of the token that permits changes.
 TOKEN_VARIABLE = "TIDELOG_CONSOLE_TOKEN"
@@ -52,14 +52,9 @@ def console(
     The console listens on loopback only, and changes nothing without --allow-changes. A change also
     needs the token, which the printed address contains; TIDELOG_CONSOLE_TOKEN chooses it.
     """
-    try:
-        from tidelog.console import app, security, server
-    except ModuleNotFoundError as error:
-        if error.name not in ("starlette", "uvicorn"):
-            raise
-        raise ConfigError(
-            f"the console needs {error.name}: {install_command('console')}"
-        ) from error
+    check_installed()
+    from tidelog.console import app, security, server
+
     if not security.is_loopback(host):
         raise typer.BadParameter(
             f"{host!r} is no loopback address, and the console is not for the network: use ssh -L,"

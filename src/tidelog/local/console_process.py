@@ -12,11 +12,20 @@ import signal
 import sys
 import time
 
+from tidelog.core.errors import ConfigError
 from tidelog.local.errors import LocalClusterError
 from tidelog.local.processes import ProcessIdentity, replace_file, start_process
+from tidelog.runtime.extras import install_command, missing_module
 
 _POLL_S = 0.05
 _LINE = "console: "
+
+
+def check_installed() -> None:
+    """Raise ConfigError if the libraries of the console are not installed."""
+    missing = missing_module("starlette", "uvicorn")
+    if missing is not None:
+        raise ConfigError(f"the console needs {missing}: {install_command('console')}")
 
 
 def start_console(directory: str, timeout_s: float) -> str:

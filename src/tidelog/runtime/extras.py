@@ -7,6 +7,7 @@ the Python path is found from this package's own location.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import shlex
 from importlib import metadata
@@ -23,6 +24,11 @@ def install_command(extra: str) -> str:
     source = source_directory()
     what = f"{_NAME if source is None else source}[{extra}]"
     return f"pip install {shlex.quote(what)}"
+
+
+def missing_module(*names: str) -> str | None:
+    """Return the first of these modules that is not installed; None if all of them are."""
+    return next((each for each in names if importlib.util.find_spec(each) is None), None)
 
 
 def source_directory() -> Path | None:
