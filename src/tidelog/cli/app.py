@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import io
 import os
 import signal
 import sys
@@ -106,6 +107,15 @@ def _root(
     """Declare the options that precede a command, such as `--version`."""
 
 
+def allow_any_output() -> None:
+    """Escape characters that standard output cannot encode, instead of ending with an error.
+
+    Clients choose the names of groups, which a terminal without UTF-8 may not be able to show.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper) and "utf" not in sys.stdout.encoding.lower():
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
 def run() -> None:
     """Run the command line of this process and exit with its code.
 
@@ -113,6 +123,7 @@ def run() -> None:
     collections would take an eighth of their time.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    allow_any_output()
     try:
         try:
             tree = command_tree(first_word())
