@@ -160,8 +160,9 @@ class StrayChanged:
 class AwaitedMemberDescription:
     """A broker with an eligible replica of a partition without a leader.
 
-    `status` is `registered`, `compared`, `not_registered`, `leaving`, `asked`, `unreadable`, `lost`
-    or `silent`.
+    `status` is `registered`, `not_registered` or `leaving` (shutting down). Of a registered broker
+    it says more: `asked` for the end of its log, `compared` once it has reported this end,
+    `unreadable`, `lost` without such a replica, or `silent` as a broker of Kafka.
     """
 
     broker: int

@@ -102,10 +102,10 @@ def run(
     """Run seeds; exit code 1 if one shows a violation.
 
     The exit code is also 1 if 500 or more seeds of the default profile reached too few of the
-    required situations. `--profile swarm` draws another world for each seed: brokers, settings,
-    clients, and which faults exist. `--profile mixed` runs every second seed under the swarm, and
-    the other seeds under all profiles in turn. Ctrl-C and SIGTERM end the search: the results so
-    far are printed, and kept with --coverage; the exit code is 130 or 143.
+    required situations. With `--profile swarm`, each seed draws its own brokers, settings, clients
+    and kinds of faults. With `--profile mixed`, every second seed runs with the profile `swarm`,
+    and the other seeds run with all other profiles in turn. Ctrl-C and SIGTERM end the search: the
+    results so far are printed, and kept with --coverage; the exit code is 130 or 143.
     """
     from tidelog.sim.results import Totals
     from tidelog.sim.search_coverage import Coverage

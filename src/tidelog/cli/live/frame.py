@@ -1,8 +1,8 @@
 """One look at a cluster as a document: what `tidelog top --json` prints.
 
 Null means a value that is not known: a rate before the second look, or a number that only an admin
-port has. Rates are averages between the two latest looks, and the averages of a broker's history
-where the broker has one.
+port has. A rate is the average between the two latest looks. At the first look, the rate of a
+broker with an admin port is the latest value of the history that the broker keeps.
 """
 
 from __future__ import annotations
@@ -56,7 +56,10 @@ class TopPartition:
 
 @dataclass(frozen=True, slots=True)
 class TopGroup:
-    """A group; the lag is in records of all partitions, and in seconds of the oldest partition."""
+    """A group.
+
+    `lag_records` is the sum over all partitions, and `lag_s` the greatest lag of one partition.
+    """
 
     group: str
     state: str
@@ -68,7 +71,7 @@ class TopGroup:
 
 @dataclass(frozen=True, slots=True)
 class TopMove:
-    """A reassignment; `state` is its step, or `queued` with the `reason`."""
+    """A reassignment; `state` is its step, or `queued`, with the `reason` of the wait."""
 
     topic: str
     partition: int
@@ -100,7 +103,7 @@ class TopUnderReplicated:
 
 @dataclass(frozen=True, slots=True)
 class TopOutReplica:
-    """A replica out of the ISR; `cause` is a word as `slow`, null if it is not known."""
+    """A replica out of the ISR; `cause` is a word such as `slow`, or null if it is not known."""
 
     broker: int
     cause: str | None
@@ -113,8 +116,8 @@ class TopOutReplica:
 class TopFrame:
     """A cluster at one time; `notes` are sentences about what could not be read.
 
-    Tables have at most as many rows as `--rows` says; `partitions_total` and the other totals count
-    all of them.
+    Each table has at most as many rows as `--rows` says. `partitions_total` and the other totals
+    also count what the tables leave out.
     """
 
     time_ms: int
