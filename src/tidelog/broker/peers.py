@@ -287,7 +287,11 @@ class Peers:
             self._silent_ms.pop(broker_id, None)
 
     def silent_since_ms(self, broker_id: int) -> int | None:
-        """Return since when a live broker owes a response on a lost connection; None if not."""
+        """Return when a connection with an unanswered request to a live broker was lost.
+
+        The result is the monotonic time in ms of the first such loss since the broker's last
+        response; None if the broker owes no response.
+        """
         return self._silent_ms.get(broker_id)
 
     def look(self) -> None:

@@ -1,8 +1,8 @@
 """The keys of one broker, with the names and defaults of Kafka's server.properties.
 
 `BrokerKeys` has one attribute per supported key (dots as underscores), with Kafka's type and range.
-A few keys are tidelog's own and marked as such. `core.config` reads the keys and checks them
-together.
+A few keys exist only in tidelog, and are marked as such. `core.config` reads the keys and checks
+them together.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _HOUR_MS = 3_600_000
 _MINUTE_MS = 60_000
 #: Kafka's default of log.retention.hours and log.roll.hours.
 _WEEK_MS = 7 * 24 * _HOUR_MS
-#: Prefixes of the values of `metadata.store`.
+#: A value of `metadata.store` begins with one of these prefixes, which select the kind of store.
 EMBEDDED = "embedded:"
 ZOOKEEPER = "zookeeper://"
 
@@ -173,7 +173,7 @@ class BrokerKeys:
     log_local_retention_ms: int = shared_keys.local_retention_ms()
     log_local_retention_bytes: int = shared_keys.local_retention_bytes()
 
-    # Compaction.
+    # Keys of log compaction.
     log_cleaner_enable: bool = boolean(True, "Compact topics whose cleanup.policy says so.")
     log_cleaner_backoff_ms: int = long(
         15_000, "How long the cleaner rests when nothing is to be compacted.", at_least=0
@@ -207,7 +207,7 @@ class BrokerKeys:
         0.5, "Share of new records that starts compaction."
     )
 
-    # The log directories.
+    # Keys of log directories.
     log_dirs: tuple[str, ...] = field(default=(DEFAULT_LOG_DIR,))
     log_dir_reserve_bytes: int = log_dir_keys.reserve()
     log_dir_slow_threshold_ms: int = log_dir_keys.slow_threshold()
@@ -231,7 +231,7 @@ class BrokerKeys:
         86_400_000, "An idempotent producer that was silent for this long is forgotten.", at_least=1
     )
 
-    # Replication.
+    # Keys of replication.
     inter_broker_protocol_version: str = text(
         protocol_level.NEWEST,
         "Level of the protocol that this broker speaks to others. Below 2.7 a leader writes the"
@@ -292,7 +292,7 @@ class BrokerKeys:
     )
     num_replica_alter_log_dirs_threads: int = throttle_keys.directory_move_threads()
 
-    # The controller.
+    # Keys of the controller.
     controller_socket_timeout_ms: int = integer(
         30_000, "How long the controller waits for an answer to a command.", at_least=1
     )
@@ -352,7 +352,7 @@ class BrokerKeys:
     )
     reassignment_auto_pause_enable: bool = reassignment_keys.auto_pause()
 
-    # The topic of cluster events.
+    # Keys of the topic of cluster events.
     cluster_events_enable: bool = boolean(
         False,
         "Write what happens in the cluster (leader and ISR changes, failovers, sessions) to the "
@@ -410,7 +410,7 @@ class BrokerKeys:
         4096, "Longest text that a client may commit with an offset.", at_least=0
     )
 
-    # Consumer groups.
+    # Keys of consumer groups.
     group_min_session_timeout_ms: int = integer(
         6_000, "Shortest session timeout that a member may ask for.", at_least=1
     )
@@ -422,7 +422,7 @@ class BrokerKeys:
     )
     group_max_size: int = integer(INT32_MAX, "Members of one group.", at_least=1)
 
-    # Clients.
+    # Keys of the connections of clients.
     listeners: tuple[Endpoint, ...] = field(default=(Endpoint("PLAINTEXT", "", 9092),))
     advertised_listeners: tuple[Endpoint, ...] = field(
         default=(Endpoint("PLAINTEXT", "127.0.0.1", 9092),)

@@ -63,8 +63,9 @@ class Key:
         return f"{self.meaning} Takes {self.expected}.{note}"
 
 
-#: Characters that Java's `trim` removes from the ends of a text; `_BLANKS` are Java's `\s`.
+#: Characters that Java's `trim` removes from the ends of a text.
 _TRIMMED = "".join(map(chr, range(ord(" ") + 1)))
+#: Characters that `\s` matches in Java's regular expressions.
 _BLANKS = " \t\n\v\f\r"
 
 
@@ -215,7 +216,7 @@ def ratio(default: float, meaning: str) -> Any:
 
 
 def number(default: float, meaning: str, *, above: float = 0) -> Any:
-    """Return a key declaration of Kafka's type DOUBLE that is larger than `above`."""
+    """Return a key declaration of Kafka's type DOUBLE, whose values must be larger than `above`."""
 
     def read(text: str) -> float:
         value = floating(text)

@@ -107,7 +107,7 @@ class CoordinatorShard(Protocol):
         """Accept requests from now on, because the replay has reached the log end."""
 
     def unload(self) -> Effects:
-        """End the leadership; results of appends that are reported later have no effect."""
+        """End the leadership; the broker reports no outcome of an append after this call."""
 
     def ask(self, asked: Any, now: Now) -> Effects:
         """Decide a request, and return the effects."""

@@ -3,8 +3,9 @@
 Members are the ISR and the eligible leader replicas. A member that provably has all committed
 records becomes leader as soon as its broker is registered. If no member provably has all committed
 records, `quorum` members must register, so that the controller can compare their logs. The
-controller determines the statuses of the members, and all brokers report them to clients. Fields of
-tidelog's own in UpdateMetadata and DescribeTopicPartitions carry the numbers of the statuses.
+controller determines the statuses of the members, and all brokers report them to clients. Fields
+that only tidelog has in UpdateMetadata and DescribeTopicPartitions carry the numbers of the
+statuses.
 """
 
 from __future__ import annotations

@@ -18,9 +18,10 @@ QUEUED_REQUEST_BYTES = 256 * MIB
 #: Size above which the broker counts the names or partitions that a request lists. A request below
 #: `LISTING_REQUEST_BYTES` cannot list more entries than `MAX_LISTED_ENTRIES`.
 LISTING_REQUEST_BYTES = MIB
-#: Entries that a large request may list, summed over its arrays. Each entry costs the loop
-#: microseconds, so more entries could block the loop for longer than the session timeout. A request
-#: with more than `MAX_LISTED_ENTRIES` entries is refused with the API's error for each entry.
+#: Maximum number of entries that a large request may list in all its arrays together. Each entry
+#: costs the loop microseconds, so more entries could block the loop for longer than the session
+#: timeout. A request with more than `MAX_LISTED_ENTRIES` entries is refused with the API's error
+#: for each entry.
 MAX_LISTED_ENTRIES = 100_000
 #: Number of entries up to which a broker responds to a too long request with an error for each
 #: entry; with more entries, the broker closes the connection.
@@ -63,19 +64,21 @@ MAX_HELD_PARTITIONS = 20_000
 QUEUED_RESPONSE_BYTES = 128 * MIB
 #: `max.incremental.fetch.session.cache.slots`, with Kafka's default.
 MAX_FETCH_SESSIONS = 1000
-#: Partitions in all fetch sessions together, about 400 bytes each.
+#: Maximum number of partitions in all fetch sessions together, about 400 bytes each.
 MAX_FETCH_SESSION_PARTITIONS = 200_000
-#: Bytes that the check of one batch may decompress on the loop in a few milliseconds. A thread
-#: checks a batch that decompresses to more than `MAX_DECOMPRESSED_ON_LOOP_BYTES`.
+#: Maximum number of bytes that the check of one batch may decompress on the loop, which takes a few
+#: milliseconds. A thread checks a batch that decompresses to more than
+#: `MAX_DECOMPRESSED_ON_LOOP_BYTES`.
 MAX_DECOMPRESSED_ON_LOOP_BYTES = 2 * MIB
-#: Decompressed bytes of a burst of batches that the loop checks, which takes about 10 ms. The usual
-#: batches of clients have at most 1 MB of records. A thread checks batches of usual size only if
-#: many arrive together.
+#: Maximum size, in decompressed bytes, of a burst of batches that the loop checks; the check of
+#: that many bytes takes about 10 ms. The usual batches of clients have at most 1 MB of records. A
+#: thread checks batches of usual size only if many arrive together.
 LOOP_CHECK_BURST_BYTES = 4 * MIB
-#: Long-term rate of batch checks on the loop, about a third of the loop's time.
+#: Maximum long-term rate of batch checks on the loop, in decompressed bytes per ms; at this rate
+#: the checks take about a third of the loop's time.
 LOOP_CHECK_BYTES_PER_MS = 128 * KIB
-#: Effort of a check, in bytes, up to which an uncompressed batch is always checked on the loop,
-#: because a thread would cost more.
+#: Limit up to which the loop itself checks an uncompressed batch, because a thread would cost more.
+#: The check of an uncompressed batch costs a fixed number of bytes for each record.
 LOOP_CHECK_FREE_BYTES = 64 * KIB
 #: Size up to which a batch is recompressed on the loop (compression.type); gzip takes 2 ms for a
 #: batch of that size. The log directory's thread recompresses batches above
@@ -84,56 +87,61 @@ MAX_RECOMPRESSED_ON_LOOP_BYTES = 64 * KIB
 #: `max.decompressed.message.bytes`: maximum decompressed size of one batch; the size in the batch's
 #: header is not trusted.
 MAX_DECOMPRESSED_BYTES = 100 * MIB
-#: Invalid records that one Produce response names by index with their reasons, about 100 bytes each
-#: (KIP-467). librdkafka puts at most 10,000 records into a batch (`batch.num.messages`).
+#: Maximum number of invalid records that one Produce response names, each by its index and with a
+#: reason, about 100 bytes each (KIP-467). librdkafka puts at most 10,000 records into a batch
+#: (`batch.num.messages`).
 MAX_RECORD_ERRORS = 10_000
 #: `message.max.bytes`, with Kafka's default: 1 MiB and the log overhead of a batch (offset and
 #: length).
 MESSAGE_MAX_BYTES = MIB + 12
 #: Longest topic name (rule V24).
 MAX_TOPIC_NAME_CHARS = 249
-#: Partitions of one CreateTopics or AlterPartition request, which bounds one decision of the
-#: controller. An AlterPartition request may name as many partitions as its sender hosts, even above
-#: `MAX_PARTITIONS_PER_REQUEST`.
+#: Maximum number of partitions of one CreateTopics or AlterPartition request, which bounds one
+#: decision of the controller. An AlterPartition request may name as many partitions as its sender
+#: hosts, even above `MAX_PARTITIONS_PER_REQUEST`.
 MAX_PARTITIONS_PER_REQUEST = 10_000
-#: Preferred replicas that one decision elects; a longer decision would delay elections of
-#: partitions without a leader.
+#: Maximum number of preferred replicas that one decision elects; a longer decision would delay
+#: elections of partitions without a leader.
 MAX_PREFERRED_ELECTIONS_PER_DECISION = 500
 #: Maximum number of preferred replicas that one step of the automatic leader rebalance elects; the
 #: next step follows a second later. After each election, clients refresh metadata and reconnect.
 MAX_AUTOMATIC_ELECTIONS_PER_STEP = 200
-#: Partitions whose leadership one decision transfers away from a broker in controlled shutdown. The
-#: controller sends the commands of one decision while it writes the states of the next decision.
+#: Maximum number of partitions whose leadership one decision transfers away from a broker in
+#: controlled shutdown. The controller sends the commands of one decision while it writes the states
+#: of the next decision.
 MAX_HAND_OVERS_PER_DECISION = 500
-#: Queued states of deleted topics' partitions for a broker that does not respond, about 300 bytes
-#: each. If more than `MAX_SUPERSEDED_STATES` states are queued, the controller replaces the
-#: broker's queue by the full state.
+#: Maximum number of queued states of deleted topics' partitions for a broker that does not respond,
+#: about 300 bytes each. If more than `MAX_SUPERSEDED_STATES` states are queued, the controller
+#: replaces the broker's queue by the full state.
 MAX_SUPERSEDED_STATES = 10_000
-#: Logs whose ends one GetReplicaLogInfo response reports, as in Kafka.
+#: Maximum number of logs whose ends one GetReplicaLogInfo response reports, as in Kafka.
 MAX_LOG_ENDS_PER_REQUEST = 1_000
-#: Partitions in one DescribeReplicas response, about 200 bytes for each replica.
+#: Maximum number of partitions in one DescribeReplicas response, about 200 bytes for each replica.
 #: `MAX_DESCRIBED_PARTITIONS` equals Kafka's default for the partitions of a DescribeTopicPartitions
 #: response.
 MAX_DESCRIBED_PARTITIONS = 2_000
-#: Events queued for `__cluster_events`, about 600 bytes each. The events of a failover of 10,000
-#: partitions fit into the queue; events beyond the limit are dropped and counted.
+#: Maximum number of events queued for `__cluster_events`, about 600 bytes each. The events of a
+#: failover of 10,000 partitions fit into the queue; events beyond the limit are dropped and
+#: counted.
 MAX_CLUSTER_EVENTS_QUEUED = 20_000
-#: New leaderships for which a broker measures the time until clients have recovered, about 700
-#: bytes each. Above `MAX_TAKEOVERS_WATCHED` new leaderships, the broker measures an even sample.
+#: Maximum number of new leaderships for which a broker measures the time until clients have
+#: recovered, about 700 bytes each. Above `MAX_TAKEOVERS_WATCHED` new leaderships, the broker
+#: measures an even sample.
 MAX_TAKEOVERS_WATCHED = 1_000
-#: Log directories that clients chose for replicas that the broker does not host yet, about 200
-#: bytes each. Above `MAX_PREFERRED_LOG_DIRS` choices, the broker forgets the oldest choices and
-#: chooses the directories of their replicas itself.
+#: Maximum number of log directories that clients chose for replicas that the broker does not host
+#: yet, about 200 bytes each. Above `MAX_PREFERRED_LOG_DIRS` choices, the broker forgets the oldest
+#: choices and chooses the directories of their replicas itself.
 MAX_PREFERRED_LOG_DIRS = 100_000
 #: Maximum number of buffers of one writev or pwritev (IOV_MAX of Linux).
 MAX_IOVECS = 1024
-#: Producers remembered per partition, about 300 bytes each (KIP-854 limits only the time for which
-#: they are remembered).
+#: Maximum number of producers remembered per partition, about 300 bytes each (KIP-854 limits only
+#: the time for which they are remembered).
 MAX_PRODUCERS_PER_PARTITION = 100_000
-#: Producers of one partition that are expected to resend refused batches, about 250 bytes each.
+#: Maximum number of producers of one partition that are expected to resend refused batches, about
+#: 250 bytes each.
 MAX_REFUSED_PRODUCERS_PER_PARTITION = 10_000
-#: Partitions that the broker does not host yet and whose refused batches it remembers for some
-#: seconds.
+#: Maximum number of partitions that the broker does not host yet and whose refused batches it
+#: remembers for some seconds.
 MAX_PARTITIONS_WITH_EARLY_BATCHES = 1_000
 #: How long a broker expects a producer to resend a batch that was refused with a retriable error.
 #: Clients resend a refused batch within a second or two. A producer that has not resent a refused
@@ -153,7 +161,8 @@ SKIPPED_BATCHES_AWAITED_MS = 10_000
 PRODUCER_BATCHES_REMEMBERED = 5
 #: Producer ids in one block (KIP-730).
 PRODUCER_ID_BLOCK_SIZE = 1000
-#: Size of one node of the metadata store: ZooKeeper's default limit (jute.maxbuffer) less overhead.
+#: Maximum size of one node of the metadata store: ZooKeeper's default limit (jute.maxbuffer) less
+#: overhead.
 MAX_NODE_BYTES = 1_000_000
 #: Maximum size of a new topic's settings; one transaction of limited size writes the settings and
 #: the replica assignment.
@@ -164,13 +173,14 @@ MAX_TRANSACTION_OPS = 1000
 #: Maximum size of one store transaction. ZooKeeper reads at most 1,048,575 bytes of a request
 #: (jute.maxbuffer).
 MAX_TRANSACTION_BYTES = 1_040_000
-#: Groups that one partition of `__consumer_offsets` coordinates, about 2 KiB each.
+#: Maximum number of groups that one partition of `__consumer_offsets` coordinates, about 2 KiB
+#: each.
 MAX_GROUPS_PER_PARTITION = 20_000
-#: Members of all groups that one partition of `__consumer_offsets` coordinates, including member
-#: ids that have not joined: about 1 KiB each, and metadata.
+#: Maximum number of members of all groups that one partition of `__consumer_offsets` coordinates,
+#: including member ids that have not joined: about 1 KiB each, and metadata.
 MAX_GROUP_MEMBERS_PER_PARTITION = 50_000
-#: Partitions whose committed offset one group keeps, about 300 bytes each; few clusters have so
-#: many partitions.
+#: Maximum number of partitions whose committed offset one group keeps, about 300 bytes each; few
+#: clusters have so many partitions.
 MAX_OFFSETS_PER_GROUP = 200_000
 #: Maximum length of a group id, a group instance id, and the client id within a member id, which
 #: records and responses repeat. Kafka bounds ids only by the 32,767 bytes of a string.
@@ -180,22 +190,25 @@ MAX_CLIENT_ID_CHARS_IN_MEMBER_ID = 249
 #: Maximum number of protocols of a group member; each is compared with the protocols of all other
 #: members.
 MAX_GROUP_PROTOCOLS = 100
-#: Size of the metadata of all protocols of one group member; the group's record holds only one
-#: protocol's metadata.
+#: Maximum size of the metadata of all protocols of one group member; the group's record holds only
+#: one protocol's metadata.
 MAX_MEMBER_METADATA_BYTES = MIB
-#: Size of the assignments of one group generation, which are one record and must fit
+#: Maximum size of the assignments of one group generation, which are one record and must fit
 #: `message.max.bytes`.
 MAX_GROUP_ASSIGNMENT_BYTES = MIB
-#: Number of tombstones in one append, which fit `message.max.bytes` even with the longest group id.
+#: Maximum number of tombstones in one append; so many tombstones fit `message.max.bytes` even with
+#: the longest group id.
 MAX_TOMBSTONES_PER_APPEND = 200
 
-#: Topics with counters of their own in the metrics, about 3 KiB each; further topics share
-#: counters.
+#: Maximum number of topics with counters of their own in the metrics, about 3 KiB each; further
+#: topics share counters.
 MAX_METERED_TOPICS = 2_000
-#: Replicas with series of their own in the metrics. A scrape of 20,000 replicas has 400,000 lines.
+#: Maximum number of replicas with series of their own in the metrics. A scrape of 20,000 replicas
+#: has 400,000 lines.
 MAX_METERED_PARTITIONS = 20_000
-#: Groups with series of their own in the metrics; further groups are only counted.
+#: Maximum number of groups with series of their own in the metrics; further groups are only
+#: counted.
 MAX_METERED_GROUPS = 10_000
-#: Committed offsets with series of their own in the metrics; further offsets are part of their
-#: topic's sum.
+#: Maximum number of committed offsets with series of their own in the metrics; further offsets are
+#: part of their topic's sum.
 MAX_METERED_GROUP_OFFSETS = 20_000

@@ -37,8 +37,8 @@ class MetricKind(StrEnum):
 class Metric:
     """A declared metric. `labels` are names of labels; `bounds` are the upper bounds of buckets.
 
-    Values and bounds are integers. They count `scale` parts of the metric's unit: a metric in
-    milliseconds with the scale 1,000 counts microseconds.
+    Values and bounds are integers that count parts of the metric's unit, and `scale` parts are one
+    unit. A metric in milliseconds with the scale 1,000 thus counts microseconds.
     """
 
     name: str

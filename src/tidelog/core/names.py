@@ -10,10 +10,11 @@ import re
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.limits import MAX_TOPIC_NAME_CHARS
 
-#: The topics of committed offsets and group metadata, and of transaction states.
+#: The topic of committed offsets and group metadata.
 CONSUMER_OFFSETS = "__consumer_offsets"
+#: The topic of transaction states.
 TRANSACTION_STATE = "__transaction_state"
-#: tidelog's own topic of cluster events (V80).
+#: The topic of cluster events, which only tidelog has (V80).
 CLUSTER_EVENTS = "__cluster_events"
 _INTERNAL = (CONSUMER_OFFSETS, TRANSACTION_STATE, CLUSTER_EVENTS)
 

@@ -26,9 +26,9 @@ class OperationCounts(NamedTuple):
     slow_writes: int = 0
     reads: int = 0
     slow_reads: int = 0
-    #: Total times of the slow writes and of the slow reads, including operations that have not
-    #: ended.
+    #: Total time of the slow writes, including writes that have not ended.
     slow_write_ns: int = 0
+    #: Total time of the slow reads, including reads that have not ended.
     slow_read_ns: int = 0
 
     def since(self, earlier: OperationCounts) -> OperationCounts:
@@ -84,8 +84,9 @@ class OperationTimes:
         self.reads = 0
         self.slow_writes = 0
         self.slow_reads = 0
-        #: Total times of the slow writes and of the slow reads that have ended.
+        #: Total time of the slow writes that have ended.
         self.slow_write_ns = 0
+        #: Total time of the slow reads that have ended.
         self.slow_read_ns = 0
         #: The duration of the longest slow operation since the owner reset this attribute.
         self.longest_ns = 0

@@ -233,10 +233,10 @@ class ByteStream(Protocol):
     def pause_reading(self) -> None: ...
     def resume_reading(self) -> None: ...
     def close_reading(self, reason: str, on_over: Callable[[], None]) -> None:
-        """Stop reading and report the end; sends are possible until `close`.
+        """Stop reading and report its end to the handler; sends are possible until `close`.
 
-        The stream calls `on_over` when the short time for further sends is over, unless the stream
-        is closed earlier.
+        Further sends are possible for a short time only. The stream calls `on_over` when this time
+        is over, unless the stream is closed earlier.
         """
 
     def close(self, reason: str) -> None:

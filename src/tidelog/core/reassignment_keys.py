@@ -1,8 +1,8 @@
 """Declarations of the keys of reassignments: the limits of the queue, and pauses (R8).
 
-All keys of reassignments are tidelog's own. A broker reads these keys when it becomes the
-controller; changed limits of the queue take effect at once. Set the keys for all brokers, because
-any broker may be the controller.
+Kafka has none of these keys. A broker reads these keys when it becomes the controller; changed
+limits of the queue take effect at once. Set the keys for all brokers, because any broker may be the
+controller.
 """
 
 from __future__ import annotations

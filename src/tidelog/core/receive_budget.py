@@ -179,9 +179,9 @@ class BudgetShare:
         #: Whether the half-received request waits for room.
         self.is_waiting = False
         self._room: _Room | None = None
-        #: Bytes of the half-received request since its last check of progress, and the time of that
-        #: check.
+        #: Bytes of the half-received request that have arrived since its last check of progress.
         self._since_begun = 0
+        #: Time of the last check of progress.
         self._begun_ms = 0
         #: Bytes of completely received requests without a response, by budget.
         self._handled_later: dict[_Room, int] = {}

@@ -43,7 +43,7 @@ _VERSIONS = {
 
 
 def flush_before_ack() -> Any:
-    """Return the declaration of flush.before.ack, tidelog's own (V69)."""
+    """Return the declaration of flush.before.ack, a key that only tidelog has (V69)."""
     return boolean(
         False,
         "Acknowledge and commit only records that are synced to the disks of all in-sync replicas; "

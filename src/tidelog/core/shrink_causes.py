@@ -1,7 +1,7 @@
 """Causes for which a replica left the ISR.
 
 The leader knows the cause of a shrink that it requested (V62). The controller knows the cause of a
-shrink that it made itself (V10, V43, D3). Fields of tidelog's own in AlterPartition and
+shrink that it made itself (V10, V43, D3). Fields that only tidelog has in AlterPartition and
 UpdateMetadata carry the numbers of the causes.
 """
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 
 SOMETIMES: Final[Mapping[str, str]] = {
-    # Leading
+    # Rare states of leaders
     "high_watermark_stale_at_election": "a leader begins with records above its high watermark",
     "empty_epoch_at_election": "a leader begins where the epoch before left no record",
     "led_on_under_new_epoch": "a leader takes its next leader epoch without having rested",
@@ -28,7 +28,7 @@ SOMETIMES: Final[Mapping[str, str]] = {
     "fetch_answered_without_slow_read": "a fetch responds without the records of a slow disk",
     "fetch_session_outdated": "a late fetch of another session brings a lower offset of a follower",
     "duplicate_batch": "an idempotent producer's batch is repeated",
-    # The ISR
+    # Rare states of the ISR
     "isr_shrank_while_expand_in_flight": "the controller took a member out while another joined",
     "isr_change_void_by_command": "a command with a newer partition epoch ends a change in flight",
     "isr_change_withdrawn": "a change of the ISR is taken back before it was sent",
@@ -46,7 +46,7 @@ SOMETIMES: Final[Mapping[str, str]] = {
     "direct_isr_change_overtaken": "another writer's state replaces a leader's own ISR change",
     "direct_isr_change_waits": "a leader's own ISR change waits for the store",
     "direct_isr_changes_read": "a controller learns of ISR changes that leaders made themselves",
-    # Following
+    # Rare states of followers
     "truncated": "a follower truncates its log",
     "truncated_below_high_watermark": "a follower truncates its log below its own high watermark",
     "truncated_over_two_epochs": "a truncation takes records of two leader epochs and more",
@@ -64,7 +64,7 @@ SOMETIMES: Final[Mapping[str, str]] = {
     "sync_outlived_leadership": "a leader's sync ends after its leadership has",
     "sync_outlived_role": "a follower's sync ends after its role has",
     "producers_rebuilt": "producer state is made again from batches after a truncation",
-    # Commands
+    # Rare states of the controller's commands to a broker
     "command_repeated": "a command of the replica's own epochs comes again",
     "command_of_older_epoch": "a command older than the replica's own state is refused",
     "command_of_deposed_controller": "a command of an earlier controller is refused",
@@ -103,7 +103,7 @@ SOMETIMES: Final[Mapping[str, str]] = {
     # Rare states of responses that wait until a leader is elected
     "answer_waits_for_leader": "a response waits for the leader after one that has just ended",
     "leader_wait_over": "the next leader is not published within the limit",
-    # The replication throttle
+    # Rare states of the replication throttle
     "move_paused": "a replica stops copying: its reassignment pauses, or needs it no more",
     "move_throttled": "a replica's role brings the throttle of its reassignment along",
     "move_throttle_ended": "the throttle of a reassignment ends with it",
@@ -111,18 +111,18 @@ SOMETIMES: Final[Mapping[str, str]] = {
     "throttled_fetch_resumed": "a fetch that waits goes on as the throttle allows reads again",
     "follower_throttled_itself": "a follower leaves a partition out of its fetches",
     "throttle_below_produce_rate": "a throttled replica falls behind, as its rate is too low",
-    # Coordinators of groups
+    # Rare states of group coordinators
     "coordinator_moved_during_rebalance": "a coordinator ends while members join or synchronise",
     "coordinator_moved_while_loading": "a coordinator ends before it has loaded its partition",
     "coordinator_loaded_above_high_watermark": "a coordinator has loaded what is not committed yet",
     "coordinator_append_overdue": "a coordinator's append takes too long, its request times out",
-    # Logs
+    # Rare states of logs
     "damage_read": "a read finds that a file does not hold what was written",
     "damage_reported": "a broker asks to leave the ISR of a partition whose log is damaged",
     "damaged_replica_given_up": "a damaged replica is offered as offline to a controller of Kafka",
     "damage_truncated": "a replica truncates its damaged log, and fetches the records again",
     "log_cut_at_start": "recovery truncates bytes that are no whole batch",
-    # Log directories
+    # Rare states of log directories
     "directory_full": "a log directory turns read-only, as its disk is full",
     "directory_writable_again": "a log directory that was full takes records again",
     "leadership_given_up_when_full": "a leader on a full disk asks for another leader",

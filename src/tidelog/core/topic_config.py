@@ -96,7 +96,7 @@ class TopicConfig:
     compression_lz4_level: int = shared_keys.compression_lz4_level()
     compression_zstd_level: int = shared_keys.compression_zstd_level()
 
-    # Compaction.
+    # Keys of log compaction.
     delete_retention_ms: int = long(_DAY_MS, "How long a deletion mark is kept.", at_least=0)
     min_compaction_lag_ms: int = long(0, "Age below which nothing is compacted.", at_least=0)
     max_compaction_lag_ms: int = long(
@@ -104,7 +104,8 @@ class TopicConfig:
     )
     min_cleanable_dirty_ratio: float = ratio(0.5, "Share of new records that starts compaction.")
 
-    # Replicas that wait while their broker exceeds its rate of throttled replication (R15, KIP-73).
+    # Lists of throttled replicas: a replica in a list waits while its broker exceeds its rate of
+    # throttled replication (R15, KIP-73).
     leader_replication_throttled_replicas: tuple[str, ...] = throttled_replicas(
         "Leaders that send to followers outside the ISR no faster than "
         "leader.replication.throttled.rate of their broker."
@@ -120,7 +121,7 @@ class TopicConfig:
     remote_log_copy_disable: bool = only(False, "There are no remote records.", "false")
     remote_log_delete_on_disable: bool = only(False, "There are no remote records.", "false")
 
-    # Accepted without effect.
+    # Keys that are accepted without effect.
     preallocate: bool = shared_keys.preallocate()
     message_format_version: str = shared_keys.message_format_version()
     message_downconversion_enable: bool = shared_keys.message_downconversion_enable()

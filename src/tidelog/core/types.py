@@ -193,14 +193,15 @@ class PartitionState:
     elr_epochs: tuple[int, ...] = ()
     #: The last leader of a partition that has no leader now (E4).
     last_leader: int = NO_LEADER
-    #: Whether the partition was removed. The state node of a removed partition is kept, because the
-    #: node records the epochs (V71).
+    #: Whether an operator has removed this partition from its topic, which Kafka does not support
+    #: (V71). The state node of a removed partition is kept, because the node records the epochs.
     removed: bool = False
     #: The target replicas of a reassignment whose removed replicas have left the ISR for good
     #: (V52). `reassigned_to` has no meaning once the topic node has another target.
     reassigned_to: tuple[int, ...] = ()
-    #: (leader epoch, partition epoch) of the first state of the partition's current incarnation;
-    #: above zero if an earlier incarnation of the partition was removed (V71).
+    #: (leader epoch, partition epoch) of the first state of the partition's current incarnation. A
+    #: partition that was removed and then created again has a new incarnation, whose first epochs
+    #: are above zero (V71).
     first_epochs: tuple[int, int] = (0, 0)
     #: Whether the state is from a store that was restored from an older copy (E8). In an unproven
     #: state no recorded epoch proves that a replica lost nothing, and any assigned replica may have

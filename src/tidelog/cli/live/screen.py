@@ -28,7 +28,7 @@ from tidelog.cli.live.views import (
 )
 from tidelog.cli.output import printable
 
-#: Most lines of notes on the screen; the number of further notes stands in the last line.
+#: Maximum number of notes that the screen shows; one more line has the number of further notes.
 _NOTES: Final = 3
 
 

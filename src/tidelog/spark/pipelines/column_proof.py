@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 
     from tidelog.runtime.blocking import BlockingClient
 
-#: Number for unknown values in a file's description; another tool's statistics are not compared.
+#: Value of an unknown number in a file's description. The proof replaces the numbers of all files
+#: by this value, because it does not rely on the statistics that another program wrote.
 _UNKNOWN: Final = -1
 
 

@@ -165,7 +165,11 @@ def offsets_of(
 
 
 def _column(rows: pa.RecordBatch, name: str, values: Mapping[str, str | None]) -> pa.Array:
-    """Return a column by its dotted name; repeat the value of a partition column of the table."""
+    """Return the column with a name; a dot in the name leads to a field of a struct column.
+
+    `values` are the file's values of the table's partition columns, which the file itself lacks.
+    The result for a partition column has the same value in every row.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
