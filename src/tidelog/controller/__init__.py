@@ -5,11 +5,13 @@ sends commands.
 
 Begin with `controller`, which turns events into a decision, and a durable decision into effects.
 `events` has the inputs, and `settings` the configuration of a term. `agenda` collects the
-partitions to check. `decision` defines the decision and its effects. `draft` has the published
-state as the writes of the decision will change it. The writes of `writes` and `state_writes` go to
-the store; `settlement` collects their consequences.
+partitions to check. `decision` defines the decision and its effects. `draft` is a decision under
+construction, and shows published state as if the decision's writes were already done. `writes` and
+`state_writes` define the writes to the store, and `settlement` collects the consequences of writes
+that were done.
 
-The image (`image`) holds published state, whose values `records` defines. `incarnations` detects
+The image (`image`) is the controller's copy of published state, and `records` defines the values in
+it. `incarnations` detects
 restarted brokers. `lifecycle` computes the first and the last state of a partition.
 
 The decisions are divided by concern: `topics`, `partitions`, `elections`, `reassignments`,

@@ -30,7 +30,7 @@ class Precedence(IntEnum):
     REASSIGNMENTS = 5
     REASSIGNMENTS_LISTED = 6
     PRODUCER_IDS = 7
-    #: Number 7 stands for the answers to DeleteTopics, which wait over several decisions.
+    #: Answers to DeleteTopics have no number here, because they wait over several decisions.
     CONTROLLED_SHUTDOWN = 8
 
 

@@ -128,7 +128,10 @@ def of_state(
 def store_went_back(
     found: StoreWentBack, partitions: int, *, controller_epoch: int
 ) -> ClusterEvent:
-    """Return the event of a store that lacks writes which a broker had seen (E8)."""
+    """Return the event of a store that lacks writes which a broker had seen (E8).
+
+    `partitions` is the number of partitions whose state is unproven because of that.
+    """
     fields = {
         "broker": found.broker_id,
         "seen": found.seen,

@@ -97,8 +97,8 @@ class CommandBuilder:
         """Return whether the broker leads, but has restarted since it was elected (V10).
 
         Below protocol level 2.7, a leader may have written the state itself right before its
-        session ended. The write conflicted with the controller's election, which then follows with
-        the next decision (A12).
+        session ended. Because of the leader's write, the controller's write of an election had a
+        conflict. The controller therefore elects another leader only in its next decision (A12).
         """
         state = self._image.states[topic_partition]
         return state.leader == broker_id and incarnations.is_leader_restarted(

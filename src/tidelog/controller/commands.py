@@ -2,12 +2,12 @@
 
 `CommandBuilder` derives the content of commands from the image. `Commands` merge while they wait
 (V81): the last state of a partition wins, and a StopReplica(delete) followed by a LeaderAndIsr
-keeps this order. The backlog is bounded: it also keeps entries of deleted topics, but when it
-becomes much larger than a full command, the broker gets a full command instead. `Commands.requests`
-returns the requests in sending order. An UpdateMetadata with changed live brokers is first, so that
-a follower knows its leader. StopReplica and LeaderAndIsr follow. The UpdateMetadata with the
-partitions is last, so that clients learn of a new leader only after it leads. The request versions
-are those that Kafka 3.9 sends at the controller's protocol level.
+keeps this order. The backlog of unsent commands is bounded: when it becomes much larger than a full
+command, the broker gets a full command instead. `Commands.requests` returns the requests in sending
+order. An UpdateMetadata with changed live brokers is first, so that a follower knows its leader.
+StopReplica and LeaderAndIsr follow. The UpdateMetadata with the partitions is last, so that clients
+learn of a new leader only after it leads. The request versions are those that Kafka 3.9 sends at
+the controller's protocol level.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Stop(NamedTuple):
 
 
 class Part(Enum):
-    """The part of a broker's commands that a request carries, in sending order."""
+    """The kind of commands that one request to a broker carries; the kinds are in sending order."""
 
     BROKERS = "live brokers"
     STOPS = "replicas to stop"
@@ -123,7 +123,10 @@ class SharedShown(dict[ShownKey, UpdateMetadataPartitionState]):
         self._topics: SharedList | None = None
 
     def topics(self) -> SharedList:
-        """Return the metadata in the form of requests, which share the list and its encoding."""
+        """Return the list of topics for UpdateMetadata requests.
+
+        All requests share the returned list and its encoding.
+        """
         if self._topics is None:
             self._topics = SharedList(_topic_states(self))
         return self._topics
@@ -144,8 +147,8 @@ class Commands:
     keep: tuple[str, ...] = ()
     #: Number of partitions in the cluster when the commands were decided.
     partition_count: int = 0
-    #: Name of the node that records that the store lost its latest writes; empty if it lost none
-    #: (E8).
+    #: Identifier of the content of `/brokers/store_went_back` (`StoreWentBack.name`), a node which
+    #: shows that the store lost its latest writes; empty if there is no such node (E8).
     store_mark: str = ""
     stops: dict[TopicPartition, Stop] = field(default_factory=dict)
     roles: dict[TopicPartition, BrokerRole] = field(default_factory=dict)
@@ -184,7 +187,11 @@ class Commands:
         roles: Mapping[TopicPartition, BrokerRole],
         before: Mapping[TopicPartition, BrokerRole],
     ) -> None:
-        """Add roles; if an unsent earlier role permits a replica's creation, keep that (D3)."""
+        """Add the `roles` of a later decision to the roles `before`, which are not sent yet.
+
+        If a role in `before` permits the broker to create the replica, the later role also permits
+        the creation (D3).
+        """
         for topic_partition, role in roles.items():
             earlier = before.get(topic_partition)
             if (

@@ -110,8 +110,8 @@ class Controller:
     def give_up(self, ticket: int) -> Any | None:
         """Return the answer to a DeleteTopics request whose timeout is over.
 
-        Returns None if no decision has served the request yet; the answer then comes with that
-        decision.
+        Returns None if no decision has served the request yet. The decision that serves the request
+        then also gives the answer.
         """
         return self._deletions.give_up(ticket)
 

@@ -32,7 +32,7 @@ class Decision:
 class Effects:
     """Commands, answers and notices to send after a decision's writes are durable."""
 
-    #: Commands by broker id, for the broker's registration in the image.
+    #: Commands by broker id; each is for the incarnation of the broker that the image has.
     commands: dict[int, Commands]
     #: The answers to requests: the number (ticket) of each request, and the message.
     answers: list[tuple[int, Any]]

@@ -31,9 +31,10 @@ class Draft:
         self.settings = settings
         #: By partition, the index of the write that publishes its state.
         self._written: dict[TopicPartition, int] = {}
-        #: `resized` and `reassigned` are topics whose nodes this decision writes: to change the
-        #: number of partitions, or for reassignments.
+        #: Topics of which this decision changes the number of partitions, or the stored requests
+        #: for such a change.
         self.resized: dict[str, None] = {}
+        #: Topics whose nodes this decision writes because of reassignments.
         self.reassigned: dict[str, None] = {}
         #: Topics that this decision queues for deletion.
         self.queued: dict[str, None] = {}
@@ -90,10 +91,7 @@ class Draft:
         return min(wanted, len(replicas))
 
     def has_changed(self, names: Iterable[str]) -> bool:
-        """Return whether this decision writes the node of one of the topics, or resizes a topic.
-
-        Resizing changes a topic's number of partitions, or the stored requests for such a change.
-        """
+        """Return whether one of the topics is in `resized` or in `reassigned`."""
         return any(name in self.resized or name in self.reassigned for name in names)
 
     # answers, orders, notices

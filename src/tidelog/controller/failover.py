@@ -69,7 +69,7 @@ class Failovers:
         self._open: dict[int, _Failover] = {}
         #: By partition, the failover that has the partition in its sample.
         self._of: dict[TopicPartition, _Failover] = {}
-        #: Published leaders that have not acknowledged their leadership.
+        #: By partition, the published leader, while it has not acknowledged its leadership.
         self._unled: dict[TopicPartition, int] = {}
 
     @property

@@ -227,7 +227,7 @@ class Image:
     def as_far_as_proven(
         self, topic_partition: TopicPartition, state: PartitionState
     ) -> PartitionState:
-        """Return a state; mark it as unproven if it is older than the loss of writes (E8)."""
+        """Return `state`, marked as unproven if it is older than `went_back` (E8)."""
         mark = self.went_back
         if mark is None or state.is_unproven or state.removed or not state.isr:
             return state
@@ -363,7 +363,7 @@ class Image:
         self.paused.update({each: why for each, why in paused.items() if each in self.moving})
 
     def place(self, topic: Topic, states: Mapping[int, PartitionState]) -> None:
-        """Replace a topic by its newly read node; add the states published since then."""
+        """Set a topic; add its new partitions, whose states `states` has by partition number."""
         self.topics[topic.name] = topic
         for topic_partition in topic.partitions:
             for replica in topic.assignments[topic_partition.partition]:

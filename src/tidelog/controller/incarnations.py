@@ -37,8 +37,8 @@ def restarted_members(state: PartitionState, brokers: Brokers) -> tuple[int, ...
 def is_leader_restarted(state: PartitionState, brokers: Brokers) -> bool:
     """Return whether the leader's broker has restarted since it was elected, and is alive.
 
-    An election is then due, and the broker must not lead before the election, because its log may
-    be shorter (V10).
+    An election is then due. The broker must not lead before the election, because its log may have
+    lost records (V10).
     """
     leader = brokers.get(state.leader)
     if leader is None or state.leader not in state.isr:
@@ -52,11 +52,11 @@ def is_leader_restarted(state: PartitionState, brokers: Brokers) -> bool:
 def lost_nothing(broker: BrokerInfo, recorded_epoch: int) -> bool:
     """Return whether a broker provably lost no record since its incarnation `recorded_epoch`.
 
-    The process of the incarnation `recorded_epoch` shut down cleanly (E3), or still runs under
-    another registration (E7). A broker names the epochs of several earlier incarnations, because
-    perhaps no controller recorded the latest of them. Only named epochs count, not epochs between
-    them. An incarnation between two named epochs may have used another disk, and the present disk
-    may come from an older backup.
+    There is a proof if the process of the incarnation `recorded_epoch` shut down cleanly (E3), or
+    still runs under another registration (E7). A broker names the epochs of several earlier
+    incarnations, because perhaps no controller recorded the latest of them. Only named epochs
+    count, not epochs between them. An incarnation between two named epochs may have used another
+    disk, and the present disk may come from an older backup.
     """
     if recorded_epoch == NO_BROKER_EPOCH:
         return False

@@ -30,7 +30,10 @@ class Presence(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A reassignment under way; the replicas to add and the replicas to remove are assigned."""
+    """A reassignment under way.
+
+    The partition's assignment names the replicas to add as well as the replicas to remove.
+    """
 
     #: Replicas that were not assigned when the reassignment began.
     adding: Replicas
@@ -40,9 +43,9 @@ class Move:
     #: The replicas when the reassignment began, preferred leader first; empty if not recorded (R1,
     #: R6).
     original: Replicas
-    #: Transaction that wrote this target into the topic's node, or a later transaction before the
-    #: node was read. If the partition's state is older, perhaps no command has sent the target to
-    #: the replicas (V41).
+    #: Transaction that wrote this target into the topic's node, or, if the controller has read the
+    #: node since, the node's last write. If the partition's state is older than this transaction,
+    #: perhaps no command has sent the target to the replicas (V41).
     since_zxid: int = 0
     #: Bytes a second that brokers may copy for the reassignment, 0 for no throttle of its own (R4).
     throttle: int = 0

@@ -48,8 +48,8 @@ class StopReplicaAnswered(Event):
 class CommandsDropped(Event):
     """A broker must be sent a full command.
 
-    The broker's backlog of commands grew so large that part of it was dropped (V81), or a replica
-    returned to the broker (V35).
+    The broker's backlog of commands grew so large that part of it was dropped (V81), or the broker
+    has restored a stray replica and requested all commands (V35).
     """
 
     broker_id: int

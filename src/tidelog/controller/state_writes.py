@@ -63,7 +63,10 @@ class StateUnreadable(Change):
 
 @dataclass(frozen=True, slots=True)
 class ReplicasRemade(Change):
-    """Brokers are commanded to create a partition's replicas, which are no longer missing (D3)."""
+    """Brokers are commanded to create a partition's replicas.
+
+    From now on the replicas no longer count as missing (D3).
+    """
 
     topic_partition: TopicPartition
 

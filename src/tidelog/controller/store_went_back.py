@@ -27,19 +27,28 @@ class StoreFoundOlder:
 
 @dataclass(frozen=True, slots=True)
 class WentBackKnown(Change):
-    """The node `/brokers/store_went_back`; None if absent or ended by `store accept`."""
+    """Content of `/brokers/store_went_back`; None if there is no such node.
+
+    The operator's command `store accept` removes the node.
+    """
 
     found: StoreWentBack | None
 
     def apply(self, image: Image) -> None:
-        """Keep `/brokers/store_went_back` in the image; make older partition states unproven."""
+        """Record the node in the image, and mark partition states older than the node as unproven.
+
+        Unproven states stay unproven when the node is gone.
+        """
         image.went_back = self.found
         for topic_partition, state in image.states.items():
             image.states[topic_partition] = image.as_far_as_proven(topic_partition, state)
 
 
 def found(mark: StoreWentBack | None, draft: Draft, agenda: Agenda) -> None:
-    """Apply `/brokers/store_went_back` as read; check every partition whose state is older."""
+    """Apply `/brokers/store_went_back` as read from the store.
+
+    The next decision checks each partition whose state is older than the node.
+    """
     image = draft.image
     if mark == image.went_back:
         return

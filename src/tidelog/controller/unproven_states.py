@@ -1,8 +1,8 @@
 """Partition states that prove nothing, because the store lost its latest writes (E8).
 
-In an unproven state every assigned replica is a member, and the recorded epochs belong to no
-registration. This module has pure functions. `store_went_back` decides which states become
-unproven.
+In an unproven state every assigned replica is in the ISR or eligible, and the recorded broker
+epochs belong to no registration. This module has pure functions. `store_went_back` decides which
+states become unproven.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NOT_WRITTEN: Final = -1
 
 
 def unproven(state: PartitionState, replicas: Sequence[int], epochs_skipped: int) -> PartitionState:
-    """Return a state whose members are all assigned replicas, none of them proven.
+    """Return a state in which every assigned replica is a member, and no member is proven.
 
     The state's leader epoch is above all epochs that the store may have lost, so that no epoch is
     assigned twice.

@@ -94,8 +94,8 @@ CANCEL_REASSIGNMENTS = "/admin/cancel_reassignment_in_progress"
 FREEZE_REASSIGNMENTS = "/admin/reassign_cancel"
 #: tidelog's own node (R8), which holds the queue of reassignments that wait to begin.
 REASSIGNMENT_QUEUE = "/admin/reassign_partitions_queue"
-#: Parents of tidelog's own requests for reassignments (R12, R20): requests for several partitions,
-#: requests for one partition, and accepted requests.
+#: Parents of the nodes that request reassignments and that only tidelog has (R12, R20): requests
+#: for several partitions, requests for one partition, and accepted requests.
 REASSIGNMENT_REQUESTS = "/admin/reassignment_requests"
 REASSIGNMENT_REQUEST_PREFIX = "/admin/reassignment_requests/request_"
 PARTITIONS_REASSIGNED = "/admin/partitions_reassigned"
@@ -112,7 +112,8 @@ CONFIG_TYPES = ("topics", "clients", "users", "brokers", "ips")
 DEFAULT_ENTITY = "<default>"
 
 #: Persistent, empty nodes that a broker creates at its start if they are missing, parents first:
-#: Kafka's (`ZkData.PersistentZkPaths`), and the parents of tidelog's own requests (V7).
+#: Kafka's (`ZkData.PersistentZkPaths`), and the parents of the request nodes that only tidelog has
+#: (V7).
 PERSISTENT_ROOTS = (
     "/consumers",
     BROKERS,

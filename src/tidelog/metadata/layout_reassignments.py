@@ -1,4 +1,4 @@
-"""Nodes of tidelog's own requests for reassignments (R8, R12, R20).
+"""Nodes that request reassignments and that only tidelog has (R8, R12, R20).
 
 `/admin/reassignment_requests/request_NNN` requests the reassignment of several partitions, and
 `/admin/partitions_reassigned/T/P` the reassignment of one partition. `/admin/reassignments/T/P` is

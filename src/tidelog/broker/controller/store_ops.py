@@ -49,8 +49,9 @@ from tidelog.metadata.store import (
     TransactionFailed,
 )
 
-#: Limits of the units in one transaction, in operations and bytes. Both limits are below the
-#: store's limits, because the transaction also checks the controller epoch.
+#: Maximum number of operations in one transaction of the controller, and their maximum size in
+#: bytes. Both are below the store's limits, because the transaction also checks the controller
+#: epoch.
 MAX_OPS = limits.MAX_TRANSACTION_OPS - 1
 MAX_BYTES = limits.MAX_TRANSACTION_BYTES - 1024
 _OP_OVERHEAD_BYTES = 64

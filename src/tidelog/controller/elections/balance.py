@@ -37,7 +37,8 @@ class _Registration:
     behind: int
     #: Whether the broker has caught up, or the controller does not wait for it.
     may_lead: bool
-    #: A partition on which the broker still has to catch up.
+    #: A partition on which the broker still has to catch up. While this is true of the partition,
+    #: no other partition needs a check.
     witness: TopicPartition | None = None
 
 

@@ -279,10 +279,10 @@ def _published(
 def _epoch_above_all(state: PartitionState, around: Circumstances) -> int:
     """Return a new leader's epoch, above all epochs assigned before a restore of the store (E8).
 
-    After a restore, the leader epoch of `state` already skips numbers. If a log nevertheless has a
-    later epoch, the same backup was restored before, and more epochs were skipped then. Later
-    leaders may even have had epochs without any record in a log. The returned epoch therefore skips
-    numbers again if a log has a later epoch.
+    After a restore, the leader epoch of `state` already skips numbers. A log can have a later epoch
+    only if the same backup was restored before, and more epochs were skipped then. In this case,
+    leaders after that earlier restore may even have had epochs without any record in a log. If a
+    log has a later epoch than `state`, the returned epoch therefore skips numbers once more.
     """
     logs = {} if around.recovery is None else around.recovery.logs
     latest = max((log.leader_epoch for log in logs.values()), default=NO_EPOCH)
@@ -355,8 +355,8 @@ def _eligible(
 def cut_short(state: PartitionState, replicas: Sequence[int], brokers: Brokers) -> bool:
     """Return whether perhaps no broker has created its replica of the partition yet (D3).
 
-    The state was not written after its first version, every assigned replica is alive, and no
-    member has restarted.
+    This is so if the state was not written after its first version, every assigned replica is
+    alive, and no member has restarted.
     """
     return (
         state.partition_epoch == state.first_epochs[1]

@@ -52,7 +52,7 @@ class CreatePartitionsAsked(Event):
 
 @dataclass(frozen=True, slots=True)
 class AdditionsRead(Event):
-    """Requests read from `/admin/partitions_add`: the replicas by topic and number (V7).
+    """Requests read from `/admin/partitions_add`: replicas by topic and partition number (V7).
 
     An empty list leaves the choice of replicas to the controller. The seed determines where the
     controller places replicas that it chooses.
@@ -64,7 +64,10 @@ class AdditionsRead(Event):
 
 @dataclass(frozen=True, slots=True)
 class FormerRead(Event):
-    """State nodes left by removed partitions, for partitions to add; None if none (V71)."""
+    """By partition to add: the state that an earlier, removed partition left in the node (V71).
+
+    The state is None if the partition has no state node.
+    """
 
     states: Mapping[TopicPartition, PartitionState | None]
 
@@ -83,7 +86,10 @@ class PartitionsAdded(Change):
 
 @dataclass(frozen=True, slots=True)
 class FormerFound(Change):
-    """State nodes left by removed partitions, for partitions to add; None if there is none."""
+    """By partition to add: the state that an earlier, removed partition left in the node.
+
+    The state is None if the partition has no state node.
+    """
 
     states: Mapping[TopicPartition, PartitionState | None]
 
@@ -292,9 +298,10 @@ def _gap(name: str, count: int, wanted: Mapping[int, Sequence[int]]) -> str:
 
 
 def unknown_numbers(counts: Mapping[str, int], image: Image) -> list[TopicPartition]:
-    """Return partitions to add whose former state is unknown; `counts` has the new totals.
+    """Return partitions to add whose former state is unknown.
 
-    The result has at most as many partitions of a topic as one request may add.
+    `counts` has, by topic, the number of partitions after the addition. The result has at most as
+    many partitions of a topic as one request may add.
     """
     found = []
     for name, count in counts.items():

@@ -16,7 +16,10 @@ _MAX_ASSIGNMENT_BYTES = MAX_NODE_BYTES - 1_000
 
 
 def check_size(partitions: int, replicas: int, widest_id: int) -> None:
-    """Raise KafkaError if the planned node of a topic does not fit into one node of the store."""
+    """Raise KafkaError if the planned node of a topic does not fit into one node of the store.
+
+    `widest_id` is the largest broker id that the topic's node may name.
+    """
     size_bytes = partitions * (len(str(partitions)) + 8) + replicas * (len(str(widest_id)) + 2)
     if size_bytes > _MAX_ASSIGNMENT_BYTES:
         raise KafkaError(
@@ -57,7 +60,10 @@ def check_replicas(partition: int, replicas: Sequence[int], expected: int) -> No
 def explicit(
     chosen: Sequence[tuple[int, ...]], added: int, first: int, factor: int, brokers: Brokers
 ) -> dict[int, tuple[int, ...]]:
-    """Return the replicas that a request chose for new partitions (V5).
+    """Return the replicas that a request chose for new partitions, by partition number (V5).
+
+    `added` is the number of new partitions, `first` the number of the first new partition, and
+    `factor` the number of replicas of each partition.
 
     Raises KafkaError if the partitions cannot have these replicas.
     """

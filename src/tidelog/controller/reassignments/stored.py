@@ -173,7 +173,8 @@ class StoredRequests:
     def overrule(self, wanted: Wanted, *, spare_queue: bool = False) -> int | None:
         """Remove entries of the partitions in `wanted`, unless an entry has the same target (R20).
 
-        Returns the index of one of the writes that remove entries, None if no entry was removed.
+        With `spare_queue`, entries of the queue stay. Returns the index of one of the writes that
+        remove entries, None if no entry was removed.
         """
         before = len(self._draft.decision.writes)
         self._node.overrule(wanted)

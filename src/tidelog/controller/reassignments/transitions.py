@@ -150,7 +150,7 @@ def rolled_back(
         ),
         elr=eligible.elr,
         elr_epochs=eligible.elr_epochs,
-        # Only a partition without a leader has a `last_leader`, and this partition has a leader.
+        # The field `last_leader` stays empty, because only a partition without a leader has one.
         reassigned_to=original,
         first_epochs=state.first_epochs,
     )

@@ -281,8 +281,8 @@ class Deletions:
     def give_up(self, ticket: int) -> Any | None:
         """Return the answer to a client whose timeout is over.
 
-        Returns None if no decision has served the request yet; the answer then comes with that
-        decision.
+        Returns None if no decision has served the request yet. The decision that serves the request
+        then also gives the answer.
         """
         for answer in self._waiting:
             if answer.ticket == ticket:

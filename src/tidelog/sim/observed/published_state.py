@@ -117,8 +117,9 @@ class Published:
         #: By (topic id, partition number), for partitions that were removed from their topic and
         #: added again: the first leader epoch of each incarnation, ascending.
         self._lives: dict[tuple[TopicId, int], list[int]] = {}
-        #: Partitions that were removed from their topic by tidelog's own request for this, or whose
-        #: removal was requested; their records may be lost.
+        #: Partitions that were removed from their topic, or whose removal was requested. The
+        #: request for such a removal exists only in tidelog. The records of these partitions may be
+        #: lost.
         self.removed: dict[LogKey, None] = {}
         self.controller_epoch = 0
         #: The latest transaction.
