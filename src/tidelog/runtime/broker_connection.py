@@ -113,7 +113,7 @@ class BrokerConnection:
                 raise RequestTimeout(f"{self.address} does not read its requests")
 
     def _response(self, deadline: float, *, holds_frame: bool = False) -> Any:
-        """Send the request and return its response, which the caller may keep.
+        """Send the queued request and return its response, which the caller may keep.
 
         With `holds_frame`, the response refers to the bytes of its frame, so their buffer is not
         reused.

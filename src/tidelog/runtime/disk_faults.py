@@ -22,10 +22,11 @@ from tidelog.runtime.files import CallError, OsFiles
 
 _SIZE_BYTES: Final = 65_536
 _MOST_CHANGES: Final = 255
-#: Kinds of faults: every operation fails; operations that need space fail; reads, writes and syncs
-#: take longer.
+#: The kind of fault with which every operation fails.
 FAIL: Final = "fail"
+#: The kind of fault with which only the operations that need space fail.
 FILL: Final = "fill"
+#: The kind of fault with which reads, writes and syncs take longer.
 SLOW: Final = "slow"
 #: Names of the errors of a failing device (D1).
 DEVICE_ERRORS: Final = ("EIO", "EROFS", "EACCES", "ENOENT", "ENXIO", "ESTALE")

@@ -1,5 +1,8 @@
 """Interception rules in a directory, which a test writes and its cluster's brokers read.
 
+A rule makes a broker drop or delay the requests that match the rule, respond to these requests with
+an error, or close their connections.
+
 `rules.jsonl` has a line per change: a rule, or the number of a rule that ended. `N.matched` has a
 byte for every request that matched rule N, on any broker. `N.struck` has a line for every matching
 request on which rule N acted.

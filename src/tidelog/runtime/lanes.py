@@ -114,8 +114,8 @@ class ThreadLane:
         self._syncs: list[_Worker] = []
         self._wake_lock = threading.Lock()
         #: Results of operations on threads, which the loop has not delivered to their callers yet.
-        #: `_waking` says whether a wake-up of the loop is scheduled.
         self._results: list[tuple[_Worker, _Result]] = []
+        #: Whether a wake-up of the loop is scheduled, in which the loop delivers the results.
         self._waking = False
         self._slow_until_ns = 0
         self._times = OperationTimes()

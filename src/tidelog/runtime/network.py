@@ -1,4 +1,4 @@
-"""The real network: reads by asyncio's BufferedProtocol, and non-blocking sends of tidelog's own.
+"""The real network: reads by asyncio's BufferedProtocol, and sends that bypass asyncio.
 
 Reads through BufferedProtocol cost as much as raw epoll. For big responses, `transport.write` costs
 1.9 times a `sendmsg` on a duplicate of the descriptor, so no write goes through asyncio

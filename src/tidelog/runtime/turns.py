@@ -30,9 +30,9 @@ class TurnSelector(selectors.DefaultSelector):
         self._callbacks: list[Callable[[], None]] = []
         #: Time in ns that the loop spent waiting for events.
         self.waited_ns = 0
-        #: Monotonic time (ns) at which the last wait ended. `_times` is the histogram of the turns'
-        #: durations; None if durations are not measured.
+        #: Monotonic time (ns) at which the last wait ended.
         self._turned_ns = 0
+        #: The histogram of the turns' durations; None if durations are not measured.
         self._times: Sample | None = None
 
     def measure(self, times: Sample) -> None:

@@ -86,10 +86,10 @@ class AdminPort:
         return HttpResponse(HTTPStatus.OK, await asyncio.shield(making), form)
 
     async def _text(self, form: str, names: frozenset[str] | None) -> list[bytes]:
-        """Return the text in pieces, after the texts that are being made.
+        """Wait until no other text is being made; then make this text and return it in pieces.
 
-        Clients that name different metrics get different texts. If all were made at the same time,
-        each turn of the loop would last as long as a slice of every text.
+        Clients that request different metrics get different texts. If several texts were made at
+        the same time, each turn of the loop would last as long as a slice of every text.
         """
         services = self._broker.services
         async with self._turn:

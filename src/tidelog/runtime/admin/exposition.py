@@ -94,7 +94,8 @@ def _steps(
 ) -> Iterator[None]:
     """Make the text; yield after each small step."""
     lines: _Lines = {}
-    #: Of each group of metrics that collectors read together: positions, lists of lines, scales.
+    #: For each group of metrics that a collector reads together: the position of each wanted metric
+    #: in the group, the list of its lines, and its scale.
     lists: dict[tuple[Metric, ...], list[tuple[int, list[str], int]]] = {}
     last_names: tuple[str, ...] = ()
     last_labels: tuple[str, ...] = ()
@@ -111,7 +112,7 @@ def _steps(
             ]
         if not places:
             continue
-        # A collector reads several groups of one partition in turn, with the same labels.
+        # Successive readings often have the same labels, whose text is made only once.
         if labels is not last_labels or group[0].labels != last_names:
             last_labels, last_names = labels, group[0].labels
             text = _label_text(last_names, labels)

@@ -1,10 +1,11 @@
 """The keeper: a thread that keeps its process's session alive and observes other sessions (S1, S4).
 
-The keeper thread never accesses the database. At each tick, the keeper thread renews its process's
-lease, unless the event loop is stuck (DESIGN.md, rule 4). The keeper thread also checks whether
-peers hold and renew their leases. While the store's thread waits for the store's lock, the keeper
-thread looks for a stuck holder of the lock. The keeper thread reports to the store's thread. The
-kernel reports the death of a peer's process at once, so the thread need not wait for a tick.
+The keeper thread never accesses the database. Several times in a session timeout, at each tick, the
+keeper thread renews its process's lease, unless the event loop is stuck (DESIGN.md, rule 4). The
+keeper thread also checks whether peers hold and renew their leases. While the store's thread waits
+for the store's lock, the keeper thread looks for a stuck holder of the lock. The keeper thread
+reports to the store's thread. The kernel reports the death of a peer's process to the keeper thread
+at once, even between two ticks.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""The watches of one session of the embedded store, and the last transaction that it has seen (S1).
+"""The watches of one session of the embedded store, and the session's last seen transaction (S1).
 
-Every request first updates the session with the commits of other processes. If the session lags so
-far behind that its next changes are no longer recorded, it compares each watched node with the
-node's state when the watch was set. Even a session that lags misses no event of a watch.
+Every request first updates the session with the commits of other processes. The database records
+the changes of the last transactions only. If the session lags so far behind that the database no
+longer has its next changes, the session compares each watched node with the node's state when the
+watch was set. Even a session that lags misses no event of a watch.
 """
 
 from __future__ import annotations

@@ -196,9 +196,9 @@ class _Life:
         self.session_id: int | None = None
         self._generation: int | None = None
         self._watches = ZookeeperWatches()
-        #: Requests that were passed to the session's thread and are unanswered. `_waiting` are
-        #: requests that wait for a connection.
+        #: Requests that were passed to the session's thread and are unanswered.
         self._unanswered: deque[ServerRequest] = deque()
+        #: Requests that wait for a connection.
         self._waiting: deque[ServerRequest] = deque()
         self._is_over = False
         self._ended: asyncio.Future[None] = self._loop.create_future()

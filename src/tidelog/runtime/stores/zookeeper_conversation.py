@@ -24,13 +24,15 @@ from tidelog.core.limits import MAX_RESPONSE_BYTES
 from tidelog.metadata.store import EventKind, StoreError
 from tidelog.runtime.stores import zookeeper_wire as wire
 
-#: Each constant whose name ends in `_PART` is a fraction of the session timeout. After `_PING_PART`
-#: of the timeout without a request, the thread sends a ping, unless the loop's last call of `beat`
-#: is older than `BEAT_PART` of the timeout. A server that stays silent for `_SILENCE_PART` of the
-#: timeout after a request counts as dead.
+#: Fraction of the session timeout after which the thread sends a ping if it has sent no request.
 _PING_PART = 1 / 4
+#: Fraction of the session timeout after which the loop counts as stuck if it has not called `beat`.
+#: While the loop is stuck, the thread sends no pings, so that the session can expire.
 BEAT_PART = 1 / 3
+#: Fraction of the session timeout after which a server that does not respond counts as dead.
 _SILENCE_PART = 2 / 3
+#: Maximum wait for bytes between two checks of the connection, as a fraction of the session
+#: timeout.
 _TURN_PART = 1 / 12
 _LONGEST_TURN_S = 0.5
 _RECEIVE_BYTES = 256 * 1024
