@@ -53,7 +53,11 @@ _TAG_ARRAYS: Final = ("int8", "int16", "int32")
 
 @cache
 def _tag_packers(element: str) -> tuple[int, list[Callable[..., bytes]]]:
-    """Return an element's size, and functions: function n packs two lengths and n elements."""
+    """Return an element's size, and functions by index: function n packs n elements.
+
+    Before the elements, function n packs one byte for the size of the tagged field, and one byte
+    for the length of the array.
+    """
     code = FIXED_FORMATS[element]
     packers = [struct.Struct(f">BB{n}{code}").pack for n in range(SHORT_ARRAY + 1)]
     return struct.calcsize(f">{code}"), packers
@@ -173,7 +177,7 @@ class _EncoderBuilder:
             self.source.line(f"raise absent({what!r}, {self.version})")
 
     def tags(self, struct_class: type, var: str, tagged: list[NamedField]) -> None:
-        """Emit code that writes the tagged fields with non-default values, after their number."""
+        """Emit code that writes a count and the tagged fields whose values are not the default."""
         src = self.source
         found = src.fresh("tags")
         src.line(f"{found} = []")

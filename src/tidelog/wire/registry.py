@@ -77,7 +77,7 @@ CONSUMER_GROUP_HEARTBEAT: Final = 68
 CONSUMER_GROUP_DESCRIBE: Final = 69
 DESCRIBE_TOPIC_PARTITIONS: Final = 75
 GET_REPLICA_LOG_INFO: Final = 93
-#: First API key of tidelog's own APIs (G5); Kafka's keys are far below.
+#: First key of the APIs that only tidelog has (G5); Kafka's keys are far below.
 FIRST_OWN_KEY: Final = 20_000
 REMOVE_PARTITIONS: Final = FIRST_OWN_KEY
 LIST_STRAYS: Final = FIRST_OWN_KEY + 1

@@ -17,8 +17,9 @@ from tidelog.wire.primitives import Buffer
 _MAX_STRING_BYTES: Final = 0x7FFF
 _REPLACEMENT: Final = "\ufffd"
 _HANDLER: Final = "tidelog-as-java"
-#: The first byte of encoded surrogates, and the range of their second byte.
+#: The first byte of each encoded surrogate.
 _SURROGATE: Final = 0xED
+#: The range of the second byte of encoded surrogates.
 _SURROGATES: Final = range(0xA0, 0xC0)
 
 

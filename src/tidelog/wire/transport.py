@@ -140,7 +140,7 @@ class FrameTransport:
     # Transport
 
     def has_ended(self) -> bool:
-        """Ask the stream whether the peer has ended it, even if unread bytes precede the end."""
+        """Return whether the peer has ended the stream, even if unread bytes precede the end."""
         return self._stream.has_ended()
 
     @property
@@ -254,7 +254,10 @@ class FrameTransport:
         self._flush(was_corked=True)
 
     def _flush(self, was_corked: bool = False) -> None:
-        """Send queued bytes; if any remain, have the stream call back."""
+        """Send queued bytes; if any remain, have the stream call back.
+
+        `was_corked` says that a read event queued the bytes, so that the owner knows of them.
+        """
         if self._is_ended:
             return
         queue = self._queue

@@ -3,8 +3,8 @@
 Version 0 is AlterIsr of KIP-497, version 1 adds the leader recovery state (KIP-704), and version 2
 names topics by id (KIP-841). Version 3 gives the broker epoch of each ISR member instead of bare
 ids (KIP-903). All versions are flexible. Kafka has two structs TopicData and two structs
-PartitionData; here their names begin with Request or Response. Six tagged fields are tidelog's own
-(E1, A11, V62).
+PartitionData; here their names begin with Request or Response. Only tidelog has the six tagged
+fields (E1, A11, V62).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from tidelog.core.dataclass import dataclass
 from tidelog.wire.schema import Api, array, boolean, int8, int16, int32, int64, string, uuid
 
-#: The first tag of tidelog's own fields, far from the tags that Kafka assigns.
+#: The first tag of the fields that only tidelog has, far from the tags that Kafka assigns.
 HAS_ELIGIBLE_TAG = 20_000
 MAY_HOLD_TAG = 20_000
 HELD_MS_TAG = 20_001

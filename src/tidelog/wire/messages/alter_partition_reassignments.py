@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from tidelog.core.dataclass import dataclass
 from tidelog.wire.schema import Api, array, boolean, int8, int16, int32, int64, string
 
-#: A tag of tidelog's own fields, far from the tags that Kafka assigns.
+#: A tag of the fields that only tidelog has, far from the tags that Kafka assigns.
 EXPECTED_TAG = 20_021
 QUEUED_TAG = 20_022
 FREEZE_TAG = 20_023
@@ -29,7 +29,7 @@ UNFREEZE = 2
 
 @dataclass(slots=True)
 class EndedTarget:
-    """A field of tidelog's own: the target of a reassignment that a cancel ends."""
+    """The target of a reassignment that a cancel ends, in a field that only tidelog has."""
 
     replicas: Sequence[int] = array("int32", "0+")
 

@@ -1,6 +1,8 @@
 """AlterStrays (key 20002), version 0: delete or restore replicas that were set aside (V35).
 
-This flexible API is tidelog's own (G5).
+Only tidelog has this flexible API (G5). A broker sets a replica aside as a stray, instead of
+deleting it, when the controller's list of the broker's replicas lacks the replica; the broker
+deletes a stray after log.stray.delete.delay.ms.
 """
 
 from __future__ import annotations

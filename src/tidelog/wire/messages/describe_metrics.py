@@ -1,6 +1,6 @@
 """DescribeMetrics (key 20008), version 0: the metrics of the receiving broker.
 
-This flexible API is tidelog's own (G5); Kafka's brokers publish metrics by Java's management
+Only tidelog has this flexible API (G5); Kafka's brokers publish metrics by Java's management
 extensions.
 """
 

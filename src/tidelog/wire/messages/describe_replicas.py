@@ -1,6 +1,6 @@
 """DescribeReplicas (key 20004), version 0: each replica's progress, and why it is out of the ISR.
 
-This flexible API is tidelog's own (G5). Every broker responds with published state; the leader of a
+Only tidelog has this flexible API (G5). Every broker responds with published state; the leader of a
 partition adds the progress of the replicas (F1).
 """
 

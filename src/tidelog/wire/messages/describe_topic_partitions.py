@@ -1,7 +1,7 @@
 """DescribeTopicPartitions (key 75), version 0: topics and their partitions, page by page (KIP-966).
 
-The only version is flexible. Tagged fields from 20,000 on are tidelog's own (E4, E6); other clients
-skip these fields.
+The only version is flexible. Only tidelog has the fields with tags from 20,000 on (E4, E6); other
+clients skip these fields.
 """
 
 from __future__ import annotations

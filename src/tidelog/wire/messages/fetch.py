@@ -5,8 +5,8 @@ epoch for fencing (KIP-320), version 11 racks and preferred replicas (KIP-392). 
 flexible and finds divergence by `last_fetched_epoch` (KIP-595). Version 13 names topics by id
 (KIP-516). Version 15 moves the follower's id into `replica_state` with its broker epoch (KIP-903).
 Version 16 lets a response name new leaders (KIP-951); version 17 carries the follower's directory
-id (KIP-853). A tagged field of a partition is tidelog's own (V69); brokers that do not know this
-field skip it.
+id (KIP-853). Only tidelog has the tagged field `is_synced` of a partition (V69); other brokers skip
+it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tidelog.wire.schema import (
     uuid,
 )
 
-#: A tag of tidelog's own field, far from the tags that Kafka assigns.
+#: The tag of a field that only tidelog has, far from the tags that Kafka assigns.
 IS_SYNCED_TAG = 20_000
 
 

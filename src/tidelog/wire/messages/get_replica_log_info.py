@@ -1,6 +1,6 @@
 """GetReplicaLogInfo (key 93), version 0: the controller asks a broker for the ends of logs (E6).
 
-The flexible API has the format of Kafka 4.1 (KIP-966). The tagged field is tidelog's own.
+The flexible API has the format of Kafka 4.1 (KIP-966). Only tidelog has the tagged field.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from tidelog.core.dataclass import dataclass
 from tidelog.wire.schema import Api, array, boolean, int16, int32, int64, uuid
 
-#: The tag of tidelog's own field, far from the tags that Kafka assigns.
+#: The tag of a field that only tidelog has, far from the tags that Kafka assigns.
 LOG_START_OFFSET_TAG = 20_000
 
 

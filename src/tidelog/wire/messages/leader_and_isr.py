@@ -3,7 +3,7 @@
 Kafka 3.9 sends version 7 without negotiation. Version 5 brings topic ids and the request type (1
 incremental, 2 full: a replica that a full request does not name is stray). Version 6 brings the
 leader recovery state (KIP-704), version 7 the flag of KRaft controllers (KIP-866). All four
-versions are flexible. Five tagged fields are tidelog's own (V71, E1, R4); Kafka's brokers skip
+versions are flexible. Only tidelog has the five tagged fields (V71, E1, R4); Kafka's brokers skip
 these fields.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from tidelog.core.dataclass import dataclass
 from tidelog.wire.schema import Api, array, boolean, int8, int16, int32, int64, string, uuid
 
-#: The first tag of tidelog's own fields, far from the tags that Kafka assigns.
+#: The first tag of the fields that only tidelog has, far from the tags that Kafka assigns.
 FIRST_LEADER_EPOCH_TAG = 20_000
 IS_CLOSING_TAG = 20_001
 ELIGIBLE_TAG = 20_002
@@ -37,10 +37,12 @@ class LeaderAndIsrPartitionState:
     removing_replicas: Sequence[int] = array("int32", "3+", ignorable=True, rare=True)
     is_new: bool = boolean("1+", ignorable=True)
     leader_recovery_state: int = int8("6+")
-    #: First leader epoch of the partition's current incarnation. Replicas with an earlier leader
-    #: epoch belong to a removed incarnation of the partition.
+    #: First leader epoch of the partition since its last creation. Replicas with an earlier leader
+    #: epoch belong to a partition that was removed before a partition with the same number was
+    #: created (V71).
     first_leader_epoch: int = int32("4+", ignorable=True, tag=FIRST_LEADER_EPOCH_TAG)
-    #: Whether the partition is about to be removed, so that its leader accepts no more records.
+    #: Whether an operator is removing the partition from its topic (V71), so that its leader
+    #: accepts no more records.
     is_closing: bool = boolean("4+", ignorable=True, tag=IS_CLOSING_TAG)
     #: Eligible leader replicas. A broker that lacks its eligible replica reports the loss instead
     #: of creating an empty replica (E1, D3).

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from tidelog.core.dataclass import dataclass
 from tidelog.wire.schema import Api, array, boolean, int16, int32, int64, string
 
-#: The first tag of tidelog's own fields, far from the tags that Kafka assigns.
+#: The first tag of the fields that only tidelog has, far from the tags that Kafka assigns.
 ORIGINAL_TAG = 20_020
 FROZEN_TAG = 20_022
 QUEUED_TAG = 20_023

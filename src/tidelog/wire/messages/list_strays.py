@@ -1,6 +1,9 @@
 """ListStrays (key 20001), version 0: the replicas that a broker has set aside (V35).
 
-This flexible API is tidelog's own (G5), because Kafka deletes strays and does not list them.
+Only tidelog has this flexible API (G5), because Kafka deletes stray replicas and does not list
+them. A broker sets a replica aside as a stray, instead of deleting it, when the controller's list
+of the broker's replicas lacks the replica; the broker deletes a stray after
+log.stray.delete.delay.ms.
 """
 
 from __future__ import annotations

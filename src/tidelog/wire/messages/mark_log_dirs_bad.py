@@ -1,6 +1,6 @@
 """MarkLogDirsBad (key 20006), version 0: a broker treats log directories as failed.
 
-This flexible API is tidelog's own (D12, G5).
+Only tidelog has this flexible API (D12, G5).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """PlanLogDirMoves (key 20007), version 0: a broker's plan of moves between its log directories.
 
-This flexible API is tidelog's own (D12, D15, G5). PlanLogDirMoves only returns a plan, and moves no
+Only tidelog has this flexible API (D12, D15, G5). PlanLogDirMoves only returns a plan, and moves no
 replica.
 """
 

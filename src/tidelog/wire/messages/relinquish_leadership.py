@@ -1,6 +1,6 @@
 """RelinquishLeadership (key 20005), version 0: a leader asks the controller for another leader.
 
-This flexible API is tidelog's own (F11, V68, D13, D14, G5). A leader sends the request because its
+Only tidelog has this flexible API (F11, V68, D13, D14, G5). A leader sends the request because its
 reads are slow, its log is damaged, or its disk is full or slow. A follower in the ISR also sends
 the request if its log is damaged. A broker also names followers on its slow disks in the request,
 so that they are not elected. A request without partitions says that no disk of the sender is full

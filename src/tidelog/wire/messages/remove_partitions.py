@@ -1,6 +1,6 @@
 """RemovePartitions (key 20000), version 0: remove the highest partitions of topics (V71).
 
-This flexible API is tidelog's own (G5). The messages resemble the messages of CreatePartitions.
+Only tidelog has this flexible API (G5). The messages resemble the messages of CreatePartitions.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """RequestCommands (key 20003), version 0: a broker asks the controller to resend all commands.
 
-This flexible API is tidelog's own (G5). A broker that restored a stray replica sends the request,
+Only tidelog has this flexible API (G5). A broker that restored a stray replica sends the request,
 because the broker needs the replica's role (V35). The response comes before the resent commands.
 """
 

@@ -2,7 +2,8 @@
 
 Kafka 3.9 sends version 8 without negotiation. Version 7 brings topic ids, version 8 the flag of
 KRaft controllers and the request type as a tagged field (KIP-866). All three versions are flexible.
-Tagged fields from 20,000 on are tidelog's own (V71, E1, E4, E8); Kafka's brokers skip these fields.
+Only tidelog has the fields with tags from 20,000 on (V71, E1, E4, E8); Kafka's brokers skip these
+fields.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from tidelog.core.dataclass import dataclass
 from tidelog.wire.messages.leader_and_isr import ELIGIBLE_TAG, FIRST_LEADER_EPOCH_TAG
 from tidelog.wire.schema import Api, array, boolean, int8, int16, int32, int64, string, uuid
 
-#: A tag of tidelog's own fields, far from the tags that Kafka assigns.
+#: A tag of the fields that only tidelog has, far from the tags that Kafka assigns.
 LAST_LEADER_TAG = 20_003
 AWAITED_TAG = 20_004
 QUORUM_TAG = 20_005
@@ -36,7 +37,7 @@ class UpdateMetadataPartitionState:
     zk_version: int = int32("0+")
     replicas: Sequence[int] = array("int32", "0+")
     offline_replicas: Sequence[int] = array("int32", "4+", ignorable=True, rare=True)
-    #: First leader epoch of the partition's current incarnation, as in LeaderAndIsr.
+    #: First leader epoch of the partition since its last creation, as in LeaderAndIsr (V71).
     first_leader_epoch: int = int32("6+", ignorable=True, tag=FIRST_LEADER_EPOCH_TAG)
     #: Eligible leader replicas (E1).
     eligible: Sequence[int] = array("int32", "6+", ignorable=True, tag=ELIGIBLE_TAG, rare=True)
@@ -101,8 +102,8 @@ class UpdateMetadataRequest:
         UpdateMetadataTopicState, "5+", shared=True
     )
     live_brokers: list[UpdateMetadataBroker] = array(UpdateMetadataBroker, "0+")
-    #: Name of the mark that a broker has set on a metadata store restored from an older copy; empty
-    #: without a mark (E8).
+    #: Identifier of the node `/brokers/store_went_back`, which a broker creates if the metadata
+    #: store was restored from an older copy (E8); empty if there is no such node.
     store_mark: str = string("6+", "", ignorable=True, tag=STORE_MARK_TAG)
 
 
