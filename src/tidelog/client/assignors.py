@@ -107,7 +107,10 @@ ASSIGNORS: Mapping[str, Assignor] = {
 def _owners(
     partition_counts: Mapping[str, int], members: Mapping[str, MemberSubscription]
 ) -> dict[TopicPartition, str]:
-    """Return the owner of each partition: the member that claims it in the latest generation."""
+    """Return the owner of each partition that any member owns.
+
+    If several members list a partition as owned, the member with the latest generation owns it.
+    """
     owners: dict[TopicPartition, str] = {}
     for member in sorted(members):
         subscription = members[member]

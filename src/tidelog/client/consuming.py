@@ -36,8 +36,8 @@ from tidelog.records.reader import Record, iter_records
 
 FETCH_BYTES: Final = 8 * MIB
 PARTITION_FETCH_BYTES: Final = MIB
-#: Fetches go to one leader after the other, so a leader without new records must not delay the
-#: fetch from the next leader for long.
+#: Minimum time for which a fetch from one of several leaders waits for new records. The wait is
+#: short, because the consumer fetches from one leader after the other.
 _LEAST_WAIT_MS: Final = 10
 _MOST_SHARES: Final = 5
 _COMMIT_INTERVAL_MS: Final = 5_000
@@ -71,9 +71,9 @@ class _Progress:
     position: int
     #: The next offset to fetch.
     fetch_from: int
-    #: Records that were fetched and that `poll` has not returned. `ahead_end` is the offset after
-    #: these records and after skipped records.
+    #: Records that were fetched and that `poll` has not returned.
     ahead: deque[Record] = field(default_factory=deque)
+    #: The offset after the records in `ahead` and after skipped records.
     ahead_end: int = 0
     #: The offset after the readable records in the last response; -1 before the first response.
     end: int = -1

@@ -1,4 +1,4 @@
-"""Metrics of a broker, read by tidelog's own API DescribeMetrics.
+"""Metrics of a broker, read by DescribeMetrics, an API that only tidelog has.
 
 Brokers serve DescribeMetrics only on the inter-broker listener.
 """
@@ -44,7 +44,7 @@ def broker_metrics(
 ) -> Operation[list[BrokerMetric]]:
     """Return a broker's metrics of these names (None for all), sorted by name and labels.
 
-    Raises KafkaError for a broker that is not tidelog's, or not in the cluster.
+    Raises KafkaError for a broker that does not run tidelog, or is not in the cluster.
     """
 
     def attempt(patience: Patience) -> Operation[list[BrokerMetric]]:

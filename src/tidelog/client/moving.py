@@ -36,16 +36,17 @@ from tidelog.wire.messages.list_partition_reassignments import (
 from tidelog.wire.registry import ALTER_PARTITION_REASSIGNMENTS, LIST_PARTITION_REASSIGNMENTS
 
 _ANSWER_MARGIN_MS: Final = 2_000
-#: Timeouts in ms of one try of a request. A hanging controller loses its session, so the next try
-#: goes to a new controller. A request to change reassignments takes longer than a request to list
-#: reassignments, because the controller waits a second for brokers.
+#: Timeout in ms of one try to list reassignments. A hanging controller loses its session, so the
+#: next try goes to a new controller.
 _LIST_MS: Final = 5_000
+#: Timeout in ms of one try to change reassignments, which takes longer than a list, because the
+#: controller waits a second for brokers.
 _ALTER_MS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class MoveAsked:
-    """The result for one partition of a request; `message` is the broker's reason."""
+    """The result for one partition of a request; `message` is the broker's reason for an error."""
 
     error: ErrorCode
     message: str

@@ -1,8 +1,8 @@
 """Requests about replicas: eligible leaders, why a leader is missing, and followers' progress.
 
-DescribeTopicPartitions is Kafka's (KIP-966); brokers of Kafka in ZooKeeper mode do not serve it.
-DescribeReplicas is tidelog's own. A broker that does not serve an API of this module responds with
-UNSUPPORTED_VERSION.
+DescribeTopicPartitions is an API of Kafka (KIP-966), which Kafka's brokers in ZooKeeper mode do not
+serve. Only brokers of tidelog serve DescribeReplicas. A broker that does not serve an API of this
+module responds with UNSUPPORTED_VERSION.
 """
 
 from __future__ import annotations

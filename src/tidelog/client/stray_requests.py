@@ -1,7 +1,9 @@
 """Replicas that brokers have set aside: list, delete and restore them, broker by broker (V35).
 
-The APIs are tidelog's own: other brokers do not have them (UNSUPPORTED_VERSION). The client sends
-deletions and restores only once. If no response comes, a new list of the strays shows the outcome.
+A stray is a replica that the controller no longer assigns to its broker. The broker sets the stray
+aside, and deletes it only after log.stray.delete.delay.ms. Only tidelog has the APIs for strays;
+other brokers respond with UNSUPPORTED_VERSION. The client sends deletions and restores only once.
+If no response comes, a new list of the strays shows the outcome.
 """
 
 from __future__ import annotations

@@ -21,9 +21,11 @@ class PlannedPlacement:
     def __init__(self, state: ClusterState) -> None:
         self.racks = state.rack_names()
         self.replicas: dict[TopicPartition, tuple[int, ...]] = {}
-        #: Replicas, preferred leaderships and bytes by broker.
+        #: Number of replicas by broker.
         self.counts: Counter[int] = Counter()
+        #: Number of preferred leaderships by broker.
         self.leaders: Counter[int] = Counter()
+        #: Bytes of the replicas by broker.
         self.bytes: Counter[int] = Counter()
         self._before = {each.tp: each.replicas for each in state.partitions}
         self._free_bytes = dict(state.free_bytes)
