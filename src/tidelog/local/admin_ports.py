@@ -23,7 +23,7 @@ from tidelog.core.listeners import admin_endpoint
 from tidelog.runtime.blocking import BlockingClient
 
 LISTENER_KEY: Final = "admin.listener"
-#: Limits of one response: a broker with 20,000 replicas has 30 MiB of metrics.
+#: Maximum size of one response. A broker with 20,000 replicas has 30 MiB of metrics.
 MAX_RESPONSE_BYTES: Final = 64 << 20
 _CHUNK_BYTES: Final = 1 << 16
 _WILDCARDS: Final = ("0.0.0.0", "::", "*")
@@ -31,7 +31,8 @@ _LOOPBACKS: Final = ("127.0.0.1", "::1", "localhost")
 _STATUS: Final = re.compile(rb"HTTP/1\.[01] ([0-9]{3})[^\r\n]*\r\n")
 _SAMPLE: Final = re.compile(r"([A-Za-z_:][A-Za-z0-9_:]*)(?:\{(.*)\})? ([^ ]+)(?: [0-9.]+)?")
 _LABEL: Final = re.compile(r'([A-Za-z_][A-Za-z0-9_]*)="((?:[^"\\]|\\.)*)"(?:,|$)')
-#: No counter or gauge of a broker reaches this number. Sums and rates of smaller ones are finite.
+#: No counter or gauge of a broker reaches this number, so a sample that reaches it is not a
+#: broker's. Sums and rates of smaller numbers are finite.
 _LEAST_UNLIKELY: Final = 2.0**64
 _ESCAPED: Final = re.compile(r"\\(.)")
 _ESCAPES: Final = {"n": "\n"}
@@ -77,7 +78,10 @@ class HistoryWindow:
 def find_admin_ports(
     client: BlockingClient, metadata: ClusterMetadata, given: Mapping[int, str] | None = None
 ) -> AdminPlaces:
-    """Return the admin ports of all live brokers; `given` addresses replace those of brokers."""
+    """Return the admin ports of all live brokers.
+
+    A broker in `given` has the given address, whatever address the broker itself reports.
+    """
     addresses, missing = dict(given or {}), {}
     for broker, node in metadata.brokers.items():
         if broker in addresses:

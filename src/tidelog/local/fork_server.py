@@ -1,8 +1,10 @@
-"""The server of `tidelog.local.forking`, and what a forked process does first.
+"""The fork server: a process that forks itself for each process that its parent wants to start.
 
-A request has a socket of its own. The request and its answer are messages on this socket: a length
-and JSON. The client sends this socket together with the descriptors of the new process's standard
-streams and working directory.
+The parent is the client of the server, and uses the class ForkServer of `tidelog.local.forking`.
+This module has the server's loop and the first steps of a forked process. A request has a socket of
+its own. The request and its answer are messages on this socket: a length and JSON. The client sends
+this socket together with the descriptors of the new process's standard streams and working
+directory.
 """
 
 from __future__ import annotations
@@ -27,8 +29,8 @@ from tidelog.runtime.parent import end_with_parent
 #: The message with which a client, once it knows the id of a forked process, permits the process to
 #: run its program.
 GO_ON: Final = b"."
-#: Positions in /proc/self/stat, counted from the state, of the first and last address of the
-#: command line.
+#: Positions of two fields in /proc/self/stat, counted from the field of the process state: the
+#: first and the last address of the command line.
 _ARGUMENTS_START, _ARGUMENTS_END = 45, 46
 _LENGTH_BYTES: Final = 8
 #: The maximum number of descriptors that a client sends with a request: the request's socket,

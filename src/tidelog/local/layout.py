@@ -48,9 +48,10 @@ _SESSION_TIMEOUT_MS = 6_000
 #: ZooKeeper connection timeout in ms, longer than the session timeout, because an ensemble may be
 #: starting.
 _CONNECTION_MS = "18000"
-#: The metadata store of a new cluster is SQLite in its directory, or a ZooKeeper server of its own;
-#: any other text is the value of `metadata.store`.
+#: The text that selects an SQLite file in the cluster's directory as the metadata store of a new
+#: cluster. A text other than EMBEDDED and ZOOKEEPER is a value of `metadata.store`.
 EMBEDDED = "embedded"
+#: The text that selects a ZooKeeper server of the cluster's own as the metadata store.
 ZOOKEEPER = "zookeeper"
 #: Maximum number of brokers; more would exhaust the memory and descriptors of the machine.
 MAX_BROKERS = 100

@@ -36,10 +36,11 @@ _MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _TICK_MS = 500
 #: Heap of the server, enough for about 50,000 partitions.
 _HEAP_MIB = 256
-#: A ZooKeeper server out of memory would stay alive without serving. With ExitOnOutOfMemoryError a
-#: JVM without memory ends, and its log has the reason.
+#: Option of Java that ends a server without memory, with the reason in its log. Without the option,
+#: such a server would stay alive without serving.
 _OUT_OF_MEMORY = "-XX:+ExitOnOutOfMemoryError"
-#: Further options of the server's Java, as for ZooKeeper's own start script (zkServer.sh).
+#: Environment variable with further options of the server's Java, as for ZooKeeper's own start
+#: script (zkServer.sh).
 _FLAGS = "SERVER_JVMFLAGS"
 _POLL_S = 0.02
 

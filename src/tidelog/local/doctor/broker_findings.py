@@ -17,9 +17,9 @@ from tidelog.local.doctor.diagnosis import degraded, notice, some
 from tidelog.local.health import ClusterPlace, Finding
 from tidelog.wire.registry import API, FIRST_OWN_KEY
 
-#: Differences of clocks in ms: from the first, timestamps and retention by time are noticeably
-#: wrong; from the second, logs of several brokers cannot be compared.
+#: Difference of clocks in ms from which timestamps and retention by time are noticeably wrong.
 CLOCK_NOTICE_MS = 500
+#: Difference of clocks in ms from which the logs of several brokers cannot be compared.
 CLOCK_DEGRADED_MS = 60_000
 
 
@@ -153,7 +153,7 @@ def _ranges(ranges: dict[tuple[int, int] | None, list[int]]) -> Iterator[str]:
 
 
 def _levels(brokers: Iterable[BrokerFacts], place: ClusterPlace) -> Iterator[Finding]:
-    """Yield a finding if the brokers' protocol levels differ, or if all are old."""
+    """Yield a finding if any broker's inter.broker.protocol.version is below the newest level."""
     by_level: dict[str, list[int]] = {}
     for each in brokers:
         level = each.protocol_level

@@ -31,16 +31,16 @@ class BrokerFacts:
     versions: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     #: The value of inter.broker.protocol.version.
     protocol_level: str | None = None
-    #: How many ms the broker's clock is ahead of this machine's clock, and the error of this number
-    #: in ms.
+    #: How many ms the broker's clock is ahead of this machine's clock.
     clock_ahead_ms: int | None = None
+    #: The maximum error of `clock_ahead_ms`, in ms.
     clock_doubt_ms: int = 0
     #: Whether the controller has waited too long for the broker to acknowledge its commands.
     is_overdue: bool = False
 
     @property
     def serves_own_apis(self) -> bool:
-        """Whether the broker serves tidelog's own APIs at its address."""
+        """Whether the broker serves, at its address, the APIs that only tidelog has."""
         return any(key >= FIRST_OWN_KEY for key in self.versions)
 
     @property
@@ -70,7 +70,10 @@ class GroupFacts:
 
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
-    """A cluster as the survey read it; `watched_s` is the time between two readings, 0 for one."""
+    """A cluster as the survey read it.
+
+    `watched_s` is the time between the survey's two readings; 0 if the survey read only once.
+    """
 
     bootstrap: str
     metadata: ClusterMetadata

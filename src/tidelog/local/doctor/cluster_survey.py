@@ -2,9 +2,9 @@
 
 The survey first asks each broker for its versions, within a short time. A broker that does not
 respond gets no further request, so it delays the survey only once. If a responding broker does not
-serve an API (Kafka's brokers lack tidelog's own APIs), the survey notes a sentence and raises no
-error. If moves are under way, or groups have lag, the survey reads both a second time after some
-seconds.
+serve an API (Kafka's brokers lack the APIs that only tidelog has), the survey notes a sentence and
+raises no error. If moves are under way, or groups have lag, the survey reads both a second time
+after some seconds.
 """
 
 from __future__ import annotations
@@ -320,7 +320,10 @@ class _GroupLook:
         }
 
     def compared(self, last: _GroupLook) -> GroupFacts:
-        """Return the facts about the group; `last` is the second reading, `self` without one."""
+        """Return the facts about the group from this reading and the second reading `last`.
+
+        If there was only one reading, the caller passes this reading as `last`.
+        """
         return GroupFacts(
             self.group,
             last.coordinator,

@@ -71,7 +71,7 @@ def degraded(
     brokers: Iterable[int] = (),
     partitions: Iterable[object] = (),
 ) -> Finding:
-    """Return a finding whose subject works, but not as it should."""
+    """Return a finding about a subject that works, but not as it should."""
     return _finding(LEVELS[DEGRADED], kind, message, remedy, brokers, partitions)
 
 
@@ -83,7 +83,7 @@ def unavailable(
     brokers: Iterable[int] = (),
     partitions: Iterable[object] = (),
 ) -> Finding:
-    """Return a finding for which a part of its subject does not work."""
+    """Return a finding about a subject of which a part does not work."""
     return _finding(LEVELS[UNAVAILABLE], kind, message, remedy, brokers, partitions)
 
 

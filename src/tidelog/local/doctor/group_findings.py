@@ -18,8 +18,8 @@ from tidelog.local.doctor.cluster_facts import ClusterFacts, GroupFacts
 from tidelog.local.doctor.diagnosis import notice, quoted, shown, some, unavailable
 from tidelog.local.health import ClusterPlace, Finding
 
-#: Number of replicas of the coordinators' topic with which the topic survives the loss of a broker
-#: while another broker restarts.
+#: Number of replicas with which `__consumer_offsets` survives the loss of a broker while another
+#: broker restarts.
 _REPLICAS = 3
 _REBALANCING = ("PreparingRebalance", "CompletingRebalance")
 

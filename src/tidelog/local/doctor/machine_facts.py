@@ -46,8 +46,9 @@ class ProcessFacts:
 
     name: str
     open_files_limit: int
-    #: Number of open descriptors and of memory maps; None for a process that has not started yet.
+    #: Number of open descriptors; None for a process that has not started yet.
     open_files: int | None = None
+    #: Number of memory maps; None for a process that has not started yet.
     maps: int | None = None
 
 

@@ -14,12 +14,13 @@ from tidelog.local.doctor.machine_facts import MachineFacts, VolumeFacts
 from tidelog.local.health import Finding
 from tidelog.runtime.stores.local_disk import NETWORK_FILE_SYSTEMS
 
-#: The share of a limit above which a process is near the limit, and the share of a volume that
-#: should stay usable.
+#: The share of a limit above which a process is near the limit.
 _NEAR = 0.8
+#: The share of a volume that should stay usable.
 _USABLE = 0.05
-#: Limits that suffice for most brokers. A remedy never lowers a limit.
+#: Limit of open files that suffices for most brokers. A remedy never lowers a limit.
 _OPEN_FILES = 100_000
+#: Limit of memory maps (vm.max_map_count) that suffices for most brokers.
 _MAPS = 262_144
 _MEMORY = ("tmpfs", "ramfs")
 _LAYERS = ("overlay", "aufs")
