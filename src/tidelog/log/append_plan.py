@@ -94,5 +94,5 @@ class AppendPlan:
         #: For each batch, the argument of `ProducerState.undo`, which undoes the batch's change of
         #: the producer state.
         self.undos: list[Undo] = []
-        #: The log's leader epochs before this append, if the append added an epoch.
+        #: The log's leader epochs before this append; None if the append added no epoch.
         self.epochs_before: list[tuple[int, int]] | None = None

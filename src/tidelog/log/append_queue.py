@@ -59,7 +59,8 @@ class WriteOperation:
 
     def __init__(self, steps: list[WriteStep]) -> None:
         self.steps = steps
-        #: Number of appends that were written completely; all appends, unless the operation failed.
+        #: Number of appends that were written completely. If the operation succeeded, this is the
+        #: number of all its appends.
         self.plans_written = 0
         #: Number of segment files that the operation created; they exist even if a later write
         #: failed.
@@ -381,8 +382,8 @@ class AppendQueue:
             def done(completion: Completion[None]) -> None:
                 log.directory.open_files.unpin(file)
                 if completion.error is not None:
-                    # The removal failed. If the directory has not failed, the next write first
-                    # removes the bytes.
+                    # The bytes could not be removed. If this error does not fail the directory, the
+                    # log's next write first removes them.
                     log.directory.failed(completion.error)
                 log.end_turn()
 

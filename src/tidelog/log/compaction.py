@@ -1,14 +1,15 @@
 """Decisions of compaction: which part of a log to compact, how to group segments, which records to
 keep.
 
-A log is clean up to its cleaner checkpoint and dirty from there on. A run compacts only whole dirty
-segments that are flushed, not active, wholly below the high watermark, and older than
-`min.compaction.lag.ms`. The run first notes the last offset of each key in the dirty segments
-(`OffsetMap`). Next, the run rewrites all segments up to the last offset in the `OffsetMap` and
-keeps the last record of each key. A run removes a tombstone if `delete.retention.ms` have passed
-since a run first saw it (KIP-534). A run removes a batch without remaining records, unless the
-batch is its producer's last batch or ends the compacted range. Transaction markers stay.
-Transactional records replace no earlier records, because their transaction may be aborted.
+A log is clean up to its cleaner checkpoint and dirty from there on. A run is one compaction of one
+log. A run compacts only whole dirty segments that are flushed, not active, wholly below the high
+watermark, and older than `min.compaction.lag.ms`. The run first notes the last offset of each key
+in the dirty segments (`OffsetMap`). Next, the run rewrites all segments up to the last offset in
+the `OffsetMap` and keeps the last record of each key. A run removes a tombstone if
+`delete.retention.ms` have passed since a run first saw it (KIP-534). A run removes a batch without
+remaining records, unless the batch is its producer's last batch or ends the compacted range.
+Transaction markers stay. Transactional records replace no earlier records, because their
+transaction may be aborted.
 
 This module does no I/O and gets the time as an argument; `log_cleaner` carries out the decisions.
 Sources: LogCleaner, LogCleanerManager, Cleaner, SkimpyOffsetMap.

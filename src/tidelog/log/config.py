@@ -52,12 +52,13 @@ class LogConfig:
     #: Kafka's compression level for `codec` (KIP-390); None for the codec's default.
     compression_level: int | None = None
     max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
-    #: Settings of compaction: how long a tombstone stays; the age at which records may be
-    #: compacted; the age at which records must be compacted; the share of dirty bytes above which a
-    #: log is compacted.
+    #: How long compaction keeps a tombstone (delete.retention.ms).
     delete_retention_ms: int = _DAY_MS
+    #: Age from which records may be compacted (min.compaction.lag.ms).
     min_compaction_lag_ms: int = 0
+    #: Age at which records must be compacted (max.compaction.lag.ms).
     max_compaction_lag_ms: int = NEVER
+    #: Share of dirty bytes above which a log is compacted (min.cleanable.dirty.ratio).
     min_cleanable_dirty_ratio: float = 0.5
     #: The log forgets a producer that has sent no batch for this time.
     producer_id_expiration_ms: int = _DAY_MS

@@ -41,7 +41,7 @@ PARTITION_METADATA = "partition.metadata"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 #: Number of files that one operation replaces.
 _FILES_PER_OPERATION = 256
-#: (path, content)
+#: A file to replace: its path and its new content.
 Replacement = tuple[str, bytes]
 
 

@@ -6,8 +6,8 @@ and then evaluates one window of time after another, by a timer. A timer also ch
 have not ended. If a write takes longer than the hang limit, the device counts as hanging: the
 directory and all waiting operations fail. Time during which the process was stopped (SIGSTOP) does
 not count. Reads have no hang limit: slow reads remove no follower from the ISR (F5), and writes
-reveal a hang. The time of syncs and deletions depends on their size. If one exceeds the hang limit,
-a small test write shows whether the device hangs.
+reveal a hang. The time of syncs and deletions depends on their size. If a sync or a deletion takes
+longer than the hang limit, a small test write shows whether the device hangs.
 
 A slow directory without leaders may have too few operations to measure its speed. Probes then
 write, sync and read a small file. A probe syncs the file, because a write to the page cache would

@@ -48,9 +48,9 @@ async def load_futures(
 ) -> tuple[list[FoundFuture], list[str]]:
     """Recover the future replicas that the broker found at its start.
 
-    Returns the usable future replicas, and the directory names of useless ones, which must be
-    removed: a partition's future replicas that are damaged, and all but the longest. Raises
-    StorageError.
+    Returns the usable future replicas, and the directory names of useless future replicas, which
+    must be removed. A damaged future replica is useless. If several future replicas of one
+    partition are undamaged, only the longest is usable. Raises StorageError.
     """
     found: dict[TopicPartition, FoundFuture] = {}
     useless: list[str] = []

@@ -58,7 +58,10 @@ def format_known(known: Mapping[str, KnownLogDir]) -> bytes:
 
 
 def parse_known(data: bytes) -> dict[str, KnownLogDir]:
-    """Read the file. Raises ValueError with the reason if the content is invalid."""
+    """Parse the file that lists the log directories.
+
+    Raises ValueError with the reason if the content is invalid.
+    """
     try:
         read: Any = json.loads(data)
         if read["version"] != _VERSION:

@@ -99,8 +99,9 @@ def _read_chunk(files: Files, file: OpenFile, position: int, end: int, slice_byt
 
 @dataclass(slots=True)
 class _MapSlice:
-    """An operation that adds keys to the offset map; returns the next position, or -1 if the map is
-    full.
+    """An operation for one slice of a run: it adds keys to the offset map.
+
+    The operation returns the position at which the next slice begins, or -1 if the map is full.
     """
 
     file: OpenFile
@@ -139,7 +140,10 @@ class _Cleaned:
 
 @dataclass(slots=True)
 class _FilterSlice:
-    """An operation that copies the kept records of a run's slice; returns the next position."""
+    """An operation for one slice of a run: it copies the records that compaction keeps.
+
+    The operation returns the position at which the next slice begins.
+    """
 
     source: OpenFile
     position: int
@@ -174,7 +178,7 @@ class _FilterSlice:
 
 @dataclass(slots=True)
 class Survey:
-    """An operation that reads index sizes, and the timestamp of each segment's first batch."""
+    """An operation that reads each segment's index sizes, and its first batch's timestamp."""
 
     segments: list[Segment]
     index_bytes: dict[Segment, tuple[int, int]] = field(default_factory=dict)
@@ -243,8 +247,8 @@ class Cleaning:
             await log.directory.compacted(log.topic_partition, self.stats.end_offset)
             return self.stats
         except (CorruptBatch, StorageError):
-            # Raise Interrupted instead if the log was truncated or deleted: its files may then hold
-            # anything.
+            # If the log was truncated or deleted during the run, raise Interrupted instead of this
+            # error: the log's files may then hold anything, so the error proves no damage.
             self._check([])
             raise
         finally:

@@ -12,7 +12,7 @@ fit on the emptiest volume, or if its move would take a volume's fill across the
 than an eighth of the threshold. Each move lowers the sum of all volumes' squared fills, weighted by
 volume size. Because the sum only falls, no sequence of plans repeats a state. The mean fill leaves
 out volumes that can neither give nor take a replica. No moves go between directories on one volume,
-which share its space. No I/O. Source: D15 (open ground).
+which share its space. No I/O. Source: D15; Kafka does not balance log directories.
 """
 
 from __future__ import annotations
@@ -183,7 +183,9 @@ def _pick(high: _Volume, low: _Volume, mean: float, goal: float) -> _Load | None
     """Return the smallest suitable replica whose move from `high` to `low` brings one of both near
     the mean fill.
 
-    The move must not take either fill across the mean fill by more than a small part of `goal`.
+    The move must not take either fill across the mean fill by more than a small part of `goal`. If
+    no replica brings either volume near the mean fill, the result is the largest replica that may
+    move, or None.
     """
     if not low.open:
         return None

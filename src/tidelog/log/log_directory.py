@@ -188,8 +188,9 @@ async def _load_futures(
     clock: Clock,
     note: Note,
 ) -> None:
-    """Recover future replicas. A future replica is useless if its current replica is in this
-    directory.
+    """Recover the future replicas of a directory.
+
+    A future replica is useless if this directory also has the current replica of its partition.
     """
     present = dict.fromkeys(key for key, _ in opened.partitions)
     wanted = {

@@ -273,8 +273,8 @@ def _operation(
         end = segment_end
     walk_from = position
     if exact and limit - position > max_bytes:
-        # Walk over batch headers from a known batch that `max_bytes` allows, because the read needs
-        # the offset of the last batch that fits.
+        # The read needs the offset of the last batch that fits into `max_bytes`. Search for this
+        # batch by its header, from the last indexed batch on that certainly fits.
         walk_from = index.batch_start_before(position + max_bytes - HEADER_BYTES, position)
         if not limit_is_end:
             walk_from = max(position, min(walk_from, index.floor(end - 1)))

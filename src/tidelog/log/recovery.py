@@ -9,8 +9,9 @@ recovery ignores checkpointed leader epochs at or beyond the recovery point or t
 
 All records below the recovery point were flushed, so a crash cannot have damaged them. Recovery
 never truncates below the recovery point, because other replicas may rely on flushed records, and
-valid records may follow the damage. If there are invalid batches or falling offsets below the
-recovery point, or the log ends there, the broker does not start; the error names file and position.
+valid records may follow the damage. The broker does not start if there are invalid batches or
+falling offsets below the recovery point, or if the log ends below it; the error names file and
+position.
 Gaps below the recovery point are valid, because the topic is or was compacted. This module runs on
 the directory's thread, and exchanges only plain values with the event loop.
 """
@@ -100,7 +101,8 @@ class LoadedLog:
     snapshots: list[int] = field(default_factory=list)
     #: Whether the directory never held a topic id or a record.
     is_unfinished: bool = False
-    #: Whether the index files and the producer snapshot on disk belong to `log_end_offset`.
+    #: Whether the index files and the producer snapshot on disk cover the log up to
+    #: `log_end_offset`, so that closing the log need not write them again.
     is_sealed: bool = False
     #: Whether changed file names in the directory may not have reached the disk.
     names_changed: bool = False
@@ -132,8 +134,8 @@ class _Loader:
         self.epochs_known = True
         #: Whether the active segment's indexes were read from their files.
         self.resumed = False
-        #: Whether the disk had room for the files with rebuilt indexes and leader epochs. Later
-        #: starts trust these files.
+        #: Whether the disk had room for the files with rebuilt indexes and leader epochs. Only then
+        #: may the recovery point rise, because later starts trust these files below it.
         self.has_room = True
 
     def load(self) -> LoadedLog:

@@ -9,10 +9,10 @@ as refused, too.
 
 A gap is a range of refused sequence numbers of one producer. A gap ends when its batches are stored
 or acknowledged, or when the producer uses a newer epoch. A gap expires `REFUSED_BATCH_AWAITED_MS`
-after the last refusal; later batches then get OUT_OF_ORDER_SEQUENCE_NUMBER. If the producer still
-resends later batches, a new gap begins at the earliest. A demoted leader keeps its gaps. A
-partition with too many gaps forgets the oldest. A new leader also waits for batches that its
-predecessor refused. Source: rd_kafka_handle_idempotent_Produce_error, TransactionManager.
+after the last refusal; batches after the gap then get OUT_OF_ORDER_SEQUENCE_NUMBER. If the producer
+still resends such batches, a new gap begins at the earliest of them. A demoted leader keeps its
+gaps. A partition with too many gaps forgets the oldest gap. A new leader also waits for batches
+that its predecessor refused. Source: rd_kafka_handle_idempotent_Produce_error, TransactionManager.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ half of its time, including operations that are still under way. A directory bec
 `FAST_WINDOWS` is larger, so that a directory at the threshold does not change its state often. A
 fast directory is watched from its first slow operation to its first window under the threshold.
 
-This module reads no clock and makes no system call. Source: D13 (open ground).
+This module reads no clock and makes no system call. Source: D13; Kafka has no such decision.
 """
 
 from __future__ import annotations
