@@ -62,7 +62,8 @@ def build_batch(
 ) -> bytearray:
     """Return one whole batch, ready to send, in a writable buffer.
 
-    `log_append_time_ms` makes the timestamp type LogAppendTime. Raises ValueError without records.
+    `log_append_time_ms` makes the timestamp type LogAppendTime. Raises ValueError if `records` is
+    empty.
     """
     if not records:
         raise ValueError("a batch needs at least one record")

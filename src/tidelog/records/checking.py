@@ -48,7 +48,10 @@ class Effort:
     __slots__ = ()
 
     def spend(self, effort_bytes: int) -> None:
-        """Count the cost of a check of records, in bytes of decompression."""
+        """Count the cost of a check of records.
+
+        The cost is the number of bytes whose decompression takes as long as the check.
+        """
 
 
 _UNCOUNTED = Effort()

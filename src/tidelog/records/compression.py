@@ -142,7 +142,11 @@ def _too_large(max_bytes: int) -> OversizedError:
 def _decompress_growing(
     name: str, into: Callable[[Any, Any], int], data: Buffer, max_bytes: int
 ) -> Buffer:
-    """Decompress into a buffer that grows until it is large enough, or has the allowed size."""
+    """Decompress `data` by `into`; return the decompressed bytes, at most `max_bytes`.
+
+    The buffer for the result grows until `into` finds it large enough. `name` is the codec's name
+    in errors. Raises CompressionError for damaged or too much data.
+    """
     size = min(max_bytes, max(_GUESS_BYTES, len(data) * _GUESS_RATIO))
     while True:
         output = uninitialised(size)

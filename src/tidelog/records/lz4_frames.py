@@ -56,7 +56,7 @@ def end_of_first_frame(data: Buffer) -> int:
 def unreadable_header(data: Buffer) -> str:
     """Return why Kafka's clients cannot read data with this header, or "" if they can.
 
-    The decompressor rejects data that is too short for a frame.
+    Data that is too short for a frame also gives "", because the decompressor rejects it anyway.
     """
     view = memoryview(data)
     if len(view) < _SHORTEST_HEADER:

@@ -124,7 +124,7 @@ def wrapped(timestamp_ms: int) -> int:
 class KeyedRecord(NamedTuple):
     """A record's place in its batch's payload, with the fields that compaction needs."""
 
-    #: Position of the record's first byte, which begins its size.
+    #: Position of the record's first byte, where the field with the record's size begins.
     start: int
     #: Position of the attributes byte, after the size.
     body: int
@@ -260,7 +260,8 @@ def _walk(
 ) -> int:
     """Fill `columns`; return where the last record ends.
 
-    Raises IndexError if a record reaches beyond the data.
+    `errors` names the error handler with which header keys are decoded from UTF-8. Raises
+    IndexError if a record reaches beyond the data.
     """
     base_offset = batch.base_offset
     base_timestamp = batch.base_timestamp

@@ -75,7 +75,10 @@ def emptied(batch: BatchView) -> bytearray:
 
 
 def relative_to(later_ms: int, payload: bytes, kept: Sequence[KeyedRecord]) -> bytes:
-    """Return the records with timestamps relative to a base that is `later_ms` later."""
+    """Return the records with timestamps relative to a new base timestamp.
+
+    The new base timestamp is `later_ms` later than the base timestamp of the batch.
+    """
     parts = bytearray()
     for record in kept:
         timestamp = bytearray()

@@ -90,9 +90,9 @@ class Rejected(NamedTuple):
     record: int
     #: The wrong size, count or delta in the illegible record.
     value: int
-    #: The first bad records, at most as many as requested.
+    #: The first bad records, at most `room` (an argument of `Walk`).
     bad: list[tuple[int, int, bool]]
-    #: The number of bad records.
+    #: The number of all bad records in the batch, which may be larger than the length of `bad`.
     bad_count: int
 
     @property
@@ -104,7 +104,7 @@ class Rejected(NamedTuple):
 
 #: `walk(data, start, end, count, base_timestamp, earliest, latest, keys_required, room)` returns
 #: the largest timestamp of the `count` records in `data[start:end]`. For rejected records, `walk`
-#: returns the fields of a Rejected with at most `room` (10,000) bad records. Timestamps are in ms;
+#: returns the fields of a Rejected with at most `room` bad records. Timestamps are in ms;
 #: -1 and timestamps from `earliest` to `latest` are good.
 Walk = Callable[[Buffer, int, int, int, int, int, int, bool, int], "int | tuple[Any, ...]"]
 
@@ -210,7 +210,11 @@ def _sized(data: bytes, position: int, end: int, fault: int, smallest: int = -1)
 def _number(
     data: bytes, position: int, end: int, max_bytes: int, early: int = _PAST_END
 ) -> tuple[int, int]:
-    """Return a zigzag number and the position after it."""
+    """Return a zigzag number and the position after it.
+
+    Raises _Fault: `early` if the number reaches beyond `end`, or _LONG_NUMBER if the number has
+    more than `max_bytes` bytes.
+    """
     if position < end:
         byte = data[position]
         if byte < 0x80:
