@@ -69,7 +69,10 @@ class Group(ABC):
 
     @abstractmethod
     def keeps_offsets_of(self, topic: str) -> bool:
-        """Return whether a member subscribes, or may subscribe, to a topic; its offsets stay."""
+        """Return whether a member subscribes, or may subscribe, to a topic.
+
+        OffsetDelete may not delete the group's offsets of such a topic.
+        """
 
     @abstractmethod
     def unused_since_ms(self, key: TopicPartition, offset: CommittedOffset) -> int | None:

@@ -188,7 +188,7 @@ class Turn:
         self.effects.append(SetTimer(name, session.deadline_ms))
 
     def disarm(self, group: Group, member_id: str, session: MemberSession) -> None:
-        """Cancel the session timer of a member that is no longer watched."""
+        """Cancel the session timer of a member, whose heartbeats are no longer awaited."""
         if session.armed_ms is not None:
             session.armed_ms = None
             name = TimerName(TimerKind.SESSION, group.group_id, member_id)

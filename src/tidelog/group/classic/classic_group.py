@@ -70,7 +70,10 @@ _WITHOUT_MEMBERS = (GroupState.EMPTY, GroupState.DEAD)
 
 @dataclass(frozen=True, slots=True)
 class InitialDelay:
-    """The wait of a first rebalance for members (`group.initial.rebalance.delay.ms`)."""
+    """The delay in which the first rebalance of an empty group waits for new members.
+
+    The delay begins with `group.initial.rebalance.delay.ms`.
+    """
 
     #: Time in ms by which the coordinator may still extend the initial delay.
     remaining_ms: int
@@ -84,8 +87,8 @@ class StaticReplacement:
 
     #: Number of the append.
     number: int
-    #: Whether the record was not replicated in time. The request then got an error, but the append
-    #: may still commit or fail.
+    #: Whether the record was not replicated in time. The static member's JoinGroup request then got
+    #: an error, but the append may still commit or fail.
     is_overdue: bool = False
 
 
@@ -298,7 +301,10 @@ class ClassicGroup(Group):
         return ErrorCode.NONE
 
     def keeps_offsets_of(self, topic: str) -> bool:
-        """Return whether a member subscribes, or may subscribe, to a topic; its offsets stay."""
+        """Return whether a member subscribes, or may subscribe, to a topic.
+
+        OffsetDelete may not delete the group's offsets of such a topic.
+        """
         return not self.is_empty and self.is_subscribed(topic)
 
     def is_subscribed(self, topic: str) -> bool:
@@ -497,7 +503,10 @@ class ClassicGroup(Group):
         self.is_stored = True
 
     def unload(self) -> None:
-        """Become a simple group again after the group's tombstone; its offsets may remain."""
+        """Become a simple group again, because the load has reached the group's tombstone.
+
+        The group's offsets stay.
+        """
         fresh = ClassicGroup(self.group_id)
         fresh.offsets = self.offsets
         for name in _FIELDS:

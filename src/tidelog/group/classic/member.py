@@ -55,8 +55,8 @@ class Member:
         self.assignment = b""
         self.join_ticket: int | None = None
         self.sync_ticket: int | None = None
-        #: Whether the member waits in its first JoinGroup; it has no member id yet, and cannot send
-        #: heartbeats.
+        #: Whether the member waits in its first JoinGroup. A client sends no heartbeats before the
+        #: response to its first JoinGroup.
         self.is_new = False
 
     @classmethod
