@@ -34,9 +34,9 @@ class GroupSettings:
     initial_rebalance_delay_ms: int = 3_000
     #: `group.max.size`
     max_size: int = 2**31 - 1
-    #: Time after which a new member that waits in a JoinGroup is removed. A new member has no
-    #: member id yet and cannot send heartbeats; a live client retries its join (Kafka's
-    #: NewMemberJoinTimeoutMs).
+    #: Time after which a new member that waits in a JoinGroup is removed (Kafka's
+    #: NewMemberJoinTimeoutMs). A new member sends no heartbeats while it waits, so the coordinator
+    #: cannot see whether its client is gone; a live client retries its join.
     new_member_join_timeout_ms: int = 5 * 60 * 1000
     #: `offset.metadata.max.bytes`; compared with the number of characters, as in Kafka
     offset_metadata_max_bytes: int = 4096

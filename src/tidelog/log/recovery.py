@@ -9,11 +9,10 @@ recovery ignores checkpointed leader epochs at or beyond the recovery point or t
 
 All records below the recovery point were flushed, so a crash cannot have damaged them. Recovery
 never truncates below the recovery point, because other replicas may rely on flushed records, and
-valid records may follow the damage. The broker does not start if there are invalid batches or
-falling offsets below the recovery point, or if the log ends below it; the error names file and
-position.
-Gaps below the recovery point are valid, because the topic is or was compacted. This module runs on
-the directory's thread, and exchanges only plain values with the event loop.
+valid records may follow the damage. If batches below the recovery point are invalid or out of
+order, or the log ends below it, the broker does not start; the error names file and position. Gaps
+below the recovery point are valid, because the topic is or was compacted. This module runs on the
+directory's thread, and exchanges only plain values with the event loop.
 """
 
 from __future__ import annotations
