@@ -93,7 +93,7 @@ class ConfigValue:
 
     name: str
     value: str | None
-    #: One of SOURCES.
+    #: The name of the value's source, one of SOURCES.
     source: str
     read_only: bool
     sensitive: bool

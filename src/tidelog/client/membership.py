@@ -42,10 +42,10 @@ from tidelog.wire.registry import HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
 
 #: From this version on, LeaveGroup has a list of members.
 _LEAVING_MEMBERS_VERSION: Final = 3
-#: Versions in which a member writes its subscription and, as leader, assignments. Subscriptions of
-#: version 2 have the owned partitions and their generation; every consumer reads assignments of
-#: version 0.
+#: Version in which a member writes its subscription, with the owned partitions and the generation
+#: in which the member owned them.
 _SUBSCRIPTION_VERSION: Final = 2
+#: Version in which the group's leader writes assignments, which every consumer can read.
 _ASSIGNMENT_VERSION: Final = 0
 _ANSWER_MARGIN_MS: Final = 5_000
 #: Timeout of a LeaveGroup in ms. If the request fails, the coordinator removes the member when its

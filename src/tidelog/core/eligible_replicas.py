@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 from tidelog.core.types import NO_BROKER_EPOCH, PartitionState
 
-#: The broker epoch that a state node records for a member that may have lost records: the member
-#: bounced, and the node had no broker epoch of the member. No registration has this epoch.
+#: The broker epoch that a state node records for a member that may have lost records: the member's
+#: broker re-registered, and the node had no broker epoch of the member to compare with. No
+#: registration has this epoch.
 BOUNCED_EPOCH = 0
 
 

@@ -10,10 +10,10 @@ MIB = 1024 * KIB
 
 #: `socket.request.max.bytes`, with Kafka's default. A request is one frame, held in memory.
 MAX_REQUEST_BYTES = 100 * MIB
-#: `queued.max.request.bytes`: bytes of the requests that all connections are receiving; Kafka's
-#: default is no limit. tidelog's default has room for two of the largest requests, or for 5 batches
-#: of 1 MiB in flight from each of 50 producers. Several brokers with request budgets of 256 MiB fit
-#: on a machine with 4 GB.
+#: `queued.max.request.bytes`: limit on the bytes of the requests that all connections are
+#: receiving; Kafka's default is no limit. tidelog's default has room for two of the largest
+#: requests, or for 5 batches of 1 MiB in flight from each of 50 producers. Several brokers with
+#: request budgets of 256 MiB fit on a machine with 4 GB.
 QUEUED_REQUEST_BYTES = 256 * MIB
 #: Size above which the broker counts the names or partitions that a request lists. A request below
 #: `LISTING_REQUEST_BYTES` cannot list more entries than `MAX_LISTED_ENTRIES`.
@@ -39,8 +39,8 @@ RECEIVE_POOL_BYTES = 16 * MIB
 READ_POOL_BYTES = 16 * MIB
 #: `max.connections`. Each connection costs a file descriptor and a receive buffer.
 MAX_CONNECTIONS = 4096
-#: Requests of one connection without a response, above which the broker stops reading from the
-#: connection. Kafka stops reading after one request.
+#: Number of requests of one connection without a response, above which the broker stops reading
+#: from the connection. Kafka stops reading after one request.
 MAX_IN_FLIGHT_PER_CONNECTION = 256
 #: Time for which a broker without a current state of the cluster holds a request back before the
 #: broker closes the connection. `MAX_REQUEST_HOLD_MS` is below clients' request timeouts, so that
@@ -49,13 +49,13 @@ MAX_REQUEST_HOLD_MS = 10_000
 #: Queued response bytes of one connection, above which the broker reads no further request from it.
 #: A client that reads slowly thus delays only itself.
 MAX_SEND_QUEUE_BYTES = 16 * MIB
-#: Metadata and FindCoordinator responses that may wait for the election of leaders, about 1 KiB
-#: each. While `MAX_HELD_ANSWERS` responses wait, the broker sends further responses at once,
-#: without leaders.
+#: Maximum number of Metadata and FindCoordinator responses that may wait for the election of
+#: leaders, about 1 KiB each. While `MAX_HELD_ANSWERS` responses wait, the broker sends further
+#: responses at once, without leaders.
 MAX_HELD_ANSWERS = 1_000
-#: Partitions in all Metadata and FindCoordinator responses that wait for the election of leaders.
-#: The loop may make all the waiting responses in one turn, which takes some 5 µs for each
-#: partition.
+#: Maximum number of partitions in all Metadata and FindCoordinator responses that wait for the
+#: election of leaders. The loop may make all the waiting responses in one turn, which takes some 5
+#: µs for each partition.
 MAX_HELD_PARTITIONS = 20_000
 #: `queued.max.response.bytes`: limit on the unread response bytes of all clients' connections. The
 #: connections of brokers have a second budget of the same size. A fetch is granted at most 16 MiB
@@ -94,7 +94,7 @@ MAX_RECORD_ERRORS = 10_000
 #: `message.max.bytes`, with Kafka's default: 1 MiB and the log overhead of a batch (offset and
 #: length).
 MESSAGE_MAX_BYTES = MIB + 12
-#: Longest topic name (rule V24).
+#: Maximum length of a topic name (rule V24).
 MAX_TOPIC_NAME_CHARS = 249
 #: Maximum number of partitions of one CreateTopics or AlterPartition request, which bounds one
 #: decision of the controller. An AlterPartition request may name as many partitions as its sender
@@ -156,10 +156,10 @@ STORED_BATCH_AWAITED_MS = 3_000
 #: later batches of the producer arrive first. Clients resend refused batches within a second or
 #: two.
 SKIPPED_BATCHES_AWAITED_MS = 10_000
-#: Batches remembered per producer. Kafka's producers have 5 batches in flight, so each of a
-#: producer's last 5 batches may be resent.
+#: Number of batches that a broker remembers per producer. Kafka's producers have 5 batches in
+#: flight, so each of a producer's last 5 batches may be resent.
 PRODUCER_BATCHES_REMEMBERED = 5
-#: Producer ids in one block (KIP-730).
+#: Number of producer ids in one block (KIP-730).
 PRODUCER_ID_BLOCK_SIZE = 1000
 #: Maximum size of one node of the metadata store: ZooKeeper's default limit (jute.maxbuffer) less
 #: overhead.
@@ -182,10 +182,12 @@ MAX_GROUP_MEMBERS_PER_PARTITION = 50_000
 #: Maximum number of partitions whose committed offset one group keeps, about 300 bytes each; few
 #: clusters have so many partitions.
 MAX_OFFSETS_PER_GROUP = 200_000
-#: Maximum length of a group id, a group instance id, and the client id within a member id, which
-#: records and responses repeat. Kafka bounds ids only by the 32,767 bytes of a string.
+#: Maximum length of a group id, which records and responses repeat. Kafka bounds ids only by the
+#: 32,767 bytes of a string.
 MAX_GROUP_ID_CHARS = 1000
+#: Maximum length of a group instance id.
 MAX_INSTANCE_ID_CHARS = 249
+#: Maximum length of the client id within a member id; a longer client id is truncated.
 MAX_CLIENT_ID_CHARS_IN_MEMBER_ID = 249
 #: Maximum number of protocols of a group member; each is compared with the protocols of all other
 #: members.

@@ -23,8 +23,8 @@ from tidelog.core.errors import ConfigError
 #: The value of cordoned.log.dirs that names all log directories.
 ALL: Final = "*"
 _MIB: Final = 1 << 20
-#: Values of log.dir.slow.action, what a broker does with a slow log directory; each action includes
-#: the actions before it.
+#: The first of the four values of log.dir.slow.action, which say what a broker does with a slow log
+#: directory. Each of the following values includes the actions of the values before it.
 REPORT: Final = "report"
 DEMOTE: Final = "demote"
 CORDON: Final = "cordon"

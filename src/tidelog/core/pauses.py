@@ -11,7 +11,7 @@ from tidelog.core.ports import Clock
 
 
 class LoopPauses:
-    """The waits of one background loop between its rounds."""
+    """The pauses of one background loop, which works periodically and after each event."""
 
     __slots__ = ("_clock", "_is_woken", "_waiting")
 

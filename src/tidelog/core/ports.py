@@ -34,7 +34,7 @@ class Random(Protocol):
 
 
 class Handle(Protocol):
-    """An open file. Its users access only `path`, which they set after a rename."""
+    """An open file. Users of a handle access only its `path`, and set `path` after a rename."""
 
     path: str
 

@@ -26,9 +26,9 @@ from tidelog.core.limits import KIB, MAX_IN_FLIGHT_PER_CONNECTION, MAX_SEND_QUEU
 if TYPE_CHECKING:
     from tidelog.core.ports import Clock
 
-#: Bytes of records that the fetches of one turn of the loop read from the page cache. To read
-#: `MAX_TURN_BYTES` and to check their checksums takes 10 ms. A single fetch also gets at most
-#: `MAX_TURN_BYTES`.
+#: Maximum number of bytes of records that the fetches of one turn of the loop read from the page
+#: cache. To read `MAX_TURN_BYTES` and to check their checksums takes 10 ms. A single fetch also
+#: gets at most `MAX_TURN_BYTES`.
 MAX_TURN_BYTES: Final = 16 * MIB
 #: A fetch gets an eighth of the free room: many slow readers share the room, and a single reader is
 #: not slowed down.
@@ -51,7 +51,8 @@ UNCOUNTED_BYTES: Final = 4 * KIB
 #: Limit on the pending requests of one connection while fetches wait for their turn. An idempotent
 #: producer has as many requests in flight.
 SHORT_IN_FLIGHT: Final = 5
-#: Expired fetches that respond without records in one turn of the loop; each costs up to 0.1 ms.
+#: Maximum number of expired fetches that respond without records in one turn of the loop; each
+#: costs up to 0.1 ms.
 _DUE_AT_ONCE: Final = 100
 #: If a peer reads no byte for `STALLED_MS`, the broker may close its connection to free memory for
 #: others.

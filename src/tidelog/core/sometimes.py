@@ -1,9 +1,9 @@
-"""The rare states that brokers mark when they reach them, each with its meaning.
+"""Names of rare states, each with its meaning; a broker records each rare state that it reaches.
 
 A search in the simulator must reach every rare state of this module. `tidelog sim run` lists the
-missed states, and `make soak` fails on missed states. Code marks a state where something rare
-happens, never on the path of an ordinary record. A broker in production also counts how often it
-reaches each rare state.
+missed states, and `make soak` fails on missed states. The code that reaches a rare state calls
+`Tracer.mark` with the state's name. No such call is on the path of an ordinary record. A broker in
+production also counts how often it reaches each rare state.
 """
 
 from __future__ import annotations

@@ -163,7 +163,7 @@ class StoreWentBack:
     #: Number of leader epochs that each partition skips after the restore of the store.
     skipped: int = LEAST_EPOCHS_SKIPPED
     #: Transaction that wrote `/brokers/store_went_back`; partition states that were in the store
-    #: before this transaction prove nothing.
+    #: before this transaction do not prove which replicas have the committed records.
     zxid: int = 0
 
     @property
@@ -207,8 +207,8 @@ class PartitionState:
     #: state no recorded epoch proves that a replica lost nothing, and any assigned replica may have
     #: the committed records. The election of the next leader makes the state proven again.
     is_unproven: bool = False
-    #: Transaction id of the node's last change. A member that registered later has bounced, if
-    #: `isr_epochs` is absent (V10).
+    #: Transaction id of the node's last change. If `isr_epochs` is absent, a member whose broker
+    #: registered after this change may have lost records (V10).
     mzxid: int = field(default=0, compare=False)
 
     def in_next_epoch(

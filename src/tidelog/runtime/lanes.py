@@ -37,7 +37,7 @@ CLEAN_NS = 10_000_000_000
 #: Once an operation of a thread has taken this long, the loop leaves all file operations to
 #: threads. The device may hang, and a hanging operation would block the loop for good.
 STALL_NS = 250_000_000
-#: Number of concurrent SYNC operations; a device merges concurrent syncs.
+#: Maximum number of concurrent SYNC operations; a device merges concurrent syncs.
 SYNC_THREADS = 8
 
 _Operation = Callable[[Files], Any]

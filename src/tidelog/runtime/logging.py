@@ -239,7 +239,7 @@ class LogTracer:
             self._state_change.debug("%s%s %s", self._prefix, name, escape(text))
 
     def mark(self, name: str, /) -> None:
-        """Count a `sometimes` mark."""
+        """Count how often the broker has reached a rare state (`core.sometimes`)."""
         self.marks[name] = self.marks.get(name, 0) + 1
 
     def log(self, logger: str, level: int, message: str, /) -> None:

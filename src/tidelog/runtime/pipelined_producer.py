@@ -124,8 +124,9 @@ class PipelinedProducer:
         self._stale: set[str] = set()
         self._refresh_after_ms = 0
         self._held_bytes = 0
-        #: Records and bytes of batches that leaders have acknowledged.
+        #: Number of records in the batches that leaders have acknowledged.
         self.acknowledged_records = 0
+        #: Bytes of the batches that leaders have acknowledged.
         self.acknowledged_bytes = 0
 
     @property

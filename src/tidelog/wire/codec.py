@@ -86,8 +86,8 @@ class _Codec:
         exact: bool,
     ) -> None:
         self.message = message
-        #: Whether the message must fill the frame; requests need not. Kafka ignores extra bytes
-        #: after a request, and librdkafka's request for all topics has three bytes too many.
+        #: Whether extra bytes after the message are an error, as in responses. A request may have
+        #: extra bytes: Kafka ignores them, and librdkafka's request for all topics has three.
         self.exact = exact
         self.api_key = api_key
         self.version = version

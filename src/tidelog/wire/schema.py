@@ -367,7 +367,7 @@ class Api:
         return 1 if self.is_flexible(version) and self.key != API_VERSIONS_KEY else 0
 
 
-#: API keys with exceptional headers: ApiVersions in its responses, and ControlledShutdown in its
-#: requests of version 0.
+#: The key of ApiVersions, whose responses never have a flexible header.
 API_VERSIONS_KEY: Final = 18
+#: The key of ControlledShutdown, whose requests of version 0 have no client id in the header.
 CONTROLLED_SHUTDOWN_KEY: Final = 7

@@ -38,8 +38,9 @@ P = ParamSpec("P")
 
 #: Time in ms for a broker's first response, and then for each further response.
 _ANSWER_MS = 3_000
-#: Maximum number of topics in one request for configurations, and of examined groups.
+#: Maximum number of topics in one request for configurations.
 _TOPICS = 1_000
+#: Maximum number of groups that the survey examines.
 _GROUPS = 500
 _OVERDUE = "tidelog_controller_commands_overdue"
 _LEVEL = "inter.broker.protocol.version"

@@ -17,7 +17,7 @@ from tidelog.broker.broker import Broker
 from tidelog.core.types import NO_LEADER
 from tidelog.runtime.admin.http_messages import HttpRequest, HttpResponse
 
-#: Number of partitions that a response names.
+#: Maximum number of partitions that a response names.
 _MAX_NAMED: Final = 5
 
 

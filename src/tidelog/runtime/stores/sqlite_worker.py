@@ -52,9 +52,11 @@ _POLL_MS = 100
 _NS_PER_MS = 1_000_000
 #: Time after which a checkpoint that a reader prevented is retried.
 _CHECKPOINT_EVERY_MS = 1000
-#: Number of operations in one SQL transaction, which holds the lock for about 50 ms.
+#: Maximum number of operations in one SQL transaction; so many operations hold the lock for about
+#: 50 ms.
 _MAX_GROUP_OPS = 10_000
-#: Number of groups of requests served before the thread checks for lost peers and sessions again.
+#: Maximum number of groups of requests that the thread serves before it checks again for lost peers
+#: and sessions.
 _MAX_RUNS_PER_TURN = 16
 
 Deliver = Callable[[Sequence[Call]], None]

@@ -38,8 +38,8 @@ from tidelog.runtime.stores.zookeeper_thread import ServerThread
 from tidelog.runtime.stores.zookeeper_watches import ZookeeperWatches
 
 DEFAULT_SESSION_TIMEOUT_MS = 18_000
-#: Number of nodes in one read: with nodes of one KiB, the response has half a megabyte and takes a
-#: few milliseconds to decode.
+#: Maximum number of nodes in one read: with nodes of one KiB, the response has half a megabyte and
+#: takes a few milliseconds to decode.
 _NODES_PER_READ = 500
 #: Interval of log lines while no server can be reached at the start.
 _WAITING_LINE_EVERY_S = 5.0

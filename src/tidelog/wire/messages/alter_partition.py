@@ -41,9 +41,9 @@ class RequestPartitionData:
     new_isr_with_epochs: list[BrokerState] = array(BrokerState, "3+")
     leader_recovery_state: int = int8("1+")
     partition_epoch: int = int32("0+")
-    #: Replicas of the current ISR that are not in the requested ISR. `causes` has a ShrinkCause for
-    #: each replica in `shrunk`, in the same order (`core.shrink_causes`).
+    #: Replicas of the current ISR that are not in the requested ISR.
     shrunk: Sequence[int] = array("int32", "0+", ignorable=True, tag=SHRUNK_TAG)
+    #: A ShrinkCause for each replica in `shrunk`, in the same order (`core.shrink_causes`).
     causes: Sequence[int] = array("int8", "0+", ignorable=True, tag=CAUSES_TAG)
     #: The effective minimum of the ISR, min(min.insync.replicas, number of replicas), by which the
     #: leader commits records (V60). The controller's effective minimum of the ISR may differ from

@@ -17,13 +17,15 @@ QUEUED_TAG = 20_022
 FREEZE_TAG = 20_023
 THROTTLE_TAG = 20_026
 ENDED_TAG = 20_028
-#: Special values of `throttle`, otherwise in bytes per second: keep each reassignment's throttle,
-#: or use none.
+#: The value of `throttle` with which each reassignment keeps its throttle.
 KEEP_THROTTLE = -1
+#: The value of `throttle` that removes the throttle of each reassignment.
 NO_THROTTLE = 0
-#: Values of `freeze`.
+#: The value of `freeze` in a request that neither freezes reassignments nor ends a freeze.
 NO_FREEZE = 0
+#: The value of `freeze` that freezes reassignments, so that no further reassignment begins.
 FREEZE = 1
+#: The value of `freeze` that ends a freeze.
 UNFREEZE = 2
 
 

@@ -58,9 +58,9 @@ class DescribeTopicPartitionsResponsePartition:
     eligible_leader_replicas: Sequence[int] | None = array("int32", "0+", None, nullable="0+")
     last_known_elr: Sequence[int] | None = array("int32", "0+", None, nullable="0+")
     offline_replicas: Sequence[int] = array("int32", "0+", ignorable=True)
-    #: Replicas that may lead a partition without a leader; `statuses` has a MemberStatus for each,
-    #: as in UpdateMetadata.
+    #: Replicas that may lead a partition without a leader (E6).
     awaited: Sequence[int] = array("int32", "0+", ignorable=True, tag=AWAITED_TAG)
+    #: A MemberStatus for each replica in `awaited`, in the same order (`core.leader_wait`).
     statuses: Sequence[int] = array("int8", "0+", ignorable=True, tag=STATUSES_TAG)
     quorum: int = int32("0+", ignorable=True, tag=QUORUM_TAG)
     is_waiting: bool = boolean("0+", ignorable=True, tag=IS_WAITING_TAG)

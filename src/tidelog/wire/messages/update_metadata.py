@@ -43,18 +43,18 @@ class UpdateMetadataPartitionState:
     eligible: Sequence[int] = array("int32", "6+", ignorable=True, tag=ELIGIBLE_TAG, rare=True)
     #: The last leader of a partition without a leader (E4).
     last_leader: int = int32("6+", -1, ignorable=True, tag=LAST_LEADER_TAG)
-    #: Replicas that may lead a partition without a leader. `statuses` has a MemberStatus for each
-    #: replica in `awaited`, in the same order (`core.leader_wait`, E6).
+    #: Replicas that may lead a partition without a leader (E6).
     awaited: Sequence[int] = array("int32", "6+", ignorable=True, tag=AWAITED_TAG)
+    #: A MemberStatus for each replica in `awaited`, in the same order (`core.leader_wait`).
     statuses: Sequence[int] = array("int8", "6+", ignorable=True, tag=STATUSES_TAG)
     #: Number of replicas in `awaited` whose brokers must be registered before a replica that may
     #: lack committed records may lead (E6).
     quorum: int = int32("6+", ignorable=True, tag=QUORUM_TAG)
     #: Whether the election of a leader still waits for brokers (`leader.recovery.wait.ms`).
     is_waiting: bool = boolean("6+", ignorable=True, tag=IS_WAITING_TAG)
-    #: Replicas that left the ISR for a known cause. `causes` has a ShrinkCause for each replica in
-    #: `shrunk`, in the same order (`core.shrink_causes`).
+    #: Replicas that left the ISR for a known cause.
     shrunk: Sequence[int] = array("int32", "6+", ignorable=True, tag=SHRUNK_TAG)
+    #: A ShrinkCause for each replica in `shrunk`, in the same order (`core.shrink_causes`).
     causes: Sequence[int] = array("int8", "6+", ignorable=True, tag=CAUSES_TAG)
 
 
