@@ -120,7 +120,8 @@ class Ended:
 
     #: Ids of deleted topics, by name.
     topics: dict[str, set[TopicId]] = field(default_factory=dict)
-    #: Partitions that were removed from topics (V71).
+    #: Partitions that were removed from their topics, with the incarnation that the removal ended
+    #: (V71).
     partitions: dict[TopicPartition, PartitionIncarnation] = field(default_factory=dict)
     #: By partition, ended incarnations for which offsets were committed; the time of their end is
     #: unknown.

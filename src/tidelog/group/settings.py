@@ -27,8 +27,9 @@ def no_subscription(_metadata: bytes) -> Sequence[str] | None:
 class GroupSettings:
     """Settings of the coordinators of one broker."""
 
-    #: `group.min.session.timeout.ms`, `group.max.session.timeout.ms`
+    #: `group.min.session.timeout.ms`
     min_session_timeout_ms: int = 6_000
+    #: `group.max.session.timeout.ms`
     max_session_timeout_ms: int = 30 * 60 * 1000
     #: `group.initial.rebalance.delay.ms`
     initial_rebalance_delay_ms: int = 3_000

@@ -101,7 +101,11 @@ class Ledger:
         return found
 
     def settle(self, number: int, *, in_order: bool) -> Unsettled:
-        """Remove and return a settled append; appends settle in the order of the log."""
+        """Remove and return an append whose outcome is known now.
+
+        With `in_order`, raises InvariantError unless all earlier appends are settled. Appends are
+        committed in the order of the log, but an append may fail while earlier ones are unsettled.
+        """
         found = self.look(number)
         if in_order and number != next(iter(self._unsettled)):
             raise InvariantError(f"append {number} is committed before an earlier one is settled")
@@ -174,8 +178,8 @@ class Turn:
     def touch(self, group: Group, member_id: str, session: MemberSession, timeout_ms: int) -> None:
         """Extend a member's session to `timeout_ms` from now.
 
-        If the member's timer fires before the new deadline, it stays set, and is set again when it
-        fires.
+        A session timer that is set to an earlier time stays set. When this timer fires, the
+        coordinator sets it to the deadline of the session.
         """
         session.deadline_ms = self.now.monotonic_ms + timeout_ms
         if session.armed_ms is None or session.deadline_ms < session.armed_ms:
