@@ -20,7 +20,7 @@ Subject = TypeVar("Subject")
 
 
 class Precedence(IntEnum):
-    """The order in which one decision answers requests; AlterPartition of leaders comes first."""
+    """The order of answers within one decision, by the kind of the answered request."""
 
     ALTER_PARTITION = 0
     CREATE_TOPICS = 1

@@ -416,7 +416,8 @@ def log_dir_slow(
     """Return the event of a log directory that turned slow (D13).
 
     `number` distinguishes the slow periods of a directory. In the last window, `slow` of
-    `operations` file operations took `threshold_ms` or longer.
+    `operations` file operations took `threshold_ms` or longer. `longest_ms` is the duration of the
+    longest operation, and `action` the value of log.dir.slow.action.
     """
     fields = {
         "broker": broker_id,

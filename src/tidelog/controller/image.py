@@ -179,9 +179,9 @@ class Image:
     def closing(self, topic: str) -> range:
         """Return the partitions of a topic that accept no more records, before their removal.
 
-        The result is the longest run of the topic's highest partitions whose removal is requested.
-        Partition 0 is never in the result (V71). The result is empty while any partition of the
-        topic is being reassigned: removals wait for the end of the reassignment.
+        A partition is in the result if its own removal and the removal of all higher partitions is
+        requested. Partition 0 is never in the result (V71). The result is empty while any partition
+        of the topic is being reassigned: removals wait for the end of the reassignment.
         """
         removal, known = self.removals.get(topic), self.topics.get(topic)
         if removal is None or known is None or known.moves or self.is_deleting(topic):

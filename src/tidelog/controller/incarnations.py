@@ -54,7 +54,7 @@ def lost_nothing(broker: BrokerInfo, recorded_epoch: int) -> bool:
 
     There is a proof if the process of the incarnation `recorded_epoch` shut down cleanly (E3), or
     still runs under another registration (E7). A broker names the epochs of several earlier
-    incarnations, because perhaps no controller recorded the latest of them. Only named epochs
+    incarnations, because perhaps no controller recorded the latest of them. Only the named epochs
     count, not epochs between them. An incarnation between two named epochs may have used another
     disk, and the present disk may come from an older backup.
     """

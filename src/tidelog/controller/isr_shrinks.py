@@ -2,8 +2,8 @@
 
 A leader that removes replicas sends the causes with AlterPartition. If the controller itself
 removes members, it derives the cause from its image. The image keeps the causes of replicas that
-are still outside the ISR, and all brokers show them. The next controller does not know the causes;
-brokers keep the causes that they received.
+are still outside the ISR. The controller sends these causes to all brokers, so that operators see
+them. The next controller does not know the causes; brokers keep the causes that they received.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ controller. The module compares the broker epochs of *all* members (V63), becaus
 caught up in an earlier incarnation may not have caught up in its present incarnation. A leader of
 Kafka's ZooKeeper mode sends no broker epochs. If such a leader adds a replica that may have
 restarted, the controller raises the leader epoch, so that only fetches of the replica's present
-incarnation can bring it into the ISR. A leader treats some refusals as final, so the controller
-makes sure that they are final (A8).
+incarnation can bring it into the ISR. After some refusals, a leader relies on the fact that the
+proposed ISR never becomes published state, so the controller makes sure of this fact (A8).
 """
 
 from __future__ import annotations
@@ -224,12 +224,12 @@ def _refused_for_good(
 ) -> ProposalVerdict:
     """Return a final refusal, after which the leader drops the ISR change (A8).
 
-    A controller may later judge another copy of the request, with other live brokers, and accept
-    it. Before a final refusal, the controller therefore advances the partition epoch on which the
-    request builds. A deposed controller cannot make this write. The controller leaves the node
-    unchanged if the state records no broker epochs (V10), or the request has none for a joining
-    member (V63). In these cases the time of the node's last modification shows which members have
-    restarted.
+    A controller may later receive a resent copy of the request and, with other live brokers, accept
+    it. Before a final refusal, the controller therefore advances the partition epoch, so that
+    copies of the request name an outdated partition epoch. A deposed controller cannot make this
+    write. The controller leaves the node unchanged if the state records no broker epochs (V10), or
+    the request has none for a joining member (V63). In these cases the time of the node's last
+    modification shows which members have restarted, and a write would change this time.
     """
     epochs = dict(zip(wanted.isr, wanted.isr_epochs, strict=True))
     joining = [epoch for member, epoch in epochs.items() if member not in state.isr]

@@ -177,7 +177,7 @@ class ReassignmentsDraft:
         self._nodes: dict[str, TopicNode] = {}
 
     def close(self) -> None:
-        """Fill in the content of the topics' nodes, after all other parts of the decision."""
+        """Complete the writes of topics' nodes; the caller calls this at the end of a decision."""
         writes = self.draft.decision.writes
         for node in self._nodes.values():
             writes[node.write] = WriteAssignments(node.topic_written(), tuple(node.begun))
