@@ -29,8 +29,9 @@ class LogConfig:
     retention_ms: int = _WEEK_MS
     max_message_bytes: int = MESSAGE_MAX_BYTES
     message_timestamp_type: str = CREATE_TIME
-    #: How far a record's timestamp may lie before and after the time of the leader's clock.
+    #: How far a record's timestamp may lie before the time of the leader's clock.
     timestamp_before_max_ms: int = NEVER
+    #: How far a record's timestamp may lie after the time of the leader's clock.
     timestamp_after_max_ms: int = NEVER
     #: If the log has at least this many unflushed records, an append waits for a flush.
     flush_messages: int = NEVER

@@ -85,7 +85,10 @@ class LoadRequest:
 
 @dataclass(slots=True)
 class LoadedLog:
-    """The content of a partition's directory. `notes` are log lines: (whether a warning, text)."""
+    """The content of a partition's directory, as loaded.
+
+    `notes` are lines for the broker's log: (whether the line is a warning, text).
+    """
 
     topic_id: TopicId = ZERO_TOPIC_ID
     #: Whether the topic is unknown, because `partition.metadata` is damaged and the file of new

@@ -43,7 +43,7 @@ NO_DEMANDS = Demands()
 
 
 class Effort:
-    """The base of counters of the cost of checks; this class itself counts nothing."""
+    """Base class of the classes that count the cost of checks; the base class counts nothing."""
 
     __slots__ = ()
 
