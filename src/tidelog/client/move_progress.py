@@ -100,7 +100,7 @@ class ProgressMeter:
     def observe(
         self, now_ms: int, samples: Mapping[TopicPartition, MoveSample]
     ) -> list[MoveProgress]:
-        """Return the progress of each move, in the order of their partitions.
+        """Return the progress of each move, in the order of the moves' partitions.
 
         `now_ms` is a monotonic time. A move without a sample is over, and its earlier samples are
         dropped. If the added replicas of a move change, the move's progress starts from zero.

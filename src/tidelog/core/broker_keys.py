@@ -371,7 +371,8 @@ class BrokerKeys:
         _WEEK_MS, "How long events of the cluster are kept; -1: for ever.", at_least=-1, ours=True
     )
 
-    # The topic of committed offsets, created when a client first looks for a group's coordinator.
+    # Keys of the topic of committed offsets. A broker creates the topic when a client first looks
+    # for a group's coordinator.
     offsets_topic_num_partitions: int = integer(
         50, "Partitions of __consumer_offsets; not to be changed once it exists.", at_least=1
     )

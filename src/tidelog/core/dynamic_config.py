@@ -27,8 +27,8 @@ from tidelog.core.throttle_keys import FOREIGN_RATES
 from tidelog.core.topic_config import TopicConfig, broker_keys, validate_topic_configs
 from tidelog.core.unsupported import why
 
-#: The dynamic broker keys that are not defaults of topics: supported keys of Kafka, and tidelog's
-#: own keys.
+#: The dynamic broker keys that are not defaults of topics: supported keys of Kafka, and keys that
+#: only tidelog has.
 _DYNAMIC = (
     "cluster.events.enable",
     "cordoned.log.dirs",

@@ -249,7 +249,7 @@ class BudgetShare:
                 was_first = room.waiting[0] is self
                 room.waiting.remove(self)
                 if was_first:
-                    # The connection's request was first in the queue; the next may be smaller.
+                    # The next request in the queue may be smaller, and thus get room now.
                     self._budget.release(room, 0)
             else:
                 self._budget.release(room, self.wanted_bytes)

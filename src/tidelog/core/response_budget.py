@@ -262,7 +262,7 @@ class ResponseRoom:
         """Let expired fetches respond without records."""
         due = [fetch for fetch in self._waiting if fetch.is_due]
         for fetch in due[:_DUE_AT_ONCE]:
-            if fetch in self._waiting:  # earlier fetches' responses may close the connection
+            if fetch in self._waiting:  # an earlier response may have closed its connection
                 del self._waiting[fetch]
                 fetch.resume(0)
         if len(due) > _DUE_AT_ONCE and not self._is_urgent:

@@ -113,7 +113,10 @@ class CleanEpochs(NamedTuple):
     earlier: tuple[int, ...] = ()
 
     def followed_by(self, broker_epoch: int) -> CleanEpochs:
-        """Return these epochs for the next registration, with `broker_epoch` as the last epoch."""
+        """Return the epochs after another registration, whose epoch is `broker_epoch`.
+
+        The caller must know that the broker has lost no record since the last registration.
+        """
         if self.last == NO_BROKER_EPOCH:
             return CleanEpochs(broker_epoch)
         return CleanEpochs(broker_epoch, (*self.earlier, self.last)[-MAX_EARLIER_EPOCHS:])

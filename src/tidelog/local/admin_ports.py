@@ -120,7 +120,7 @@ def _joined(host: str, port: int) -> str:
 
 
 def _is_here(host: str) -> bool:
-    """Return whether a host is this machine, which can then bind a socket to its address."""
+    """Return whether a host is this machine; a socket can be bound to own addresses only."""
     try:
         for family, _, _, _, address in socket.getaddrinfo(host, 0, type=socket.SOCK_DGRAM):
             with socket.socket(family, socket.SOCK_DGRAM) as probe:

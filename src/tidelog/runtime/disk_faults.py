@@ -1,4 +1,4 @@
-"""Faults of log directories for tests: a control injects faults into a broker's file calls.
+"""Faults of log directories for tests: with a fault, a broker's file calls fail or take longer.
 
 One file per broker, mapped into its memory, has a counter, which is 0 without a fault, and the
 faults as JSON. A fault applies to every operation that begins after `put` has returned. While no

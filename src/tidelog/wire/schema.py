@@ -198,7 +198,7 @@ def string(
     tag: int | None = None,
     rare: bool = False,
 ) -> Any:
-    """Return a field of UTF-8 text of at most 32,767 bytes; the frame bounds compact strings."""
+    """Return a field of UTF-8 text of at most 32,767 bytes; a compact string may fill the frame."""
     return _field(
         "string", versions, default, nullable=nullable, ignorable=ignorable, tag=tag, rare=rare
     )

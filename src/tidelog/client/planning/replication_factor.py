@@ -2,8 +2,9 @@
 
 If the factor grows, existing replicas stay in their order, and new replicas follow. If the factor
 shrinks, the leader stays, then in-sync replicas, then replicas on live brokers. Among equal
-candidates, the plan removes the replica whose rack has most of the partition's replicas, then the
-replica whose broker has most replicas.
+candidates, the plan removes the replica in the rack with the largest number of the partition's
+replicas. Among equal racks, the plan removes the replica on the broker with the largest number of
+replicas.
 """
 
 from __future__ import annotations

@@ -92,7 +92,10 @@ class _Survey:
         return [each.broker_id for each in self.brokers.values() if not each.silence]
 
     def serving(self, api_key: int, what: str) -> list[int]:
-        """Return the responding brokers that serve an API; note the other brokers."""
+        """Return the responding brokers that serve an API.
+
+        `unexamined` gets a sentence about the other brokers, in which `what` names the unread fact.
+        """
         found = [each for each in self.answering if api_key in self.brokers[each].versions]
         others = [each for each in self.answering if each not in found]
         if others:

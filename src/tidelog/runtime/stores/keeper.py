@@ -48,12 +48,12 @@ class Keeper:
         """Create a keeper, whose thread calls `on_peer_lost`, `on_lock_delayed`, `on_lock_denied`
         and `on_failed`.
 
-        `on_peer_lost` gets the session of a lost peer, and None if the peer's process has ended. If
-        the peer's counter has not changed for longer than the session timeout, `on_peer_lost` gets
-        the counter instead of None. `on_lock_delayed` reports a wait for the lock longer than a
-        third of the session timeout. `on_lock_denied` reports a wait that goes on although a stuck
-        holder must have been killed. `on_failed` gets the exception that has ended the keeper
-        thread.
+        `on_peer_lost` gets the session of a lost peer. The second argument of `on_peer_lost` is
+        None if the peer's process has ended. If the peer's counter has not changed for longer than
+        the session timeout, the second argument is the counter. `on_lock_delayed` reports a wait
+        for the lock longer than a third of the session timeout. `on_lock_denied` reports a wait
+        that goes on although a stuck holder must have been killed. `on_failed` gets the exception
+        that has ended the keeper thread.
         """
         self._directory = directory
         self._timeout_ms = timeout_ms

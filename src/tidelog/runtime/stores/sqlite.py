@@ -91,8 +91,8 @@ class SqliteStore:
     async def open(self) -> None:
         """Start a session.
 
-        Raises ConfigError on a network file system, StoreError for a database that is not
-        tidelog's, and OSError if the directory cannot be used.
+        Raises ConfigError on a network file system, StoreError for a database of another program,
+        and OSError if the directory cannot be used.
         """
         if self._session_id is not None:
             return

@@ -155,8 +155,8 @@ class Conversation:
         self._wants_write = False
         now = time.monotonic()
         self._last_sent_s = now
-        #: Time of the last byte received during the wait for a response, or else of the wait's
-        #: start.
+        #: Time of the last byte received during the wait for a response; before the first such
+        #: byte, the time at which the wait began.
         self._silent_since_s = now
         line.last_contact_s = now
 
