@@ -1,4 +1,4 @@
-"""Group coordinators, which any broker can look up; a rejection invalidates a known coordinator.
+"""Group coordinators: any broker can look them up, and the client remembers them.
 
 After a rejection or a broken connection, the next try looks up the coordinator again. From version
 4 on FindCoordinator has the form of KIP-699.

@@ -39,8 +39,8 @@ _ANSWER_MARGIN_MS: Final = 2_000
 #: Timeout in ms of one try to list reassignments. A hanging controller loses its session, so the
 #: next try goes to a new controller.
 _LIST_MS: Final = 5_000
-#: Timeout in ms of one try to change reassignments, which takes longer than a list, because the
-#: controller waits a second for brokers.
+#: Timeout in ms of one try to change reassignments, which takes longer than to list them, because
+#: the controller waits a second for brokers.
 _ALTER_MS: Final = 10_000
 
 

@@ -220,7 +220,8 @@ class PartitionAdmin:
                     timeout_ms + _ANSWER_MARGIN_MS,
                 )
                 failures += _collect_deletions(response, leader, before, done)
-            # Errors that are not retriable come first, so that the caller gets one of them.
+            # The first failure is raised. Errors that are not retriable come first, because a retry
+            # cannot repair them.
             failures.sort(key=lambda failure: failure.code in RETRIABLE)
             if failures:
                 raise failures[0]

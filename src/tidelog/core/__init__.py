@@ -26,5 +26,5 @@ Kafka's other keys: `kafka_key_table`, `kafka_keys`, `kafka_differences`, and `u
 key has no effect).
 
 Counters: `metrics`, `recent_buckets` (quantiles and rates), `operation_times` of disks, `sometimes`
-(rare states that brokers mark).
+(names of rare states).
 """

@@ -273,7 +273,7 @@ def _endpoint_entries(static: BrokerConfig) -> list[ConfigEntry]:
         synonyms: tuple[Synonym, ...] = ()
         if name in static.given:
             synonyms = (Synonym(name, static.given[name], ConfigSource.STATIC_BROKER),)
-        if name == "listeners":  # other keys here, such as log.dirs, have no default in Kafka
+        if name == "listeners":  # Kafka has no default for the other keys in `values`
             synonyms += (Synonym(name, "PLAINTEXT://:9092", ConfigSource.DEFAULT),)
         source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
         kind = ConfigType.STRING

@@ -96,9 +96,9 @@ MAX_RECORD_ERRORS = 10_000
 MESSAGE_MAX_BYTES = MIB + 12
 #: Maximum length of a topic name (rule V24).
 MAX_TOPIC_NAME_CHARS = 249
-#: Maximum number of partitions of one CreateTopics or AlterPartition request, which bounds one
-#: decision of the controller. An AlterPartition request may name as many partitions as its sender
-#: hosts, even above `MAX_PARTITIONS_PER_REQUEST`.
+#: Maximum number of partitions of one CreateTopics or AlterPartition request. The limit bounds the
+#: time of one decision of the controller. An AlterPartition request may name as many partitions as
+#: its sender hosts, even above `MAX_PARTITIONS_PER_REQUEST`.
 MAX_PARTITIONS_PER_REQUEST = 10_000
 #: Maximum number of preferred replicas that one decision elects; a longer decision would delay
 #: elections of partitions without a leader.
@@ -177,7 +177,8 @@ MAX_TRANSACTION_BYTES = 1_040_000
 #: each.
 MAX_GROUPS_PER_PARTITION = 20_000
 #: Maximum number of members of all groups that one partition of `__consumer_offsets` coordinates,
-#: including member ids that have not joined: about 1 KiB each, and metadata.
+#: including member ids that have not joined: about 1 KiB each, in addition to the metadata of the
+#: member's protocols.
 MAX_GROUP_MEMBERS_PER_PARTITION = 50_000
 #: Maximum number of partitions whose committed offset one group keeps, about 300 bytes each; few
 #: clusters have so many partitions.

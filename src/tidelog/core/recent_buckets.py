@@ -58,7 +58,7 @@ class RecentBuckets:
 
 
 class Rate:
-    """The rate at which one counter has grown lately."""
+    """The rate at which one counter has grown in the last minutes."""
 
     __slots__ = ("_before", "_since")
 

@@ -1,9 +1,9 @@
 """A client of brokers' admin ports: their addresses, and their metrics and histories.
 
 Brokers return their `admin.listener` with DescribeConfigs, so that an address of one broker leads
-to the admin ports of all brokers. What a port returns is checked: another program may listen there.
-A request has a time limit and a size limit for the whole response. A port that sends one byte at a
-time costs its caller no more than a silent port.
+to the admin ports of all brokers. The client checks every response, because another program may
+listen on the port. A request has a time limit and a size limit for the whole response. A port that
+sends one byte at a time costs its caller no more than a silent port.
 """
 
 from __future__ import annotations

@@ -111,9 +111,10 @@ def _durability(facts: ClusterFacts, place: ClusterPlace) -> Iterator[Finding]:
 
 
 def _more_durable(facts: ClusterFacts, place: ClusterPlace, kind: str, topic: str) -> str:
-    """Return the commands for at least 3 replicas and a minimum ISR of one less than all.
+    """Return the commands for 3 or more replicas, of which min.insync.replicas allows one to fail.
 
-    A minimum above the present ISR would stop writes, so the ISR must be full before.
+    A min.insync.replicas above the size of the present ISR would stop writes. If the ISR is too
+    small, the text thus says that the replicas must be in sync first.
     """
     partitions = [each for _, each in facts.partitions_of(topic)]
     replicas = min(len(each.replicas) for each in partitions)
