@@ -357,10 +357,10 @@ def static_member_not_stored(
 def static_member_overdue(
     turn: Turn, group: ClassicGroup, purpose: StoreStaticMember, error: ErrorCode
 ) -> None:
-    """Answer the JoinGroup requests that wait for the append of a static member with an error.
+    """Respond with `error` to the JoinGroup requests that wait for a static member's append.
 
-    The append itself stays open: no other record of the group may be written until it is committed
-    or has failed.
+    The append stays open: no other record of the group may be written until this append is
+    committed or has failed.
     """
     assert group.replacement is not None
     group.replacement = replace(group.replacement, is_overdue=True)
