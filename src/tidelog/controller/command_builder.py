@@ -30,7 +30,7 @@ from tidelog.wire.messages.update_metadata import UpdateMetadataPartitionState
 
 
 class CommandBuilder:
-    """Collector of the commands of one decision, after it was applied to the image."""
+    """Collector of the commands of one decision, which was already applied to the image."""
 
     def __init__(self, image: Image) -> None:
         self._image = image

@@ -25,7 +25,8 @@ class Circumstances:
     controller_epoch: int
     #: The effective minimum: min(min.insync.replicas, number of replicas).
     minimum: int = 1
-    #: Live brokers whose replica does not serve, because it is lost or offline (D3, D4).
+    #: Live brokers whose replica of the partition is lost or offline, and so serves no requests
+    #: (D3, D4).
     absent: Sequence[int] = ()
     #: The effective unclean.leader.election.enable.
     unclean: bool = False

@@ -59,7 +59,7 @@ class NamedPartition:
 
 
 def note_reports(asked: RelinquishAsked, image: Image, balance: Balance) -> None:
-    """Record the sender's report of slow reads or unfit disks, so that it is not elected.
+    """Record a report of slow reads or unfit disks, so that its sender is not elected.
 
     A report of a damaged log or an unfit disk concerns only the named partitions. A request without
     partitions withdraws the report that disks of the sender are full or slow.

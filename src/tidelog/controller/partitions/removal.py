@@ -209,7 +209,10 @@ class AdvanceRemoval(Order):
 
 @dataclass(frozen=True, slots=True)
 class QueueRemovals(Write):
-    """Write `/admin/partitions_remove/T/P` for partitions; each node says if it must drain."""
+    """Write `/admin/partitions_remove/T/P` for each partition to remove.
+
+    The node also says whether consumer groups must first read the partition to the end.
+    """
 
     name: str
     #: By partition number, whether every consumer group must have read the partition before its

@@ -349,7 +349,7 @@ class ReassignmentsDraft:
         self.draft.order(SendMetadata((topic_partition,)))
 
     def _node(self, name: str, begun: Move | None) -> TopicNode:
-        """Return the topic's node; raise KafkaError if it has no room for another reassignment."""
+        """Return a topic's node. Raises KafkaError if the node has no room for `begun`."""
         node = self._nodes.get(name)
         if node is None:
             topic = self._image.topics[name]

@@ -205,7 +205,7 @@ def requests_read(event: ReassignmentsRead, image: Image, agenda: Agenda) -> Non
 
 
 def routes_read(event: RoutesRead, image: Image, agenda: Agenda) -> None:
-    """Apply the other nodes that request or forbid reassignments to the image."""
+    """Record in the image all nodes about reassignments except `/admin/reassign_partitions`."""
     image.apply(FreezeFound(event.is_frozen))
     image.apply(QueueFound(event.queue))
     image.apply(RequestsFound(event.requests))
