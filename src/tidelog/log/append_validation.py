@@ -396,7 +396,8 @@ def _assign_epoch(log: LogState, plan: AppendPlan, epoch: int, start_offset: int
         return
     if plan.epochs_before is None:
         plan.epochs_before = epochs.entries()
-    # Drop known leader epochs that begin at or beyond `start_offset`: they have no records.
+    # Drop the known leader epochs that begin at or beyond `start_offset`, because the log has no
+    # records of these epochs.
     epochs.truncate_from_end(start_offset)
     epochs.assign(epoch, start_offset)
 

@@ -261,8 +261,9 @@ class BatchFilter:
         return record.has_value or horizon_ms is None or self._now_ms < horizon_ms
 
     def _is_needed(self, batch: BatchView) -> bool:
-        """Return whether an empty batch must stay: it ends the range, or has its producer's last
-        sequence.
+        """Return whether a batch must stay although no record in it is kept.
+
+        A batch must stay if it ends the compacted range, or has its producer's last sequence.
         """
         if batch.next_offset == self._upper_bound:
             return True

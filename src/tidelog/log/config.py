@@ -45,7 +45,7 @@ class LogConfig:
     flush_ms: int = NEVER
     #: Whether a record counts for the high watermark only when it is synced (V69).
     flush_before_ack: bool = False
-    #: How long before its age limit a segment may roll, at most (segment.jitter.ms).
+    #: Maximum time by which a segment may roll before it reaches its age limit (segment.jitter.ms).
     segment_jitter_ms: int = 0
     #: Codec of all batches that clients append (compression.type); None keeps each producer's
     #: codec.

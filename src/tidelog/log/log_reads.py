@@ -388,8 +388,7 @@ def recheck(log: LogState, segment: Segment, found: CorruptBatch) -> Completion[
 
 
 async def find_damage(log: LogState) -> bool:
-    """Check the segments up to the first damaged one, and note its damage; return whether one is
-    damaged.
+    """Check the segments in order, and note the first damage; return whether any was found.
 
     The log cleaner calls this function, because it does not know which segment is damaged. The
     damage is reported to the directory, as after a failed read (V68).

@@ -156,11 +156,11 @@ class LogState(LogOffsets):
         self.is_write_wanted = False  # whether to write `planned` when the current operation ends
         self._busy = False
         self._turns: list[_Turn] = []
-        #: Number of waiting and running truncations; unless it is 0, no append can be planned.
+        #: Number of waiting and running truncations; appends can be planned only without any.
         self._truncating = 0
         #: The first known damage; None if no read has found any.
         self.damage: Damage | None = None
-        #: Flushes and truncations that wait while a future log replaces this log; None otherwise.
+        #: Flushes and truncations held while a future log replaces this log; None at other times.
         self.held: HeldRequests[Any] | None = None
         #: Reason why the log accepts no operations, such as a deletion; empty while it is open.
         self._closed = ""

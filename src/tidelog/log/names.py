@@ -21,8 +21,8 @@ TIME_INDEX = ".timeindex"
 SNAPSHOT = ".snapshot"
 TRANSACTION_INDEX = ".txnindex"
 DELETED = ".deleted"
-#: Suffix of the files of a segment that compaction is writing. SWAP is the suffix while they
-#: replace the old files.
+#: Suffix of the files of a segment that compaction is writing. The same files have the suffix SWAP
+#: while they replace the files of the old segments.
 CLEANED = ".cleaned"
 SWAP = ".swap"
 DELETE_SUFFIX = "-delete"

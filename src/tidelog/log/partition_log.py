@@ -279,7 +279,7 @@ class PartitionLog(LogState):
         return retention.enforce(self, now_ms, high_watermark, self._appends.rolled)
 
     def advance_log_start(self, offset: int) -> bool:
-        """Raise the log start offset to `offset`; return False if it is already that high.
+        """Raise the log start to `offset`; return False if the log start is already that high.
 
         Readers get no records below the log start; the next retention removes the files. Raises
         KafkaError OFFSET_OUT_OF_RANGE if `offset` is above the log end.
@@ -303,7 +303,7 @@ class PartitionLog(LogState):
         return self._appends.producers_at(self.log_end_offset)
 
     def succeed(self, former: PartitionLog) -> None:
-        """Take the place of the log `former`, whose records this log all has (D11).
+        """Take the place of the log `former`; this log has all records of `former` (D11).
 
         No operation on `former` may be under way. This log takes over the planned appends of
         `former`. It also takes over the producers and leader epochs of `former`, because they

@@ -209,11 +209,11 @@ class RefusedBatches:
         skips.
 
         The former leader may have refused the skipped batches. The client librdkafka may send a
-        later batch to the new leader before it resends the skipped batches. It marks a refused
-        batch as answered before it queues the batch's records again; in between, another of its
-        threads may send later batches. `expected` is the producer's next sequence number in the
-        batch's epoch. If this method raises, the caller notes `batch` as refused. Sources:
-        rdkafka_request.c (rd_kafka_msgbatch_handle_Produce_result), rdkafka_broker.c
+        later batch to the new leader before it resends the skipped batches. The client marks a
+        refused batch as answered before it queues the batch's records again. In between, another
+        thread of the client may send later batches. `expected` is the producer's next sequence
+        number in the batch's epoch. If this method raises, the caller notes `batch` as refused.
+        Sources: rdkafka_request.c (rd_kafka_msgbatch_handle_Produce_result), rdkafka_broker.c
         (rd_kafka_toppar_producer_serve).
         """
         if now_ms >= self._skips_awaited_until_ms or self._is_known_first(batch):
@@ -228,8 +228,8 @@ class RefusedBatches:
     def _is_known_first(self, batch: BatchView) -> bool:
         """Return whether the batch is the first of its producer's gap, and this broker refused it.
 
-        When the producer resends such a batch, it skips no batch, even if its sequence number does
-        not continue the log: the producer's earlier records were then removed from the log.
+        A producer that resends such a batch skips no batch, even if the batch does not continue the
+        log's sequence: the producer's earlier records were then removed from the log.
         """
         gap = self._gaps.get(batch.producer_id)
         return (

@@ -49,7 +49,7 @@ class Segment:
         self.time_index: TimeIndex | None = TimeIndex(base_offset)
         self.max_timestamp_ms = NO_TIMESTAMP
         self.offset_of_max_timestamp = base_offset
-        #: Largest timestamp in the first append; -1 if there was no append or it has no timestamp.
+        #: Largest timestamp in the first append; -1 before this append, or if it has no timestamp.
         self.first_timestamp_ms = NO_TIMESTAMP
         #: Wall-clock time when this segment was created; after a restart, the time of the last
         #: write to its file.
@@ -140,8 +140,8 @@ class Segment:
 
         The age is the time from the first append's timestamp to `max_timestamp_ms`, the current
         append's. If the first append has no timestamp, the age is the wall-clock time since the
-        segment began. If only the current append has no timestamp, it does not roll the segment.
-        Source: LogSegment.timeWaitedForRoll.
+        segment began. If only the current append has no timestamp, the segment does not roll by
+        time. Source: LogSegment.timeWaitedForRoll.
         """
         if self.first_timestamp_ms >= 0:
             return max_timestamp_ms - self.first_timestamp_ms
