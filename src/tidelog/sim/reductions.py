@@ -69,7 +69,7 @@ class Only:
         return replace(self, until_ms=None) != Only()
 
     def keeps_kind(self, kind: str) -> bool:
-        """Return whether the reduced run injects faults of a kind, or plays a scenario."""
+        """Return whether the reduced run keeps the faults, or the scenario, named `kind`."""
         return self.faults is None or kind in self.faults
 
     def keeps(self, number: int, kind: str) -> bool:

@@ -222,8 +222,8 @@ def _present(
     client: OffsetsClient, options: ReadOptions, wanted: OffsetRange, log: _PlannedLog
 ) -> OffsetRange:
     """Return the part of a range whose offsets the log still has, or an empty range."""
-    # If the range starts at the log start and ends below it, the requested records were deleted:
-    # the user's options are not wrong, so this case is a loss of data.
+    # A start option may have been moved up to the log start. A requested end below the log start
+    # then means that the requested records were deleted, and not that the options are wrong.
     is_deleted = wanted.end < wanted.start == log.first
     if wanted.end < wanted.start and wanted.end < log.last and not is_deleted:
         raise OptionError(

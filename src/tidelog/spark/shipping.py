@@ -52,7 +52,11 @@ def _pickled(value: object) -> bytes:
 
 
 def _loader() -> Callable[[bytes], Any]:
-    """Return the function that unpickles; cloudpickle sends nested functions by value."""
+    """Return the function that unpickles a shipped function on an executor.
+
+    The returned function is nested, because cloudpickle sends nested functions by value: the
+    executor may lack this module.
+    """
     needed, optional = EXECUTOR_PACKAGES, OPTIONAL_PACKAGES
 
     def load(pickled: bytes) -> Any:

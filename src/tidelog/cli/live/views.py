@@ -41,7 +41,7 @@ class ViewColumn:
 
 @dataclass(frozen=True, slots=True)
 class FrameView:
-    """A table of a frame; `key` opens it on the screen."""
+    """One table of `tidelog top`; the user opens the table by pressing `key`."""
 
     name: str
     key: str

@@ -333,7 +333,7 @@ class NodeLogs:
             gone = self.logs.pop(key)
             end = gone.end
             for _, segment in gone.segments:
-                # Skip a file that already belongs to the log of another incarnation.
+                # A file of the removed log may already belong to the log of another incarnation.
                 if self._owners.get(segment.file) is gone:
                     del self._owners[segment.file]
             gone.rebuild([])

@@ -37,7 +37,10 @@ def row_of(proof: PartitionProof) -> dict[str, int]:
 
 
 class IngestSums:
-    """Sums over all batches, and offset ranges of the last batches: `follow` may run for years."""
+    """Sums over all batches of a run, and the offset ranges of the last batches.
+
+    `tidelog pipeline follow` may run for years, so the ranges of all batches would fill the memory.
+    """
 
     def __init__(self, reports: Iterable[IngestReport] = ()) -> None:
         self.batches = self.rows = self.files = 0

@@ -129,7 +129,10 @@ class LogDirSurvey:
 
 
 def _look(files: Files, path: str) -> tuple[FoundLogDir, str]:
-    """Return a directory's state, and the error of its list of directories (empty if readable)."""
+    """Return the state of a log directory, and why its file of known log directories is unreadable.
+
+    The reason is empty if the file is readable or missing.
+    """
     files.mkdir(path)
     present = files.listdir(path)
     known: Mapping[str, KnownLogDir] = {}
