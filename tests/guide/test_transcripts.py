@@ -52,7 +52,6 @@ GUIDES_TYPED: Final = {
     "testing",
 }
 NOT_TYPED_GUIDES: Final = {
-    "lake": "its commands are those of tests/spark",
     "observing": "tests/cluster/test_admin_port.py asks what the guide asks",
     "operating": "needs Kafka's tools; tests/clients/test_tools_gaps.py sets levels of loggers",
     "spark": "its commands are those of tests/spark",
