@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,14 +11,6 @@ from tests.guide.documents import PATIENCE_S, ROOT, Terminal, end, sections
 
 GUIDE = sections(ROOT / "docs" / "guide" / "operate" / "bad-days.md")
 TYPED = {word: text for each in GUIDE.values() for word, text in each.named.items()}
-
-
-@pytest.fixture
-def terminal(tmp_path: Path) -> Iterator[Terminal]:
-    made = Terminal(tmp_path)
-    yield made
-    if (tmp_path / "tidelog-cluster").exists():
-        made.run("tidelog down\n")
 
 
 def fails(terminal: Terminal, word: str) -> str:

@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
 from tests.guide.documents import ROOT, Terminal, sections
 
 README = ROOT / "README.md"
 DOCUMENTS = ROOT / "docs"
 #: Folders whose files are in an index of their own, which tests/tidy checks.
 WITH_INDEX = (DOCUMENTS / "adr", DOCUMENTS / "internals")
-
-
-@pytest.fixture
-def terminal(tmp_path: Path) -> Iterator[Terminal]:
-    terminal = Terminal(tmp_path)
-    yield terminal
-    if (tmp_path / "tidelog-cluster").exists():
-        terminal.run("tidelog down\n")
 
 
 def test_the_first_use(terminal: Terminal) -> None:

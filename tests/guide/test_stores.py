@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,14 +17,6 @@ GUIDE = sections(ROOT / "docs" / "guide" / "operate" / "stores.md")
 TYPED = {word: text for each in GUIDE.values() for word, text in each.named.items()}
 TOPIC, PARTITIONS = "flights", 4
 RECORDS_PER_SECOND = 100
-
-
-@pytest.fixture
-def terminal(tmp_path: Path) -> Iterator[Terminal]:
-    made = Terminal(tmp_path)
-    yield made
-    if (tmp_path / "tidelog-cluster").exists():
-        made.run("tidelog down\n")
 
 
 def typed(terminal: Terminal, word: str, code: int = 0) -> str:

@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import pytest
@@ -149,14 +148,6 @@ def typed_into(terminal: Terminal, command: str) -> subprocess.CompletedProcess[
         timeout=PATIENCE_S,
         check=False,
     )
-
-
-@pytest.fixture
-def terminal(tmp_path: Path) -> Iterator[Terminal]:
-    made = Terminal(tmp_path)
-    yield made
-    if (tmp_path / "tidelog-cluster").exists():
-        made.run("tidelog down\n")
 
 
 def begin(terminal: Terminal, up: str, topic: str, config: Mapping[str, str]) -> None:

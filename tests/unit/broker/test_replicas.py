@@ -62,7 +62,7 @@ def test_the_end_of_an_older_topics_replica_keeps_what_the_recreated_topic_has()
         await broker.command(state(is_new=True))
         recreated = b"N" * 16
         await broker.command(state(partition=1, is_new=True), topic_id=recreated)
-        replicas.topic_meters.produced(TopicPartition("t", 0), 100, 1)
+        replicas.topic_meters.produced("t", 100, 1)
         first = broker.partition()
         await broker.stop(T0)
         replicas.forget(first)

@@ -22,10 +22,10 @@ def test_each_topic_counts_for_itself_and_for_all() -> None:
     metrics = Metrics()
     meters = TopicMeters(metrics)
     meters.hosted("a")
-    meters.produced(TopicPartition("a", 0), 100, 2)
+    meters.produced("a", 100, 2)
     meters.produce_failed("a", is_corrupt=True)
     meters.produce_failed("unknown")
-    meters.produced(TopicPartition("a", 0), 0, 0)
+    meters.produced("a", 0, 0)
     meters.produce_failed("a", is_counted=True)
     meters.fetched(TopicPartition("a", 0), 60, 0)
     meters.fetched(TopicPartition("a", 1), 0, 6)
@@ -63,7 +63,7 @@ def test_topics_beyond_the_limit_share_their_series(monkeypatch: pytest.MonkeyPa
     meters = TopicMeters(metrics)
     for topic in ("a", "b", "c", "a"):
         meters.hosted(topic)
-        meters.produced(TopicPartition(topic, 0), 10, 1)
+        meters.produced(topic, 10, 1)
     assert {each.labels[0]: each.value for each in metrics.samples(declared.BYTES_IN)} == {
         "": 40,
         "a": 20,
@@ -75,41 +75,5 @@ def test_topics_beyond_the_limit_share_their_series(monkeypatch: pytest.MonkeyPa
     assert summed(metrics) == 1
     assert "a" not in [each.labels[0] for each in metrics.samples(declared.BYTES_IN)]
     meters.hosted("d")
-    meters.produced(TopicPartition("d", 0), 5, 1)
+    meters.produced("d", 5, 1)
     assert metrics.value(declared.BYTES_IN, "d") == 5
-
-
-def traffic(metrics: Metrics) -> dict[tuple[str, ...], tuple[int, ...]]:
-    """The bytes in and out by the labels of partitions."""
-    return {
-        labels: values
-        for group, values, labels in metrics.readings()
-        if group == declared.PARTITION_BYTES
-    }
-
-
-def test_a_partition_counts_bytes_from_its_first_traffic_until_its_replica_is_gone() -> None:
-    metrics = Metrics()
-    meters = TopicMeters(metrics)
-    meters.hosted("a")
-    meters.fetched(TopicPartition("a", 2), 0, 0)
-    assert traffic(metrics) == {}
-    meters.produced(TopicPartition("a", 0), 100, 2)
-    meters.produced(TopicPartition("a", 0), 50, 1)
-    meters.fetched(TopicPartition("a", 0), 60, 0)
-    meters.fetched(TopicPartition("a", 1), 7, 0)
-    meters.produced(TopicPartition("not hosted", 0), 100, 2)
-    assert traffic(metrics) == {("a", "0"): (150, 60), ("a", "1"): (0, 7)}
-    meters.partition_gone(TopicPartition("a", 0))
-    assert traffic(metrics) == {("a", "1"): (0, 7)}
-
-
-def test_partitions_beyond_the_limit_have_no_series(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topic_meters, "MAX_METERED_PARTITIONS", 1)
-    metrics = Metrics()
-    meters = TopicMeters(metrics)
-    meters.hosted("a")
-    for partition in (0, 1, 1):
-        meters.produced(TopicPartition("a", partition), 10, 1)
-    assert traffic(metrics) == {("a", "0"): (10, 0)}
-    assert metrics.value(declared.BYTES_IN, "a") == 30

@@ -172,10 +172,10 @@ class _PartitionAppend:
         answer.base_offset = info.base_offset
         answer.log_append_time_ms = info.log_append_time_ms
         answer.log_start_offset = partition.log.log_start_offset
+        size_bytes, records = (0, 0) if info.duplicate else (info.size_bytes, info.record_count)
+        partition.produced_bytes += size_bytes
         self.produce.context.replicas.topic_meters.produced(
-            partition.topic_partition,
-            0 if info.duplicate else info.size_bytes,
-            0 if info.duplicate else info.record_count,
+            partition.topic_partition.topic, size_bytes, records
         )
         self.sent = info.sent
         end = info.last_offset + 1

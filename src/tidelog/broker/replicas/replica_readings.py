@@ -96,6 +96,9 @@ class ReplicaReadings:
             (log.size_bytes, log.log_start_offset, log.log_end_offset, len(log.base_offsets)),
             labels,
         )
+        if partition.produced_bytes or partition.fetched_bytes:
+            traffic = (partition.produced_bytes, partition.fetched_bytes)
+            yield MetricReading(declared.PARTITION_BYTES, traffic, labels)
         leader = partition.leadership
         if leader is not None:
             counts.waiting_produces += partition.watchers.acks_waiting

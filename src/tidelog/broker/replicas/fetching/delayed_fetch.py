@@ -556,8 +556,11 @@ class DelayedFetch:
         meters, answers = self._replicas.topic_meters, self._answers
         if self._session.replica_id < 0:
             for item, answer in answers.items():
-                size = len(answer.records) if answer.records else 0
-                meters.fetched(item.topic_partition, size, answer.error_code)
+                size, tp = len(answer.records) if answer.records else 0, item.topic_partition
+                partition = None if tp is None else self._replicas.get(tp)
+                if partition is not None:
+                    partition.fetched_bytes += size
+                meters.fetched(tp, size, answer.error_code)
             return
         for answer in answers.values():
             if answer.records:

@@ -135,7 +135,6 @@ class HostedPartitions:
         del self._partitions[partition.topic_partition]
         self.throttles.left(partition.topic_partition)
         self.reassignments.role_ended(partition.topic_partition)
-        self.topic_meters.partition_gone(partition.topic_partition)
         self._count_topic(partition, -1)
         if (
             partition.topic_id not in self._topics

@@ -44,10 +44,12 @@ class Partition:
         "_reassignments",
         "_services",
         "directory",
+        "fetched_bytes",
         "is_closing",
         "is_given_up",
         "leader_epoch",
         "log",
+        "produced_bytes",
         "role",
         "told_high_watermark",
         "topic_partition",
@@ -83,6 +85,9 @@ class Partition:
         #: The high watermark that a leader (perhaps this replica) last reported since this broker
         #: started; -1 for none.
         self.told_high_watermark = -1
+        #: Bytes of the records that clients produced to this replica, and that consumers fetched
+        #: from it.
+        self.produced_bytes = self.fetched_bytes = 0
         self.watchers = PartitionWatchers()
         #: Operations on the log that may be in progress.
         self._pending: list[Completion[Any]] = []

@@ -1,10 +1,9 @@
-"""Traffic by topic and by partition: what clients produce to this broker and fetch from it.
+"""Traffic by topic: what clients produce to this broker and fetch from it.
 
 Each topic has its own counters. As in Kafka, further counters with an empty topic name count all
 topics together. The number of series is bounded: topics beyond `MAX_METERED_TOPICS` share the
 counters of `OTHERS`, and a metric shows the number of these topics. A topic without a replica here
-has no series. A partition has counters of its bytes once a client has produced to the partition or
-fetched from it, up to `MAX_METERED_PARTITIONS`.
+has no series. Replicas count the bytes of their partitions themselves.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from tidelog.broker.replicas import metrics as declared
-from tidelog.core.limits import MAX_METERED_PARTITIONS, MAX_METERED_TOPICS
+from tidelog.core.limits import MAX_METERED_TOPICS
 from tidelog.core.metrics import LATENCY_BOUNDS_US, MetricReading, Metrics, reading
 from tidelog.core.types import TopicPartition
 
@@ -44,15 +43,6 @@ class TopicMeter:
         self.failed_fetches = metrics.sample(declared.FAILED_FETCHES, topic)
 
 
-class PartitionTraffic:
-    """The bytes of one partition that clients produced and fetched."""
-
-    __slots__ = ("bytes_in", "bytes_out")
-
-    def __init__(self) -> None:
-        self.bytes_in = self.bytes_out = 0
-
-
 _OF_TOPICS: Final = (
     declared.BYTES_IN,
     declared.BYTES_OUT,
@@ -78,7 +68,6 @@ class TopicMeters:
         self._meters: dict[str, TopicMeter] = {}
         #: Topics beyond the limit, which share the counters of `OTHERS`.
         self._summed: dict[str, None] = {}
-        self._partitions: dict[TopicPartition, PartitionTraffic] = {}
         #: The counters that, as in Kafka, exist only for all topics together.
         self.replication_bytes_out = metrics.sample(declared.REPLICATION_BYTES_OUT, _ALL)
         self._invalid_crcs = metrics.sample(declared.INVALID_CRCS, _ALL)
@@ -108,22 +97,14 @@ class TopicMeters:
         for metric in _OF_TOPICS:
             self._metrics.drop(metric, topic)
 
-    def partition_gone(self, partition: TopicPartition) -> None:
-        """Drop the counters of a partition that has no replica here any more."""
-        self._partitions.pop(partition, None)
-
-    def produced(self, partition: TopicPartition, size_bytes: int, records: int) -> None:
+    def produced(self, topic: str, size_bytes: int, records: int) -> None:
         """Count an append of a client to one partition; a duplicate has no bytes and records."""
         meter = self._all
         meter.produces.value += 1
         meter.bytes_in.value += size_bytes
         meter.messages_in.value += records
-        of_topic = self._meters.get(partition.topic)
+        of_topic = self._meters.get(topic)
         if of_topic is not None:
-            traffic = self._partitions.get(partition)
-            if traffic is None:
-                traffic = self._first_traffic(partition)
-            traffic.bytes_in += size_bytes
             of_topic.produces.value += 1
             of_topic.bytes_in.value += size_bytes
             of_topic.messages_in.value += records
@@ -154,11 +135,6 @@ class TopicMeters:
     def fetched(self, partition: TopicPartition | None, size_bytes: int, error_code: int) -> None:
         """Count one partition of a response to a consumer's fetch; None is an unknown partition."""
         of_topic = None if partition is None else self._meters.get(partition.topic)
-        if partition is not None and of_topic is not None and size_bytes:
-            traffic = self._partitions.get(partition)
-            if traffic is None:
-                traffic = self._first_traffic(partition)
-            traffic.bytes_out += size_bytes
         for meter in (self._all, of_topic):
             if meter is not None:
                 meter.fetches.value += 1
@@ -166,21 +142,5 @@ class TopicMeters:
                 if error_code:
                     meter.failed_fetches.value += 1
 
-    def _first_traffic(self, partition: TopicPartition) -> PartitionTraffic:
-        """Return new counters for the partition's traffic.
-
-        If the number of counted partitions has reached its limit, the new counters are discarded.
-        """
-        traffic = PartitionTraffic()
-        if len(self._partitions) < MAX_METERED_PARTITIONS:
-            self._partitions[partition] = traffic
-        return traffic
-
     def _readings(self) -> Iterator[MetricReading]:
         yield reading(declared.TOPICS_SUMMED, len(self._summed))
-        for partition, traffic in list(self._partitions.items()):
-            yield MetricReading(
-                declared.PARTITION_BYTES,
-                (traffic.bytes_in, traffic.bytes_out),
-                (partition.topic, str(partition.partition)),
-            )
