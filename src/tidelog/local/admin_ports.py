@@ -1,9 +1,9 @@
 """A client of brokers' admin ports: their addresses, and their metrics and histories.
 
-Brokers return their `admin.listener` with DescribeConfigs, so that an address of one broker leads
-to the admin ports of all brokers. The client checks every response, because another program may
-listen on the port. A request has a time limit and a size limit for the whole response. A port that
-sends one byte at a time costs its caller no more than a silent port.
+Brokers return their `admin.listener` with DescribeConfigs, so a client that knows the address of
+one broker can find the admin ports of all brokers. The client checks every response, because
+another program may listen on the port. A request has a time limit and a size limit for the whole
+response. The time limit also ends a request to a port that sends one byte at a time.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ _LOOPBACKS: Final = ("127.0.0.1", "::1", "localhost")
 _STATUS: Final = re.compile(rb"HTTP/1\.[01] ([0-9]{3})[^\r\n]*\r\n")
 _SAMPLE: Final = re.compile(r"([A-Za-z_:][A-Za-z0-9_:]*)(?:\{(.*)\})? ([^ ]+)(?: [0-9.]+)?")
 _LABEL: Final = re.compile(r'([A-Za-z_][A-Za-z0-9_]*)="((?:[^"\\]|\\.)*)"(?:,|$)')
-#: No counter or gauge of a broker reaches this number, so a sample that reaches it is not a
-#: broker's. Sums and rates of smaller numbers are finite.
+#: Samples of this value or more are ignored: no counter or gauge of a broker grows so large, so
+#: another program sent them. Sums and rates of smaller numbers are finite.
 _LEAST_UNLIKELY: Final = 2.0**64
 _ESCAPED: Final = re.compile(r"\\(.)")
 _ESCAPES: Final = {"n": "\n"}
 
 
 class AdminPortError(TidelogError):
-    """An admin port that does not respond, or responds with something else than is expected."""
+    """The error of an admin port that does not respond, or sends an unexpected response."""
 
 
 @dataclass(frozen=True, slots=True)
 class AdminPlaces:
     """The admin ports of a cluster's brokers."""
 
-    #: `host:port` by broker.
+    #: Address (`host:port`) of each broker's admin port, by broker id.
     addresses: Mapping[int, str]
-    #: Why a broker's admin port is not known, by broker.
+    #: The reason why the admin port of a broker is not known, by broker id.
     missing: Mapping[int, str]
 
 
@@ -68,7 +68,11 @@ class MetricSamples:
 
 @dataclass(frozen=True, slots=True)
 class HistoryWindow:
-    """A part of a broker's history: one value for each time and series, None for no value."""
+    """The history of a broker's metrics in a period.
+
+    Each series has a value for each time in `times_s`; None means that the broker has no value for
+    this time.
+    """
 
     step_s: int
     times_s: tuple[int, ...]
@@ -120,7 +124,7 @@ def _joined(host: str, port: int) -> str:
 
 
 def _is_here(host: str) -> bool:
-    """Return whether a host is this machine; a socket can be bound to own addresses only."""
+    """Return whether a host is this machine: only then can a socket be bound to its address."""
     try:
         for family, _, _, _, address in socket.getaddrinfo(host, 0, type=socket.SOCK_DGRAM):
             with socket.socket(family, socket.SOCK_DGRAM) as probe:
@@ -213,7 +217,8 @@ def _labels(text: str) -> dict[str, str]:
     labels: dict[str, str] = {}
     place = 0
     while place < len(text):
-        # A search for the next label would take quadratic time in a long text without one.
+        # Match at `place` only: a search for the next label would take quadratic time in a long
+        # text that has no label.
         match = _LABEL.match(text, place)
         if match is None:
             raise ValueError
@@ -225,7 +230,10 @@ def _labels(text: str) -> dict[str, str]:
 def read_history(
     address: str, series: Sequence[str], since_s: int, until_s: int, timeout_s: float
 ) -> HistoryWindow:
-    """Return a part of a broker's history. Raises AdminPortError."""
+    """Return the history of a broker's metrics `series` between two times, in s since 1970.
+
+    Raises AdminPortError.
+    """
     path = f"/history?series={','.join(series)}&since={since_s}&until={until_s}"
     status, body = read_admin_port(address, path, timeout_s)
     if status != 200:

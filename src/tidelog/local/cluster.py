@@ -48,7 +48,7 @@ _BROKERS = 3
 _PROBE_REPLICAS = 3
 _STATUS_TIMEOUT_MS = 3_000
 _POLL_S = 0.02
-#: The environment variable with the default store of new clusters.
+#: The environment variable that names the default metadata store of new clusters.
 _STORE_VARIABLE = "TIDELOG_STORE"
 
 
@@ -352,7 +352,7 @@ class LocalCluster:
         return item[0] in self.asked_last, item[0]
 
     def _check_new(self) -> None:
-        """Raise LocalClusterError if no cluster can be created, before anything is written."""
+        """Raise LocalClusterError, before anything is written, if the cluster cannot be created."""
         layout.check_unused(self.directory)
         brokers, config, log_dirs = self._wanted
         brokers = brokers or _BROKERS
@@ -479,7 +479,7 @@ class LocalCluster:
             self._children.pop(broker_id, None)  # another thread may already have reaped it
 
     def _check_running(self) -> None:
-        """Raise LocalClusterError, with the last lines of its log, for a broker that has ended."""
+        """Raise LocalClusterError, with the end of the broker's log, if a broker has ended."""
         for number, place in self.places().items():
             child = self._children.get(number)
             if self.process(number) is None:
@@ -492,7 +492,7 @@ class LocalCluster:
                 )
 
     def _await_answer(self, broker_id: int, timeout_s: float) -> None:
-        """Wait until a broker responds with its own registration."""
+        """Wait until a broker's Metadata response lists the broker itself as registered."""
         deadline = time.monotonic() + timeout_s
         place = self.place(broker_id)
         while True:

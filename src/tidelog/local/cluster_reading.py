@@ -1,9 +1,9 @@
-"""The state of a cluster for plans of moves: brokers, replicas, sizes, and moves under way.
+"""The state of a cluster from which moves are planned: brokers, replicas, sizes, current moves.
 
-A queued move counts as a move under way. Moves are read before replicas. If a move begins in
-between, the controller refuses to move this partition, because its replicas differ from the plan's
-(R18). Planning fails if a broker does not report its directories, because a plan needs the sizes of
-the replicas that it copies.
+A queued move counts as a move under way. Moves are read before replicas. If another move of a
+partition begins between these two reads, the controller refuses the planned move, because the plan
+expects replicas that the partition no longer has (R18). Planning fails if a broker does not report
+its directories, because a plan needs the sizes of the replicas that it copies.
 """
 
 from __future__ import annotations

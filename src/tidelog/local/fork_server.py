@@ -96,7 +96,7 @@ def _answer(channel: socket.socket, answer: Mapping[str, Any]) -> None:
 
 
 def _exit_code(pid: int) -> int | None:
-    """Reap an ended child; return None for the process of another server."""
+    """Reap an ended child; return its exit code, or None if another server forked it."""
     try:
         _, status = os.waitpid(pid, 0)
     except ChildProcessError:

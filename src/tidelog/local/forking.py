@@ -104,7 +104,7 @@ class ForkServer:
             "words": list(program.words),
             "new_session": program.new_session,
         }
-        here = os.open(".", os.O_PATH)  # possible even after the removal of the directory
+        here = os.open(".", os.O_PATH)  # works even if this directory was removed
         try:
             descriptors = [*streams, here if directory is None else directory]
             answer = self._ask(request, descriptors)
@@ -149,7 +149,8 @@ class ForkServer:
     def _drop(self) -> None:
         if self._socket is not None and self._process is not None:
             with contextlib.suppress(OSError):
-                self._socket.shutdown(socket.SHUT_RDWR)  # works on shared sockets
+                # Ends the connection even if forked processes share the socket.
+                self._socket.shutdown(socket.SHUT_RDWR)
             self._socket.close()
             try:
                 self._process.wait(1.0)
@@ -161,7 +162,7 @@ class ForkServer:
     def _open(self) -> socket.socket:
         """Return the socket to this program's server; start a server if none runs."""
         if self._owner != os.getpid():
-            self._forget()  # inherited by a fork; its lock may be held forever
+            self._forget()  # a fork has copied this object, and perhaps a locked lock
         with self._lock:
             if not self._is_running:
                 self._drop()
@@ -184,7 +185,8 @@ class ForkServer:
                     stdout=subprocess.DEVNULL,
                     stderr=None if _is_open(2) else subprocess.DEVNULL,
                     pass_fds=[passed],
-                    start_new_session=True,  # signals to the program's group spare the server
+                    # Signals to this program's process group do not reach it.
+                    start_new_session=True,
                 )
             )
         finally:

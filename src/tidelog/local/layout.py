@@ -166,7 +166,7 @@ def create(
 def asked_text(
     brokers: int, config: Mapping[str, str], log_dirs: int, store: str, first_port: int | None
 ) -> str:
-    """Return the text of the marker `.never-up`: the layout of a cluster that never ran."""
+    """Return the text of the marker `.never-up`: the requested layout of the cluster."""
     return json.dumps([brokers, dict(sorted(config.items())), log_dirs, store, first_port])
 
 
@@ -375,7 +375,7 @@ def zookeeper_port(directory: str) -> int | None:
 
 
 def _of_state(directory: str, read: Callable[[Any], T]) -> T | None:
-    """Return the result of `read` for the cluster's state file; None if there is no cluster.
+    """Return the result of `read` for the content of cluster.json; None if there is no cluster.
 
     Raises LocalClusterError for an unreadable or invalid file.
     """

@@ -1,7 +1,8 @@
-"""Listeners of a local cluster's brokers: consecutive ports, and the addresses in their files.
+"""Listeners of a local cluster's brokers: their consecutive ports, and checks that these are free.
 
-A broker's server.properties is the authority, even after an edit by hand. Listeners given for a
-whole cluster are the listeners of broker 1; each further broker listens one port higher.
+The listeners in a broker's server.properties are in force, even if a user has edited the file.
+Listeners given for a whole cluster are the listeners of broker 1; each further broker listens one
+port higher.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ def _check_bindable(broker_id: int, endpoint: Endpoint) -> None:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, endpoint.port))
-            # If another socket listens, binding may succeed and only listening fails.
+            # If another socket listens on the port, `bind` may succeed, and only `listen` fails.
             probe.listen(1)
         except OSError as error:
             raise LocalClusterError(

@@ -29,12 +29,13 @@ from tidelog.runtime.parent import LAUNCHER
 
 #: The oldest Java version for the jars in PySpark, although ZooKeeper 3.9 itself runs on Java 8.
 _OLDEST_JAVA = 11
-#: Prefixes of the jars that a ZooKeeper server needs; without snappy-java it does not serve.
+#: Prefixes of the jars that a ZooKeeper server needs; without snappy-java, the server does not
+#: serve clients.
 _JARS = ("zookeeper-3", "zookeeper-jute-", "slf4j-api-", "metrics-core-", "snappy-java-")
 _MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 #: Tick in ms; the minimum session timeout is two ticks, and local brokers request 6 s.
 _TICK_MS = 500
-#: Heap of the server, enough for about 50,000 partitions.
+#: Default maximum heap of the server in MiB, enough for about 50,000 partitions.
 _HEAP_MIB = 256
 #: Option of Java that ends a server without memory, with the reason in its log. Without the option,
 #: such a server would stay alive without serving.
@@ -73,12 +74,12 @@ class LocalZookeeper:
         heap_mib: int = _HEAP_MIB,
         end_with_program: bool = False,
     ) -> None:
-        """Describe a server; `settings` are further lines of zoo.cfg.
+        """Prepare a server, which `start` or `spawn` starts.
 
-        `properties` are Java properties of the server. `jars` are prefixes of further jars of
-        PySpark (TLS needs netty). In an ensemble `number` is the number of this member. The heap of
-        at most `heap_mib` MiB holds all znodes; 100,000 partitions of a replication factor of 3
-        need 512.
+        `settings` are further lines of zoo.cfg. `properties` are Java properties of the server.
+        `jars` are prefixes of further jars of PySpark (TLS needs netty). In an ensemble `number` is
+        the number of this member. `heap_mib` is the maximum heap of the server in MiB. The heap
+        contains all znodes; 100,000 partitions with three replicas each need 512 MiB.
         """
         self.directory = os.path.abspath(directory)
         self.port = port
@@ -197,7 +198,7 @@ class LocalZookeeper:
             os.unlink(self._path("zookeeper.pid"))
 
     def _check_port(self) -> None:
-        """Raise LocalClusterError for a taken port: the server itself would end silently."""
+        """Raise LocalClusterError if the port is in use, because the server would end silently."""
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:

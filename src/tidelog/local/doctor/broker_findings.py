@@ -1,8 +1,9 @@
 """Findings about brokers: reachable addresses, clocks, versions, and what the controller sees.
 
 The functions are pure. A clock difference counts only if it exceeds the error of its measurement,
-which is half of the round trip time. Two brokers can reach each other if the controller gets
-acknowledgements and if followers' fetches arrive; `partition_findings` checks the fetches.
+which is half of the round trip time. Whether brokers reach each other is seen from two facts:
+brokers acknowledge the controller's commands, and followers' fetches arrive at leaders.
+`partition_findings` has the findings about fetches.
 """
 
 from __future__ import annotations
@@ -92,7 +93,10 @@ def _overdue(facts: ClusterFacts) -> Iterator[Finding]:
 
 
 def _clocks(brokers: Sequence[BrokerFacts]) -> Iterator[Finding]:
-    """Yield findings about brokers with wrong clocks, or one if this machine's clock is wrong."""
+    """Yield a finding for each broker with a wrong clock.
+
+    If the clocks of the brokers agree and only this machine's differs, yield a single finding.
+    """
     known = [(each, each.clock_ahead_ms) for each in brokers if each.clock_ahead_ms is not None]
     wrong = [(each, ahead) for each, ahead in known if _sure(each, ahead) >= CLOCK_NOTICE_MS]
     spread = max((ahead for _, ahead in known), default=0) - min(
@@ -116,7 +120,7 @@ def _clocks(brokers: Sequence[BrokerFacts]) -> Iterator[Finding]:
 
 
 def _sure(broker: BrokerFacts, ahead_ms: int) -> int:
-    """Return the smallest possible clock difference, given the error of the measurement."""
+    """Return the least by which the clocks certainly differ, given the error of the measurement."""
     return abs(ahead_ms) - broker.clock_doubt_ms
 
 

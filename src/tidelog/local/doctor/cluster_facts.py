@@ -52,14 +52,17 @@ class BrokerFacts:
 
 @dataclass(frozen=True, slots=True)
 class GroupFacts:
-    """A group at two readings; `lag` has the records by partition at the second reading."""
+    """The states of a group at the survey's two readings, and its facts at the second reading.
+
+    `lag` is the number of unread records in each partition.
+    """
 
     group: str
     coordinator: int
     states: tuple[str, str]
     members: int
     lag: Mapping[TopicPartition, int]
-    #: Whether the group committed another offset between the two readings.
+    #: Whether any committed offset of the group changed between the two readings.
     has_advanced: bool
 
     @property

@@ -142,7 +142,11 @@ class _Survey:
                     self._change(broker_id, protocol_level=each.value)
 
     def _add_clocks(self) -> None:
-        """Read each leader's clock: the time at which its own replica was last caught up."""
+        """Read the clocks of leaders.
+
+        In a DescribeReplicas response, the last caught-up time of the leader's own replica is the
+        present time of the leader's clock.
+        """
         led: dict[int, TopicPartition] = {}
         for tp, partition in self.metadata.all_partitions():
             led.setdefault(partition.leader, tp)
@@ -268,7 +272,10 @@ class _Survey:
         return groups[:_GROUPS]
 
     def _look(self, groups: Iterable[GroupListing]) -> dict[str, _GroupLook]:
-        """Return states, offsets and lags of groups; note a sentence for each failure."""
+        """Return the state, committed offsets and lag of each group.
+
+        `unexamined` gets a sentence for each group that could not be read.
+        """
         looks: dict[str, _GroupLook] = {}
         for each in groups:
             look = self._read(f"group {each.group}", self._group, each.group)

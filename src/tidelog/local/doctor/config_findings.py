@@ -1,8 +1,8 @@
-"""Findings about a broker's configuration file, and about this machine as far as the file names
-parts of it.
+"""Findings about a broker's configuration file, and about the directories and hosts that it names.
 
-`examine_config` is pure. A value that a broker refuses makes the result unavailable, because the
-broker does not start; an unknown key makes it degraded, because its setting has no effect.
+`examine_config` is pure. A value that a broker refuses gives a finding of the level unavailable,
+because the broker does not start. An unknown key gives a finding of the level degraded, because
+brokers ignore the key.
 """
 
 from __future__ import annotations

@@ -21,7 +21,8 @@ from tidelog.local.health import (
     Finding,
 )
 
-#: Maximum number of names in a sentence; the finding's `partitions` has all names.
+#: Maximum number of names, such as topics or partitions, in the sentence of a finding; the field
+#: `partitions` of the finding has all partitions.
 _NAMED = 3
 _NUMBERS = {NOTICE: HEALTHY, **{name: number for number, name in LEVELS.items()}}
 
@@ -88,7 +89,7 @@ def unavailable(
 
 
 def unread(kind: str, message: str, remedy: str) -> Finding:
-    """Return a finding that prevents the examination of its subject."""
+    """Return the finding that the subject could not be read, so that it was not examined."""
     return _finding(LEVELS[UNREACHABLE], kind, message, remedy, (), ())
 
 
@@ -126,6 +127,6 @@ def _in_quotes(character: str) -> str:
 
 
 def some(names: Sequence[object]) -> str:
-    """Return the first names as text, with the number of further names."""
+    """Return the first names as text, followed by the number of names that the text omits."""
     left = len(names) - _NAMED
     return ", ".join(map(str, names[:_NAMED])) + (f" and {left} more" if left > 0 else "")

@@ -35,7 +35,7 @@ class DirectoryFacts:
     replicas: int = 0
     strays: int = 0
     futures: int = 0
-    #: Entries that no broker writes.
+    #: Entries of the directory that no broker writes, such as files of a user.
     foreign: tuple[str, ...] = ()
     is_clean: bool = False
     #: Id of the process that holds the directory's lock; None if no process holds the lock.

@@ -1,5 +1,5 @@
-"""Findings about a log directory that is missing, foreign, in use, not closed cleanly, or has
-strays.
+"""Findings about a log directory: missing, not a broker's, in use, unclean shutdown, stray
+replicas.
 
 The functions are pure. Unlike `tidelog pipeline audit`, the functions do not examine the contents
 of logs.
@@ -27,7 +27,7 @@ from tidelog.local.health import Finding
 
 
 def examine_directory(facts: DirectoryFacts, machine: MachineFacts) -> Diagnosis:
-    """Return the diagnosis of a log directory, and of this machine as the broker's machine."""
+    """Return the diagnosis of a log directory, and of the machine on which its broker runs."""
     if facts.trouble:
         message = f"{facts.path} cannot be examined: {facts.trouble}"
         remedy = (
@@ -84,7 +84,7 @@ def of_directory(facts: DirectoryFacts) -> Iterator[Finding]:
 
 
 def _life(facts: DirectoryFacts, path: str) -> Iterator[Finding]:
-    """Yield findings about the traces of the broker's last or present process."""
+    """Yield findings about files and locks that the last or present process of the broker left."""
     if facts.holder is not None:
         message = f"process {facts.holder} uses {facts.path}: the findings are those of a moment"
         remedy = "examine its cluster, too: tidelog doctor -b HOST:PORT, or --dir DIRECTORY"

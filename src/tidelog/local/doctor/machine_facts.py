@@ -42,7 +42,10 @@ class VolumeFacts:
 
 @dataclass(frozen=True, slots=True)
 class ProcessFacts:
-    """A process's use of its hard limits, to which it can raise its own soft limits."""
+    """A process's hard limit of open files, and its use of open files and memory maps.
+
+    The soft limit does not matter, because a process can raise it to the hard limit.
+    """
 
     name: str
     open_files_limit: int
@@ -99,8 +102,8 @@ def read_machine(
 ) -> MachineFacts:
     """Return the facts about the volumes of `paths`, and about processes, given by name and id.
 
-    Without a process, the result has the limits that a broker would have if this program started
-    it.
+    If none of the processes can be read, the result has the limit of open files that a broker would
+    have if this program started the broker.
     """
     found = [facts for name, pid in processes if (facts := _process(name, pid)) is not None]
     if not found:

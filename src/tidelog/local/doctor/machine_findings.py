@@ -14,11 +14,12 @@ from tidelog.local.doctor.machine_facts import MachineFacts, VolumeFacts
 from tidelog.local.health import Finding
 from tidelog.runtime.stores.local_disk import NETWORK_FILE_SYSTEMS
 
-#: The share of a limit above which a process is near the limit.
+#: A finding appears if a process uses more than this share of a limit.
 _NEAR = 0.8
-#: The share of a volume that should stay usable.
+#: A finding appears if less than this share of a volume is free for brokers.
 _USABLE = 0.05
-#: Limit of open files that suffices for most brokers. A remedy never lowers a limit.
+#: Limit of open files that suffices for most brokers. A remedy suggests this limit, or a higher one
+#: if the process needs it.
 _OPEN_FILES = 100_000
 #: Limit of memory maps (vm.max_map_count) that suffices for most brokers.
 _MAPS = 262_144

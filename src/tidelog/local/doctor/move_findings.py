@@ -1,7 +1,8 @@
 """Findings about reassignments that cannot end, and about queued reassignments that cannot begin.
 
-The functions are pure. A move ends when each added replica is in the ISR. A move cannot end without
-the brokers of its added replicas, or while the leader grows at least as fast as the copies.
+The functions are pure. A move ends when each added replica is in the ISR. A move cannot end while
+the brokers of its added replicas are down, or while the leader's log grows at least as fast as the
+added replicas copy it.
 """
 
 from __future__ import annotations

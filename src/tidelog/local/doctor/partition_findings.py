@@ -111,10 +111,11 @@ def _durability(facts: ClusterFacts, place: ClusterPlace) -> Iterator[Finding]:
 
 
 def _more_durable(facts: ClusterFacts, place: ClusterPlace, kind: str, topic: str) -> str:
-    """Return the commands for 3 or more replicas, of which min.insync.replicas allows one to fail.
+    """Return the commands that give a topic at least 3 replicas, one of which may be out of sync.
 
     A min.insync.replicas above the size of the present ISR would stop writes. If the ISR is too
-    small, the text thus says that the replicas must be in sync first.
+    small for the new value, the returned text begins with the condition that the replicas must be
+    in sync first.
     """
     partitions = [each for _, each in facts.partitions_of(topic)]
     replicas = min(len(each.replicas) for each in partitions)
@@ -132,7 +133,7 @@ def _more_durable(facts: ClusterFacts, place: ClusterPlace, kind: str, topic: st
 
 
 def _kind(replicas: int, minimum: int | None, brokers: int) -> str | None:
-    """Return the kind of finding about a partition; None if there is none."""
+    """Return the kind of the finding about a partition's durability; None for no finding."""
     if replicas == 1:
         return "single_replica" if brokers > 1 else None
     if minimum is None:
@@ -144,7 +145,7 @@ def _kind(replicas: int, minimum: int | None, brokers: int) -> str | None:
     return "min_isr_one" if minimum == 1 else None
 
 
-#: Kind of finding -> the consequence of the settings.
+#: By kind of finding, a sentence about the consequence of the topic's settings.
 _DURABILITY = {
     "single_replica": "one replica for each partition, so the loss of one disk loses its records",
     "min_isr_above_replicas": (
