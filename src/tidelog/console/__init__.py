@@ -7,7 +7,8 @@ time. `reader` reads the parts of a reading, and `poller` reads all parts for al
 of a page. `lookups` reads records and configurations on request, `record_filters` chooses records,
 and `record_forms` shows them as text, JSON or hex.
 
-`actions` has the changes of the cluster that a viewer with the token may make, `move_plans` those
-of reassignments. `security` checks requests, and `assets` has the files of the front end. `hub`
-serves live pages, `app` has the routes, and `server` runs the web server.
+`actions` has the changes of the cluster that a viewer may request with the console's secret token;
+`move_plans` has the changes of reassignments. `security` checks requests, and `assets` has the
+files of the front end. `hub` serves live pages, `app` has the routes, and `server` runs the web
+server.
 """

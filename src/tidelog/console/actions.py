@@ -1,9 +1,9 @@
-"""Changes of the cluster that a viewer with the token may request.
+"""Changes of the cluster that a viewer may request with the console's secret token.
 
 Each action takes the body of its request and returns the changes that it made, or with `dry_run`
 the changes that it would make. A body that cannot be used raises BadQuery before any request is
-sent. The brokers check the changes, too, in a dry run only if Kafka's API offers a dry run for the
-change.
+sent. The brokers check each change, too. In a dry run, they check it only if the API for this
+change has a dry run (validate_only).
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ def _partition(body: Body) -> TopicPartition:
 
 
 def reset_offsets(client: BlockingClient, body: Body) -> Document:
-    """Set the committed offsets of a group without members to the position `to` in each log.
+    """Set the committed offsets of a group without members to a position in each partition's log.
 
-    `to` is earliest, latest, an offset, or a time. Without `topic`, the offsets in all topics with
-    a committed offset are set.
+    The key `to` of the body is the position: earliest, latest, an offset, or a time. Without the
+    key `topic`, the offsets in all topics with a committed offset are set.
     """
     name, to = _text(body, "group"), _text(body, "to").strip()
     topic = body.get("topic") or None
@@ -105,7 +105,7 @@ def elect_preferred(client: BlockingClient, body: Body) -> Document:
 
 
 def move_partition(client: BlockingClient, body: Body) -> Document:
-    """Move a partition to these brokers, the first as its preferred leader; or cancel its move."""
+    """Move a partition to the body's `brokers` (preferred leader first), or cancel its move."""
     tp = _partition(body)
     targets = body.get("brokers")
     if targets is not None:

@@ -1,4 +1,4 @@
-"""The last 24 hours: of brokers from their admin ports, of topics from the topics' logs.
+"""The last 24 hours: metrics of brokers, from their admin ports, and record counts of topics.
 
 A broker keeps its main metrics of the last day in memory, and serves them at `/history` of its
 admin port. Charts therefore also show the time before the console's start. Brokers keep no metrics
@@ -40,7 +40,8 @@ SERIES: Final = (
 DAY_S: Final = 86_400
 #: For how many of the last seconds charts show the finest values that brokers keep.
 RECENT_S: Final = 900
-#: Time in s after which the day is read again, and after which missing admin ports are looked for.
+#: Time in s after which a broker's history of the whole day is read again; `_SEARCH_AGAIN_S` is the
+#: time after which missing admin ports are looked for again.
 _DAY_AGAIN_S: Final = 120.0
 _SEARCH_AGAIN_S: Final = 30.0
 _PORT_S: Final = 2.0
@@ -50,7 +51,8 @@ _THREADS: Final = 8
 #: Interval in ms between the times for which the offsets of topics are looked up.
 TOPIC_STEP_MS: Final = 1_800_000
 _DAY_MS: Final = DAY_S * 1_000
-#: Maximum number of offset lookups in one call of TopicDayReader; later calls make the others.
+#: Maximum number of offset lookups in one call of TopicDayReader; later calls make the remaining
+#: lookups.
 _LOOKUPS: Final = 12
 #: A topic with more partitions has no chart of the day, because a lookup costs a search in each
 #: partition's log.
@@ -106,7 +108,7 @@ class HistoryReader:
         return {"histories": histories, "silent_histories": silent}
 
     def _search(self, client: BlockingClient, known: ClusterReading) -> None:
-        """Look for the admin ports of brokers that have none yet, or that are new."""
+        """Look for unknown admin ports of brokers: at once for a new broker, else at intervals."""
         assert known.metadata is not None, "the caller looks for brokers first"
         unknown = set(known.metadata.brokers) - set(self._places.addresses)
         is_due = time.monotonic() - self._searched_s >= _SEARCH_AGAIN_S
@@ -175,7 +177,7 @@ class TopicDayReader:
 
 
 def _has_day(topic: TopicMetadata) -> bool:
-    """Return whether offsets may be looked up: every partition of the topic has a leader."""
+    """Return whether a topic has a chart of the day: few partitions, each of which has a leader."""
     partitions = topic.partitions.values()
     return len(partitions) <= _PARTITIONS and all(each.leader != NO_LEADER for each in partitions)
 

@@ -101,7 +101,8 @@ class Hub:
                     await asyncio.sleep(_SPACING_S)
                     continue
                 await self._next(_QUIET_S)
-                if loop.time() - sent_s >= _QUIET_S:  # even if unchanged readings arrived
+                # Also if new readings left the document unchanged.
+                if loop.time() - sent_s >= _QUIET_S:
                     sent_s = loop.time()
                     yield ": still here\n\n"
         finally:

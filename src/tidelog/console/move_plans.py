@@ -1,8 +1,8 @@
-"""Reassignments from the console: a plan, its start, the throttle of moves, and their end.
+"""Reassignments that a viewer of the console plans, begins, throttles and cancels.
 
-`tidelog.client.planning` makes the plans that the commands make. A viewer sends the shown plan back
-to begin it, so that nothing else begins. The controller refuses each partition whose replicas have
-changed since the plan was made (R18).
+`tidelog.client.planning` makes the plans, as for the command line. To begin a plan, a viewer sends
+back the plan that the page showed, so no other moves can begin. The controller refuses each
+partition whose replicas have changed since the plan was made (R18).
 """
 
 from __future__ import annotations
@@ -31,15 +31,16 @@ Replicas = Mapping[TopicPartition, tuple[int, ...]]
 _KINDS: Final = ("rebalance", "drain", "decommission", "topic")
 _UNITS: Final = {"": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
 _MIB: Final = 1 << 20
-#: Largest throttle, that of Kafka's 64-bit fields.
+#: Largest throttle in bytes a second: the maximum of the 64-bit integers that store it.
 _MAX_RATE: Final = (1 << 63) - 1
 
 
 def plan_moves(client: BlockingClient, body: Body) -> Document:
-    """Plan moves with `dry_run`, else begin the moves in `plan`; `kind` is one of `_KINDS`.
+    """Plan moves if the body has `dry_run`; else begin the moves in the body's `plan`.
 
-    `brokers` are the brokers to empty, or the brokers that a topic moves to. `throttle` is a rate
-    for each broker, as `10 MiB`. Raises BadQuery, and PlanError if no plan is possible.
+    In the body, `kind` (one of `_KINDS`) is the kind of plan. `brokers` are the brokers to empty,
+    or the brokers that a topic moves to. `throttle` is a rate for each broker, as `10 MiB`. Raises
+    BadQuery, and PlanError if no plan is possible.
     """
     throttle = rate_of(body)
     if client.reassignments().under_way:
@@ -175,7 +176,10 @@ def _row(tp: TopicPartition, move: Any) -> Document:
 
 
 def _outcome(found: Mapping[TopicPartition, MoveAsked], what: str) -> str:
-    """Return what happened to moves; raise the error if all were refused."""
+    """Return a sentence about requested moves; raise the error if all of them were refused.
+
+    `what` is the verb of the sentence, such as `began`.
+    """
     refused = {tp: each for tp, each in found.items() if each.error}
     if refused:
         tp, first = next(iter(refused.items()))
@@ -187,7 +191,7 @@ def _outcome(found: Mapping[TopicPartition, MoveAsked], what: str) -> str:
 
 
 def rate_of(body: Body) -> int | None:
-    """Return the rate in `throttle` in bytes a second: `10 MiB`, `5000`; None without a rate."""
+    """Return the body's `throttle` (as `10 MiB` or `5000`) in bytes a second; None without one."""
     given = body.get("throttle")
     if given is None or given == "":
         return None

@@ -229,7 +229,9 @@ class Poller:
 
 
 def _written(now: ClusterReading) -> dict[str, int]:
-    """Return the number of records ever written by topic, without topics of unknown end offsets.
+    """Return, for each topic, how many records were ever written to it.
+
+    Topics with a partition of unknown end offset are left out.
 
     If a partition had no leader since the console's start, its high watermark is unknown. If the
     unknown high watermark counted as 0, the first known one would look like a burst of records.

@@ -50,7 +50,7 @@ def read_cluster(client: BlockingClient) -> Fields:
 
 
 def read_offsets(client: BlockingClient, known: ClusterReading) -> Fields:
-    """Return the high watermarks from the leaders; without a leader, the last known one stays."""
+    """Return the high watermarks that leaders report, else the last known high watermark."""
     if known.metadata is None:
         return {}
     found = describe_partitions(client, known.metadata)
@@ -93,7 +93,7 @@ def read_replicas(
 
 
 def read_settings(client: BlockingClient, known: ClusterReading, viewed: Iterable[str]) -> Fields:
-    """Return min.insync.replicas and throttles of topics that are viewed or out of sync."""
+    """Return min.insync.replicas and throttles of topics that are viewed or under-replicated."""
     if known.metadata is None:
         return {}
     out_of_sync = (
@@ -122,7 +122,10 @@ def read_settings(client: BlockingClient, known: ClusterReading, viewed: Iterabl
 
 
 def read_groups(client: BlockingClient, known: ClusterReading) -> Fields:
-    """Return groups with members and committed offsets, and their partitions' log start offsets."""
+    """Return groups with members and committed offsets.
+
+    Also return the log start offsets of all partitions that have a committed offset.
+    """
     groups: dict[str, GroupReading] = {}
     for listing in client.list_groups():
         if len(groups) >= _GROUPS:
@@ -131,7 +134,7 @@ def read_groups(client: BlockingClient, known: ClusterReading) -> Fields:
         try:
             description = client.describe_group(listing.group)
             committed = client.committed(listing.group)
-        except KafkaError:  # deleted meanwhile, or its coordinator is still loading
+        except KafkaError:  # the group was just deleted, or its coordinator is loading
             groups[listing.group] = GroupReading(listing, None, {})
         else:
             groups[listing.group] = GroupReading(listing, description, committed)
@@ -142,13 +145,13 @@ def read_groups(client: BlockingClient, known: ClusterReading) -> Fields:
     if wanted:
         try:
             starts = client.positions(dict.fromkeys(wanted, EARLIEST))
-        except TidelogError:  # without a responding leader, the last known log starts stay
+        except TidelogError:  # a leader did not respond: keep the last known starts
             starts = known.starts
     return {"groups": groups, "starts": starts}
 
 
 def read_disks(client: BlockingClient, known: ClusterReading) -> Fields:
-    """Return the log directories of all brokers, and for silent brokers the reason."""
+    """Return the log directories of all brokers, and an error text for each silent broker."""
     if known.metadata is None:
         return {}
     found, silent = [], {}

@@ -118,5 +118,8 @@ HIGH_WATERMARK_KEY = "hw"
 
 
 def replica_key(tp: TopicPartition, what: int | str) -> str:
-    """Return the key of a replica's log end offset, or of the partition's high watermark."""
+    """Return the key in `Samples.replicas` of a replica's log end offset or of a high watermark.
+
+    `what` is the broker id of the replica, or HIGH_WATERMARK_KEY.
+    """
     return f"{tp.topic}-{tp.partition}/{what}"

@@ -118,7 +118,10 @@ def _has_header(record: Record, name: str, value: bytes | None) -> bool:
 
 
 def _place_condition(text: str) -> PlaceCondition | None:
-    """Return the condition in a text; raise BadQuery for a text that is none."""
+    """Return the condition that a text describes; None for an empty text.
+
+    Raises BadQuery for any other text.
+    """
     if not text:
         return None
     if len(text) > _CHARACTERS:
@@ -178,9 +181,9 @@ def _inside(value: Any, step: Any) -> Iterator[Any]:
 
 
 def _is_equal(value: Any, wanted: Any, text: str) -> bool:
-    """Return whether a JSON value equals `wanted`, where true is not equal to 1.
+    """Return whether a JSON value equals `wanted`; unlike in Python, true is not equal to 1.
 
-    A string also equals the condition's `text` as the viewer typed it, without quotes.
+    A string is also equal if it is the same as `text`, which the viewer typed without quotes.
     """
     if isinstance(value, bool) or isinstance(wanted, bool):
         return value is wanted

@@ -52,7 +52,7 @@ def _form(whole: bytes) -> tuple[str, str]:
 
 
 def _indented(text: str) -> str | None:
-    """Return JSON with indentation; None for other texts, and for JSON that is too deep."""
+    """Return JSON with indentation; None if the text is no JSON, or becomes too long."""
     encoder = json.JSONEncoder(indent=2, ensure_ascii=False)
     parts, characters = [], 0
     try:

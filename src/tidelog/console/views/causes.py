@@ -19,8 +19,8 @@ from tidelog.console.views.tables import Document
 from tidelog.controller import cluster_events as kinds
 from tidelog.core.types import NO_LEADER, TopicPartition
 
-#: Maximum time in ms by which the event of a cause may precede the event of its effect; it may
-#: follow this event by _AFTER_MS, too.
+#: Maximum time in ms by which the event of a cause may precede the event of its effect. `_AFTER_MS`
+#: is the maximum time by which the event of a cause may follow the event of its effect.
 _BEFORE_MS: Final = 15 * 60_000
 _AFTER_MS: Final = 30_000
 #: Maximum length of a chain; a broker that restarts again and again would make an endless chain.
@@ -92,9 +92,10 @@ class EventLog:
         subject: TopicPartition | int | None = None,
         matches: Callable[[Event], bool] = lambda event: True,
     ) -> int | None:
-        """Return the position of the nearest matching event: before `position`, or soon after.
+        """Return the position of the nearest matching event before `position`, else soon after it.
 
-        `subject` is the broker or the partition of the wanted event, or None for any.
+        `subject` is the broker or the partition of the wanted event; None means any event of the
+        kind.
         """
         at_ms = _time(self._events[position])
         candidates = self._index.get((kind, subject), [])
@@ -114,13 +115,16 @@ class EventLog:
         return None
 
     def of_broker(self, position: int, kind: str, broker: object) -> int | None:
-        """Return the position of the nearest event of a kind about a broker."""
+        """Return the position of the nearest event of `kind` about a broker, found as by `near`."""
         return self.near(position, kind, broker) if isinstance(broker, int) else None
 
     def of_same(
         self, position: int, kind: str, matches: Callable[[Event], bool] = lambda event: True
     ) -> int | None:
-        """Return the position of the nearest matching event of a kind about the same partition."""
+        """Return the position of the nearest matching event of `kind` about the same partition.
+
+        The partition is the partition of the event at `position`.
+        """
         tp = _place(self._events[position])
         return None if tp is None else self.near(position, kind, tp, matches)
 
@@ -212,7 +216,10 @@ def _of_isr_change(log: EventLog, position: int) -> Iterator[int | None]:
 
 
 def _of_members(log: EventLog, position: int) -> Iterator[int | None]:
-    """Yield the positions of the events that made replicas leave the ISR in a change."""
+    """Yield the positions of the events that caused an ISR change (the event at `position`).
+
+    For each replica that left the ISR, the cause in the event determines the kind of event to find.
+    """
     leader = log[position].get("leader")
     for broker, cause in _left(log[position]):
         match cause:

@@ -30,13 +30,14 @@ class BrokerSession:
 
     epoch: int
     since_ms: int
-    #: Kind of the event that ended the registration, empty while it holds; `ended_ms` is its time.
+    #: Kind of the event that ended the registration, empty while the broker is registered;
+    #: `ended_ms` is the time of this event.
     ended_by: str = ""
     ended_ms: int | None = None
 
 
 def sessions_of(events: tuple[Event, ...] | list[Event]) -> dict[int, BrokerSession]:
-    """Return the last session of each broker, from registrations, losses and shutdowns."""
+    """Return the last registration of each broker, and its end, as the events report them."""
     found: dict[int, BrokerSession] = {}
     for event in events:
         broker, epoch, time_ms = (

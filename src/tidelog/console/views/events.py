@@ -14,7 +14,7 @@ from tidelog.console.readings import ClusterReading, Event, Samples
 from tidelog.console.views.tables import BadQuery, Document, TableQuery, window
 from tidelog.controller.cluster_events import KINDS
 
-#: The severity of each kind of event; kinds that are not listed are notes.
+#: The severity of each kind of event; kinds that are not listed have the severity `note`.
 _LEVELS = {
     "session_loss": "bad",
     "unclean_election": "bad",
@@ -42,7 +42,7 @@ def events_view(reading: ClusterReading, samples: Samples, params: Mapping[str, 
     query = TableQuery.from_params(params, "")
     if query.words or query.sort:
         table = window([_row(event) for event in events], query)
-    else:  # sentences for 20,000 events would take long
+    else:  # only the shown rows: 20,000 sentences would take long
         rows = [_row(event) for event in events[: query.limit]]
         table = {"rows": rows, "matching": len(events), "total": len(events)}
     return {

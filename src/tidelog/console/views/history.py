@@ -1,8 +1,9 @@
-"""Charts of the last 24 hours: a bounded number of points for each series, and times.
+"""Charts of the last 24 hours, each with a bounded number of points, and pages that show them.
 
 A chart has a point for every ten seconds of the last minutes, and for the day before them the mean
-of every five minutes. The line has a gap where a broker was down. A series is sent as its begin, a
-step and its values, which is short: a live page is sent again whenever it has changed.
+of every five minutes. The line has a gap where a broker was down. A series is sent as a start time,
+a step and its values, without a time for each value. This keeps the document short, which is sent
+again whenever a live page has changed.
 """
 
 from __future__ import annotations
@@ -17,8 +18,7 @@ from tidelog.core.types import NO_LEADER
 from tidelog.local.admin_ports import HistoryWindow
 from tidelog.local.status import brokers_of
 
-#: Interval in seconds between two points of the day; a chart has at most `_LINES` lines of single
-#: brokers.
+#: Interval in seconds between two points of the day.
 DAY_STEP_S: Final = 300
 _LINES: Final = 6
 
@@ -36,7 +36,7 @@ def chart_document(
 
 
 def runs_of(histories: Iterable[BrokerHistory], series: str) -> list[Document]:
-    """Return the sum of a series over brokers as runs of equally distant values."""
+    """Return the sum of a series over brokers, as runs: values at regular times without a gap."""
     known = list(histories)
     recent = _summed([each.recent for each in known], series, None)
     first_s = min(recent, default=None)
@@ -48,9 +48,11 @@ def runs_of(histories: Iterable[BrokerHistory], series: str) -> list[Document]:
 
 
 def _summed(windows: Sequence[HistoryWindow], series: str, step_s: int | None) -> dict[int, float]:
-    """Return the sums over brokers by time; each broker's values are means over `step_s`.
+    """Return the sums over brokers by time.
 
-    The latest time counts only if no broker still lacks it, or the line would dip at its end.
+    Each broker's values are first averaged over `step_s`; None keeps the broker's own step. Times
+    for which a broker has no value yet are left out at the end, because the sum would be too low
+    there.
     """
     sums: dict[int, float] = {}
     latest: list[int] = []
@@ -96,7 +98,7 @@ def history_note(reading: ClusterReading, brokers: Iterable[int]) -> str | None:
 
 
 def cluster_history(reading: ClusterReading) -> Document:
-    """Return the charts of the cluster: sums over its brokers, and processors by broker."""
+    """Return the charts of the cluster: sums over its brokers, and the CPU use of each broker."""
     histories = reading.histories
     all_of = list(histories.values())
     return {

@@ -91,7 +91,10 @@ def worst(states: Iterable[str]) -> str:
 
 
 def leader_sizes(reading: ClusterReading) -> dict[str, int]:
-    """Return each topic's bytes: per partition, the leader's replica, or else the largest."""
+    """Return the bytes of each topic: the sum of its partitions' leader replicas.
+
+    A partition without a leader counts with the size of its largest replica.
+    """
     sizes: Counter[str] = Counter()
     for tp, by_broker in replica_sizes(reading.log_dirs).items():
         placed = None if reading.metadata is None else reading.metadata.partition(tp)
