@@ -27,9 +27,9 @@ from tidelog.runtime import extensions
 EXIT_FAILED = 1
 EXIT_NOT_REACHED = 3
 
-#: First words of commands, the module of `cli` that has these commands, and the module's command
-#: group. `register` adds commands that have no group. Help pages list the commands in the order of
-#: `_COMMANDS`.
+#: Each entry has the first words of commands, the module of `cli` that has these commands, and the
+#: command group in this module. If the module has no group, its function `register` adds the
+#: commands. Help pages list the commands in the order of the entries.
 _COMMANDS: Final = (
     ("up down status broker", "clusters", "register"),
     ("health", "health", "register"),

@@ -106,7 +106,7 @@ def up(
     Listeners in --config are the listeners of broker 1; each further broker listens one port
     higher. A broker's server.properties may be edited between `down` and `up`.
     """
-    if console:  # before the brokers start: a cluster that is up must not end in an error
+    if console:  # check before the brokers start, so that no error follows their start
         check_installed()
     cluster = LocalCluster(
         directory,

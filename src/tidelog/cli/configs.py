@@ -169,7 +169,7 @@ def warn_of_minimum(minimum: str, replicas: int) -> None:
 
 
 def _without_effect(change: ConfigChange, resource: ConfigResource) -> str:
-    """Return the end of a message for a key that brokers store but ignore; "" for any other key."""
+    """Return the end of a message about a key that brokers store but ignore; "" for other keys."""
     if change.operation is ConfigOperation.DELETE:
         return ""
     if resource.type == BROKER:
@@ -216,7 +216,8 @@ def _chosen(
 ) -> list[ConfigValue]:
     known = [value.name for value in values]
     for key in keys:
-        # The resource `brokers` lists only values that were set.
+        # The default of all brokers lists only keys that were set, so a key that is missing there
+        # may be a valid key.
         if key not in known and _kind_and_name(resource)[0] != "brokers":
             raise NotFoundError(f"there is no key {key!r} of {resource}{nearest(key, known)}")
     return [value for value in values if value.name in keys]

@@ -36,7 +36,10 @@ def prints(document: Any) -> Callable[[F], F]:
 
 
 def document_of(kind: type[D], source: object, **given: Any) -> D:
-    """Return a document; its fields come from `given`, else from the attributes of a value."""
+    """Return a document of the class `kind`.
+
+    `given` has some of the document's fields; the other fields are attributes of `source`.
+    """
     names = (each.name for each in fields(kind) if each.name not in given)
     return kind(**{name: getattr(source, name) for name in names}, **given)
 

@@ -28,7 +28,7 @@ from tidelog.records.batch import BatchView, CorruptBatch, check, iter_batches
 from tidelog.records.reader import iter_records
 
 Rows = Iterator[dict[str, Any]]
-#: Names of text files.
+#: Names of the text files of a log directory, which the command shows unchanged.
 _TEXTS = (
     checkpoints.LEADER_EPOCHS,
     checkpoints.HIGH_WATERMARKS,
@@ -47,7 +47,7 @@ class NotOfALogError(TidelogError):
 
 
 class DamagedFileError(TidelogError):
-    """The error of a file whose content does not fit its name: the position and the reason."""
+    """The error of a damaged file; the message has the position of the damage and the reason."""
 
 
 def register(app: typer.Typer) -> None:

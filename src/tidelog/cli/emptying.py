@@ -141,8 +141,9 @@ def _await_none(
 ) -> None:
     """Poll `look` until it returns no partition; raise NotYetError with `sentence` after a timeout.
 
-    `sentence` has a placeholder for the remaining partitions. Brokers learn the end
-    of a move one after the other, so `look` may return partitions whose moves have ended.
+    `what` is the title of the progress bar. `sentence` has a placeholder for the remaining
+    partitions. Brokers learn the end of a move one after the other, so `look` may return partitions
+    whose moves have ended.
     """
     left: list[TopicPartition] = []
 

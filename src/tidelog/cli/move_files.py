@@ -53,7 +53,11 @@ MOVE_COLUMNS = (
 def replicas_of(
     client: BlockingClient, targets: Targets, where: str
 ) -> dict[TopicPartition, tuple[int, ...]]:
-    """Return each partition's current replicas; an error names the first missing partition."""
+    """Return the current replicas of the partitions in `targets`.
+
+    Raises ReassignmentFileError for the first partition that does not exist; `where` names the file
+    in the message.
+    """
     metadata: ClusterMetadata = client.metadata(sorted({tp.topic for tp in targets}))
     found = {}
     for tp in targets:

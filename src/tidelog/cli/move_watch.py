@@ -111,7 +111,7 @@ def duration_text(duration_ms: int) -> str:
 
 
 class _Look:
-    """Samples of one cluster; each broker that does not report bytes is named only once."""
+    """Source of the samples that a watch shows; it reports each broker without byte counts once."""
 
     def __init__(self, client: BlockingClient, meter: ProgressMeter) -> None:
         self._client = client
@@ -155,7 +155,7 @@ class _JsonLines:
 
 
 class _Shown:
-    """The moves of the previous sample."""
+    """Base class of displays, which remembers the moves of the previous sample."""
 
     def __init__(self) -> None:
         self._shown: dict[TopicPartition, None] = {}

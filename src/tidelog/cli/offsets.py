@@ -29,7 +29,11 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """A timestamp of ListOffsets, an offset, a number of last records, or the stored offset."""
+    """A start position, of which one field is set.
+
+    The position is a timestamp of ListOffsets, an offset, a number of last records (`tail`), or the
+    stored offset of the group.
+    """
 
     timestamp: int | None = None
     offset: int | None = None

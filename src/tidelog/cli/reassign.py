@@ -375,5 +375,8 @@ def _state(
 
 
 def _in_directories(state: str, is_astray: bool) -> str:
-    """Return a partition's state: moving_directory if only a replica's directory is wrong."""
+    """Return `state`, but moving_directory if the partition is done and a replica is astray.
+
+    A replica is astray if it is not yet in its requested log directory.
+    """
     return "moving_directory" if state == "done" and is_astray else state

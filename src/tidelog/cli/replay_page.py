@@ -124,7 +124,7 @@ def write_replay(path: str, jobs: Sequence[Job]) -> None:
 
 
 def _recorder_of(recorders: list[TimelineRecorder]) -> Callable[[SeedRun], None]:
-    """Return a function that records a run from its beginning on."""
+    """Return a function that adds a recorder of a run to `recorders`, before the run begins."""
     from tidelog.sim.story import TimelineRecorder
 
     return lambda run: recorders.append(TimelineRecorder(run))
@@ -133,7 +133,8 @@ def _recorder_of(recorders: list[TimelineRecorder]) -> Callable[[SeedRun], None]
 def joined(modules: Sequence[str]) -> str:
     """Return modules as one script; raise ValueError if two modules define the same name.
 
-    A module's imports and exports are whole lines, because all modules share one scope.
+    Imports and the words `export` are removed, because all modules share one scope. Each import
+    must therefore be whole lines, and each `export` must begin a line.
     """
     known: dict[str, None] = {}
     parts = []

@@ -62,7 +62,10 @@ def plan_of(values: Mapping[str, object]) -> ResetPlan:
 def targets(
     client: BlockingClient, group: str, words: list[PartitionWord] | None, plan: ResetPlan
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-    """Return the committed offsets and the targets of the named partitions, or of all."""
+    """Return the committed offsets and the target offsets of partitions.
+
+    `words` names the partitions; None means all partitions with a committed offset.
+    """
     if words is None:
         committed = client.committed(group)
         chosen = list(committed)

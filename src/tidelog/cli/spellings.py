@@ -15,7 +15,8 @@ from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import TidelogError
 
 _PLACEHOLDER = re.compile(r"[A-Z]+$")
-#: Placeholders that stand for certain texts only: librdkafka's debug contexts.
+#: Placeholders that do not stand for any text, and the texts that they match. `CONTEXTS` matches
+#: librdkafka's debug contexts.
 _FORMS = {
     "CONTEXTS": re.compile(
         r"(,?(all|generic|broker|topic|metadata|feature|queue|msg|protocol|cgrp|security|fetch"
@@ -30,7 +31,7 @@ _KCAT = "kcat"
 
 
 class DifferentOptionError(TidelogError):
-    """The usage error of a tool's option without an equal here; it suggests a replacement."""
+    """The usage error of another tool's option that tidelog lacks; it suggests a replacement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +125,7 @@ def _producer_properties(tool: str, option: str, codec: str) -> Iterator[Spellin
 
 
 def _printed(option: str) -> Iterator[Spelling]:
-    """Yield the properties of the console consumer's formatter."""
+    """Yield the spellings of the properties with which kafka-console-consumer formats records."""
     yield from _accepted(
         _CONSOLE_CONSUMER,
         f"{option} print.key=true ->> --key-delimiter \\t",
@@ -324,8 +325,8 @@ def translated(
     """Return the words of a command in tidelog's spellings.
 
     `own` maps the command's options to whether each takes a value. Words that are neither in `own`
-    nor in `spellings` stay unchanged. Raises DifferentOptionError for an option without an equal
-    here.
+    nor in `spellings` stay unchanged. Raises DifferentOptionError for an option of another tool
+    that tidelog lacks.
     """
     first: list[str] = []
     rest: list[str] = []

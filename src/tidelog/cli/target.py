@@ -76,7 +76,7 @@ class CommandClient(BlockingClient):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A cluster; `local` is None unless its directory is known."""
+    """The cluster of a command; `local` is None if only the cluster's address is known."""
 
     bootstrap: str
     local: LocalCluster | None

@@ -1,10 +1,10 @@
 """Times and durations that commands read: ISO 8601, as Kafka's tools read them, and shorter forms.
 
 Durations follow java.time.Duration.parse, and times follow Kafka's Utils.getDateTime; a test
-compares them. The commands also accept `1h30m`, a date alone, minutes without seconds, and
-milliseconds since 1970. Two forms follow ISO 8601 and not Kafka: `.5` is half a second (5 ms in
-Kafka), and the minutes of the zone `+0530` count (Kafka ignores these minutes). Text after a time
-is an error; Kafka ignores such text.
+compares the results with Java's. The commands also accept `1h30m`, a date alone, minutes without
+seconds, and milliseconds since 1970. Two forms follow ISO 8601 and not Kafka: `.5` is half a second
+(5 ms in Kafka), and the minutes of the zone `+0530` count (Kafka ignores these minutes). Text after
+a time is an error; Kafka ignores such text.
 """
 
 from __future__ import annotations

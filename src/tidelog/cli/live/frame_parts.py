@@ -38,7 +38,8 @@ _LOSSES: Final = "kafka_server_sessionexpirelistener_zookeeperexpires_total"
 _MEMORY: Final = "process_resident_memory_bytes"
 _LAG_S: Final = "tidelog_consumergroup_lag_seconds"
 
-#: A counter of one broker: the processor time, or the bytes of a partition.
+#: Key of a counter in a broker's metrics: name of the metric, topic and partition, as texts. Topic
+#: and partition are empty for the CPU time.
 Counter = tuple[str, str, str]
 CPU_KEY: Final[Counter] = (_CPU, "", "")
 
@@ -56,7 +57,7 @@ class AdminReading:
     error: str
 
     def counters(self) -> dict[Counter, float]:
-        """Return the counters of which rates are made."""
+        """Return the counters from which rates are computed: CPU time, and bytes by partition."""
         found: dict[Counter, float] = {}
         if self.samples is None:
             return found
@@ -83,7 +84,10 @@ class RateMeter(Generic[K]):
     """The growth per second of counters and other numbers, between their two latest readings."""
 
     def __init__(self, *, begins_at_0: bool = False) -> None:
-        """Compare readings; with `begins_at_0`, a number that an earlier reading lacks was 0."""
+        """Create a meter.
+
+        With `begins_at_0`, a number that is missing in the previous reading counts as 0 there.
+        """
         self._begins_at_0 = begins_at_0
         self._read_ms = 0
         self._before: dict[K, float] | None = None
@@ -121,7 +125,7 @@ class Rates:
     sizes: Mapping[TopicPartition, float]
 
     def bytes_of(self, name: str, tp: TopicPartition) -> float | None:
-        """Return the bytes a second of a partition over all brokers that have counted any."""
+        """Return a partition's bytes a second, summed over brokers; None if no broker counts it."""
         key = (name, tp.topic, str(tp.partition))
         return total(counted.get(key) for counted in self.counters.values())
 

@@ -62,7 +62,7 @@ _PORT_S: Final = 2.0
 #: Time limit in ms of a request to a broker; a broker that hangs delays a look by this time.
 _CLIENT_MS: Final = 5_000
 _THREADS: Final = 16
-#: Most partitions whose replicas a look describes, to show why they are out of the ISR.
+#: Maximum number of under-replicated partitions for which a look asks why replicas left the ISR.
 _DESCRIBED: Final = 200
 #: Readings of the past (events and charts), which are left out, because a frame has only present
 #: values.
@@ -101,7 +101,7 @@ class ClusterLook:
         self._reading = reading
 
     def frame(self) -> TopFrame:
-        """Read what is due, and return the cluster as it is now."""
+        """Read the parts of the cluster that are due again, and return a frame of all parts."""
         self._poller.run_due()
         self._describe_under_replicated()
         reading, ports = self._reading, self._read_ports()
@@ -133,9 +133,9 @@ class ClusterLook:
         )
 
     def _describe_under_replicated(self) -> None:
-        """Have the poller describe the replicas of under-replicated partitions.
+        """Let the poller read, with every reading, the replicas of under-replicated partitions.
 
-        If other partitions are under-replicated than at the last look, the poller reads at once.
+        If the set of these partitions has changed since the last look, the poller reads at once.
         """
         metadata = self._reading.metadata
         if metadata is None:
@@ -150,7 +150,7 @@ class ClusterLook:
             self._poller.run_due()
 
     def _read_ports(self) -> dict[int, AdminReading]:
-        """Return what the admin ports of all brokers return, read side by side."""
+        """Request metrics from the admin ports of all brokers at once; return the responses."""
         metadata = self._reading.metadata
         if metadata is None:
             return {}
@@ -158,7 +158,8 @@ class ClusterLook:
         # searched as soon as the broker is registered again.
         missing = {key: why for key, why in self._places.missing.items() if key in metadata.brokers}
         self._places = AdminPlaces(self._places.addresses, missing)
-        # A broker whose port failed may have restarted with another address.
+        # Leave out addresses that failed at the last look, because the broker may have restarted
+        # with another address.
         known = {
             broker: address
             for broker, address in self._places.addresses.items()
@@ -208,14 +209,14 @@ class ClusterLook:
 
 
 def _read_port(address: str) -> AdminReading:
-    """Return what one admin port returns; an error stands in the reading."""
+    """Request metrics, readiness and history from an admin port. An error is part of the result."""
     now_s = time.time_ns() // 1_000_000_000
     reason, history = "", None
     try:
         samples = read_metrics(address, METRICS, _PORT_S)
         read_ms = time.monotonic_ns() // 1_000_000
         reason = read_readiness(address, _PORT_S)
-        with contextlib.suppress(AdminPortError):  # an older broker has no history
+        with contextlib.suppress(AdminPortError):  # brokers of older versions have no history
             history = read_history(address, SERIES, now_s - _FRESH_S, now_s + 1, _PORT_S)
     except AdminPortError as error:
         return AdminReading(address, 0, None, None, "", str(error))

@@ -18,10 +18,10 @@ from tidelog.core.dataclass import dataclass
 from tidelog.core.wording import counted
 
 _NONE: Final = "-"
-#: Most characters of a cell: a client may choose a group's name of 32,767 bytes, and a table with
-#: such a name would take seconds to draw.
+#: Maximum number of characters in a cell. A client may choose a group's name of 32,767 bytes, and a
+#: table with such a name would take seconds to draw.
 _CELL_CHARS: Final = 400
-#: The least width of a terminal for the columns of each level.
+#: (level, width of a terminal from which the columns of this level are shown).
 _LEVEL_WIDTHS: Final = ((1, 0), (2, 70), (3, 110))
 
 

@@ -224,7 +224,7 @@ def _follow(
 
 
 def _print_run(report: IngestReport, output: OutputFormat) -> None:
-    """Print a run's ranges."""
+    """Print the offset ranges that a run of the ingest appended to the table."""
     from tidelog.spark.pipelines.ingest_report import row_of
 
     rows = [row_of(each) for each in report.proof.partitions]

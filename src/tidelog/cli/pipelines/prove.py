@@ -161,7 +161,7 @@ def _check_mode(bootstrap: str | None, form: RecordForm, *, is_upsert: bool, has
     """Raise BadParameter for options that do not fit the kind of table.
 
     A table has either the latest row of each key (`is_upsert`) or a row for each record. `has_log`
-    is whether other options need the log of the topic.
+    is whether another option, such as --deep, compares the table with the topic's log.
     """
     if is_upsert and bootstrap is None:
         raise typer.BadParameter(

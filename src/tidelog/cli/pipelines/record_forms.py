@@ -1,4 +1,4 @@
-"""The form of a topic's records on command lines: how values become columns, and the key.
+"""Options for the form of a topic's records: how values become columns, and the key columns.
 
 Ingests and proofs of tables with the latest row of each key share these parameters.
 """
@@ -48,7 +48,7 @@ class RecordForm:
     def of(
         cls, json: str | None, debezium: str | None, key: str | None, *, upsert: bool
     ) -> RecordForm:
-        """Return the form that an ingest's options mean; raise BadParameter if they do not fit."""
+        """Return the form that options select; raise BadParameter if options exclude each other."""
         if key is not None and not upsert:
             raise typer.BadParameter("--key belongs to --upsert")
         if debezium is not None and not upsert:
@@ -65,7 +65,7 @@ class RecordForm:
 
     @property
     def without(self) -> tuple[str, ...]:
-        """Columns of records that a table of parsed values does not get."""
+        """Columns of records that the table omits: key and value, if values are parsed."""
         parsed = () if self.is_raw else ("key", "value")
         return tuple(name for name in parsed if name not in self.keys)
 

@@ -61,7 +61,7 @@ class Proofs:
 
     spark: SparkSession
     table: str
-    #: Options of the table's store.
+    #: Options of the object store that has the table.
     keys: dict[str, str]
     columns: tuple[str, str, str | None, str | None] | None = None
     bootstrap: str | None = None
@@ -271,7 +271,10 @@ def _fault_lines(
     added_in: Mapping[str, Sequence[int]],
     noun: str = "version",
 ) -> list[str]:
-    """Return lines for wrong files and faulty offset ranges, with the versions of the files."""
+    """Return a line for each wrong file and each faulty offset range.
+
+    `added_in` has the table versions that added each file; `noun` is the word for a version.
+    """
     lines = []
     for fault in offsets:
         named = [
