@@ -51,7 +51,7 @@ _CLIENT_KEY: Final = b"key "
 
 
 def key_of(number: int) -> int:
-    """Return the number of a client record's key, or the checksum of a broker record's key."""
+    """Return the key of record `number`: a small number for a client's record, else a checksum."""
     return number >> _CHECKSUM_BITS if number >= _COORDINATORS else number % _KEYS
 
 
@@ -93,7 +93,7 @@ def encode_batch(
     base_sequence: int = -1,
     keyed: bool = False,
 ) -> bytes:
-    """Return a batch with one record per number, its value padded to 8 + padding bytes.
+    """Return a batch with a record for each number; a value has 8 bytes and the record's padding.
 
     A tombstone has no value.
     """

@@ -30,7 +30,8 @@ _SHARED_TOPIC: Final = "shared"
 _SHARED_PARTITIONS: Final = 3
 #: Highest Fetch versions of consumers that behave like old clients.
 _FETCH_VERSIONS: Final = (4, 7, 11, 12, 13, 15)
-#: Possible second producers of a partition: (acks, whether the producer is idempotent).
+#: Settings of a partition's second producer, of which one is drawn: (acks, whether the producer is
+#: idempotent).
 _STYLES: Final = ((-1, False), (1, False), (-1, True), (0, False))
 
 

@@ -281,9 +281,9 @@ class SimDisk:
     def lose_power(self, draw: random.Random, loss: Loss) -> list[str]:
         """Keep the durable state and a random part of the unsynced changes.
 
-        Returns a line for the run's trace about each kind of loss. As with a journal, the directory
-        changes that survive come before all lost ones. With the loss REORDERED, a directory change
-        may survive although earlier changes are lost, unless it depends on a lost change.
+        Returns a line for the run's trace about each kind of loss. As with a journal, no directory
+        change survives that was made after a lost directory change. Only with the loss REORDERED
+        may later changes survive, if they do not depend on a lost change.
         """
         report: list[str] = []
         pending, self._unsynced = self._unsynced, []
@@ -403,8 +403,9 @@ def _kept_names(draw: random.Random, loss: Loss, pending: list[_Change]) -> list
 
 
 def _independent(draw: random.Random, pending: list[_Change]) -> list[_Change]:
-    """Return a random part of the changes; no change in it depends on a lost change, of the same
-    name or entry.
+    """Return a random part of the changes.
+
+    A change that is lost also loses all later changes of the same names, files or directories.
     """
     kept: list[_Change] = []
     lost_names: set[tuple[int, str]] = set()
@@ -428,7 +429,7 @@ def _is_aside(path: str) -> bool:
 
 
 def _apply(change: _Change, *, is_durable: bool) -> None:
-    """Apply a change to the current entries of its directories, or to the durable entries."""
+    """Apply a change to current entries of directories, or (`is_durable`) to durable entries."""
     for directory, name, entry in change:
         entries = directory.durable if is_durable else directory.entries
         if entry is None:

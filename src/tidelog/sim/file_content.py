@@ -109,9 +109,9 @@ class File:
         return [flip for flip in self._damage if self.data.startswith(flip[1], flip[0])]
 
     def inherit_damage(self, replaced: File) -> None:
-        """Take over the damage of a file that this file replaces, as far as its writer copied
-        flipped bits.
+        """Take over the damage of a file that this file replaces.
 
+        Only flipped bits that the broker copied from the replaced file count.
         """
         damage = replaced._damage
         self._damage += [flip for flip in damage if self.data.startswith(flip[1], flip[0])]

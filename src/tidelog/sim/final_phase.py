@@ -62,11 +62,11 @@ class FinalPhase:
         self._check_disks()
 
     def _wait(self, problem: Callable[[], object], what: str, kind: str = "") -> bool:
-        """Wait until `problem` returns nothing, at most until the phase's time limit."""
+        """Wait until `problem` returns nothing; return False at the time limit of the phase."""
         return self._stage.wait(problem, self._limit_ns, what, kind)
 
     def _wait_from_now(self, problem: Callable[[], object], what: str, kind: str = "") -> bool:
-        """Wait until `problem` returns nothing, for at most a minute from this call on."""
+        """Wait until `problem` returns nothing; return False a minute after the call."""
         return self._stage.wait(problem, self._stage.after_ns(LIVENESS_LIMIT_NS), what, kind)
 
     def operations(self) -> list[Operation]:
@@ -133,7 +133,7 @@ class FinalPhase:
         """Stop the producers of partitions that only an operator can make available again; return
         all producers.
 
-        This may happen to a partition of a recently created topic at any time.
+        A crash while brokers create the replicas of a topic can cause this, without a defect.
         """
         cluster = self._cluster
         for producer in self._workload.producers:

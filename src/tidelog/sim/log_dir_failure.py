@@ -30,8 +30,8 @@ DEVICE_ERRNOS: Final = (
 CHANGES: Final = frozenset(
     ("pwritev", "truncate", "rename", "unlink", "mkdir", "rmdir", "remove_tree")
 )
-#: Shortest and longest duration in ns of an operation on a slow directory, above the profile's
-#: threshold.
+#: Shortest and longest duration in ns of an operation on a slow directory. Both are above the
+#: `log.dir.slow.threshold.ms` of the profile with slow directories.
 _SLOW_OPERATION_NS: Final = (5 * NS_PER_MS, 9 * NS_PER_MS)
 _LOOK_NS: Final = 500 * NS_PER_MS
 

@@ -28,7 +28,7 @@ class Mutant(Protocol):
         """The profile with which seeds reveal (kill) the mutant."""
 
     def in_force(self) -> AbstractContextManager[None]:
-        """Return a context that replaces part of the brokers and restores it at the end."""
+        """Return a context that puts the defect into the brokers and removes it at the end."""
 
 
 def load(name: str) -> Mutant:

@@ -34,8 +34,10 @@ _MILLION = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Strike:
-    """A planned crash at the `countdown`-th call of a port, from now on, whose name begins with
-    `prefix`.
+    """A planned crash at a later call of a port (`core.ports`).
+
+    Only calls whose name begins with `prefix` count; the crash happens at the `countdown`-th of
+    them.
     """
 
     countdown: int
@@ -158,7 +160,7 @@ class Incarnation:
             raise NodeDead(f"node {self.node_id}.{self.number}: {self.end_reason}")
 
     def plan_strike(self, strike: Strike | None) -> None:
-        """Replace the planned crash."""
+        """Plan a crash in place of an earlier planned crash; None plans no crash."""
         self._strike = strike
 
     def die(self, loss: Loss, reason: str, *, judged: bool = True) -> bool:

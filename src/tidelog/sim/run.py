@@ -113,7 +113,7 @@ class SeedRun:
 
     @property
     def churn(self) -> Churn | None:
-        """The churn that changes a topic all the time, if the profile has it."""
+        """The client that changes a topic all the time; None if the profile has no such client."""
         return self._workload.churn
 
     def run(self) -> RunResult:

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from tidelog.sim.loop import NodeLoop
 
-#: Functions that Python does not audit, by module, each with its replacement.
+#: By module: what nodes must use instead, and the names of functions that Python does not audit.
 _NAMES: Final = {
     "time": (
         "the Clock port",
@@ -42,7 +42,7 @@ _NAMES: Final = {
     "_thread": ("a lane", "start_new_thread start_joinable_thread"),
     "asyncio": ("core/tasks.py", "run new_event_loop set_event_loop to_thread Runner"),
 }
-#: Prefixes of the audit events to forbid, each with what to use instead.
+#: By prefix of the audit events to forbid: what nodes must use instead.
 _AUDITED: Final = {
     prefix: instead
     for instead, prefixes in {

@@ -19,7 +19,7 @@ from tidelog.core.sometimes import SOMETIMES
 from tidelog.sim.results import COUNTED, RunResult, Sums, sum_up
 
 VERSION: Final = 1
-#: Key for the runs without churn (changes by clients); the other keys are the kinds of churn.
+#: Stands for a kind of churn (changes by clients) in the coverage of runs without churn.
 NO_CHURN: Final = "none"
 _SHOWN_CHARS: Final = 60
 #: Fields of a profile's coverage that are single numbers.

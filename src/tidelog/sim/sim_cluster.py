@@ -146,8 +146,9 @@ class SimCluster:
             self.connections = ConnectionChecker(run, hosts, config.max_connections, precision_ms)
 
     def _attach(self) -> None:
-        """Register the cluster's callbacks at the simulator and the store; the fault budget may
-        refuse crashes and session expiries.
+        """Register the callbacks of the cluster and its checkers.
+
+        Some of the callbacks let the fault budget refuse crashes and session expiries.
         """
         simulator = self.simulator
         simulator.scheduler.after_event = self._after_event
@@ -347,8 +348,8 @@ class SimCluster:
         """Record that a broker could not start; an operator will start the broker again."""
         self._last_start_error[broker.node_id] = "".join(traceback.format_exception(error))
         self.simulator.note(broker.node_id, "start failed", repr(error))
-        # After damage of the leader epoch in a log's last batch, the broker may conclude that an
-        # older copy of the store was restored.
+        # If a fault has damaged the leader epoch in the last batch of a log, the broker may take
+        # the store for an older copy, and refuse to start.
         is_doubtful = broker.was_damaged and isinstance(error, OlderStoreError)
         if is_doubtful or isinstance(error, (DamagedLog, ConfigError)):
             if broker.was_damaged:

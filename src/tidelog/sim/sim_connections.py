@@ -5,9 +5,9 @@ A `ConnectionEnd` is the byte stream of one side; `sim_transport` has the frames
 a pipe (pieces of the byte stream) arrive after random delays; items that are due together arrive in
 one read event. While a link is cut, its pipes deliver nothing, until the link is healed or the
 sender's kernel gives the connection up. A clogged link accepts bytes, and delivers them all at once
-when it is unclogged. Neither reorders items. A vanished connection (broken without a reset) accepts
-bytes until its buffer is full; a side notices the loss only when its own kernel gives up. The death
-of a process resets its connections and may lose items in flight.
+when it is unclogged. Cut and clogged links do not reorder items. A vanished connection (broken
+without a reset) accepts bytes until its buffer is full; a side notices the loss only when its own
+kernel gives up. The death of a process resets its connections and may lose items in flight.
 
 On most links, each item is one whole frame, and a read returns all bytes that have arrived. A link
 that splits its bytes cuts them anywhere, takes only a part of some sends, and delivers reads in
@@ -53,7 +53,7 @@ class ConnectionHandler(StreamHandler, Protocol):
 
     @property
     def queued_bytes(self) -> int:
-        """Bytes that the kernel has not taken."""
+        """Bytes that wait in the process, because the kernel has not taken them yet."""
 
 
 class FrameWatch(Protocol):

@@ -88,7 +88,7 @@ class _Request:
     sent_ms: int = 0
 
     def names(self, path: str) -> bool:
-        """Return whether the request reads, checks or writes a store node, or lists children."""
+        """Return whether the request reads, checks or writes a node, or lists its children."""
         message = self.message
         match message:
             case Transact():
@@ -138,8 +138,8 @@ class SimStoreClient:
         #: Number of the current session, so that timers of an earlier session do nothing.
         self._life = 0
         self._last_beat_ms = 0
-        #: Of the requests to which the store has responded, the time when the last was sent, on the
-        #: node's own clock.
+        #: Time, on the node's own clock, at which the client sent the last request to which the
+        #: store has responded.
         self.heard_ms = 0
         self._in_flight: deque[_Request] = deque()
         self._waiting: deque[_Request] = deque()

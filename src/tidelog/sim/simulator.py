@@ -183,10 +183,10 @@ class CollectorPaused:
     """A context in which Python's garbage collector does not run by itself, for the time of
     simulated runs.
 
-    Otherwise memory use would determine when the collector runs, and a collected coroutine runs its
-    `finally` blocks. Objects from before the runs are frozen (`gc.freeze`), so that the collection
-    at the end visits only objects of the runs. If the program has frozen objects itself, all frozen
-    objects stay frozen after the runs.
+    If the collector ran by itself, the use of memory would determine when it collects a coroutine,
+    which then runs its `finally` blocks. Objects from before the runs are frozen (`gc.freeze`), so
+    that the collection at the end visits only objects of the runs. If the program has frozen
+    objects itself, all frozen objects stay frozen after the runs.
     """
 
     #: Whether the program has frozen objects. It is determined only once, because counting frozen

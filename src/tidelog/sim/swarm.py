@@ -6,8 +6,9 @@ timeouts, the scenario, the phase, and the kinds of clients. About every third s
 from `BASES`, the other profiles and the starting points, and changes it: fewer kinds of faults,
 other rates, other settings.
 
-`SCENARIO_NEEDS` and `CHURN_NEEDS` have the settings without which a scenario or a kind of churn has
-no effect, or breaks a promise that no broker can keep.
+`SCENARIO_NEEDS` and `CHURN_NEEDS` have the settings that a scenario or a kind of churn needs.
+Without these settings, the scenario or kind of churn would have no effect, or would cause losses
+that no broker can prevent.
 
 The seed alone determines every draw, and each draw has its own random stream. Therefore a new kind
 of fault changes no other draw, and a new base changes only the worlds of the seeds that choose
@@ -44,9 +45,9 @@ _CALM: Final = Pace(left_out=0.0, interval_ms=(2_000, 5_000))
 class Needs:
     """Settings that a scenario or a kind of churn needs."""
 
-    #: Fields of the profile.
+    #: Values of fields of the profile, by the name of the field.
     changes: Mapping[str, Any] = field(default_factory=dict)
-    #: Configuration of the brokers, as a text.
+    #: Further configuration of the brokers, as in the argument `config` of a Profile.
     config: str = ""
     #: Kinds of faults that may happen; empty for all kinds.
     only: tuple[str, ...] = ()
@@ -110,7 +111,8 @@ CHURN_NEEDS: Final[Mapping[str, Needs]] = {
     "untimed_records": Needs(config="log.retention.check.interval.ms=200"),
 }
 
-#: Alternatives for each setting, of which a seed draws one. The empty text keeps the default.
+#: For each part of the brokers' configuration, the alternatives of which a seed draws one. The
+#: empty text keeps the defaults.
 _CONFIGS: Final[Mapping[str, tuple[str, ...]]] = {
     "segments": ("", "", "log.segment.bytes=1500", "log.segment.bytes=6000"),
     "flushes": (
@@ -149,7 +151,7 @@ def world_of(seed: int) -> Profile:
 
 
 def has_drawn(world: Profile, words: str) -> bool:
-    """Return whether a world has every base, scenario, phase, churn or fault that words name."""
+    """Return whether a world has every base, scenario, phase, churn and fault named in `words`."""
     drawn = {world.base, world.scenario, world.phase, *world.churn, *world.weights}
     return drawn.issuperset(words.split())
 

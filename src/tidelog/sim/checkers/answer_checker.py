@@ -61,8 +61,8 @@ class AnswerChecker(Checker):
         super().__init__(run)
         self._timeout_ns = session_timeout_ms * NS_PER_MS
         self._paused_ns: dict[int, int] = {}
-        #: Brokers whose session is not confirmed yet since a pause longer than their session
-        #: timeout: the time, on the broker's own clock, when it resumed.
+        #: By broker: the time, on the broker's own clock, at which it resumed after a pause longer
+        #: than its session timeout. A broker is removed once the store has confirmed its session.
         self._resumed_ms: dict[int, int] = {}
 
     def _heard_ms(self, node_id: int) -> int | None:

@@ -27,7 +27,7 @@ class ClientChecker(Checker):
         super().__init__(run)
         self._history = history
         self._replication = replication
-        #: For each partition, the offset below which consumers have read all records, between them.
+        #: For each partition, the offset below which each record was read by at least one consumer.
         self.read_end: dict[LogKey, int] = {}
         history.on_acknowledged.append(self._acknowledged)
         history.on_read.append(self._read)

@@ -30,11 +30,11 @@ class CommandChecker(Checker):
 
     def __init__(self, run: CheckedRun) -> None:
         super().__init__(run)
-        #: Live brokers that each broker has learnt from UpdateMetadata requests, by (broker id,
-        #: incarnation).
+        #: For each broker, by its (broker id, incarnation): the live brokers that it has learned
+        #: from UpdateMetadata requests.
         self._known: dict[tuple[int, int], set[int]] = {}
-        #: Broker epoch under which each broker first got UpdateMetadata, and the store's zxid at
-        #: that time.
+        #: For each broker: its latest broker epoch, and the store's zxid when the broker first got
+        #: UpdateMetadata under this broker epoch.
         self._known_since: dict[int, tuple[int, int]] = {}
         #: Names of topics whose node in the metadata store the controller could not read.
         self._unread: set[str] = set()

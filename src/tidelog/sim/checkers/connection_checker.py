@@ -139,7 +139,7 @@ class ConnectionChecker(Checker):
             )
 
     def look(self) -> None:
-        """Count the connections of each broker."""
+        """Check that no broker has too many connections for longer than `_SLACK_NS`."""
         now_ns = self._now_ns()
         alive = [broker.life for broker in self._brokers.values() if broker.life is not None]
         self._known = {process: self._known.get(process, {}) for process in alive}

@@ -45,7 +45,7 @@ class DataLosses:
             self._record(broker_id, broker_epoch, self._struck.get(broker_id, ()))
 
     def store_put_back(self) -> None:
-        """Forget all broker epochs, because a restored store will use the same numbers again."""
+        """Forget all broker epochs, because a restored store gives the same epochs again."""
         self._intact.clear()
         self._lost.clear()
         self._lost_replicas.clear()

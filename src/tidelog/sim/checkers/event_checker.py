@@ -25,7 +25,8 @@ from tidelog.sim.observed.published_state import PublishedPartition, PublishedTo
 TOPIC: Final = "__cluster_events"
 #: Time after which the event of a published partition state must be in the topic.
 _SETTLED_NS: Final = 5 * NS_PER_S
-#: Topic id, partition, and a leader epoch or partition epoch.
+#: Key of what the store published about a partition: topic id, partition, and a leader epoch, a
+#: partition epoch or a transaction.
 _Name = tuple[str, int, int]
 
 
@@ -58,8 +59,8 @@ class EventChecker(Checker):
         self._states: dict[_Name, _State] = {}
         self._leaders: dict[_Name, int] = {}
         self._registrations: dict[tuple[int, int], None] = {}
-        #: By topic, partition and the transaction that wrote the topic's node: the partition's
-        #: reassignment in the node, or, if the reassignment ended, the replicas after it.
+        #: The reassignment of a partition that a transaction wrote into the topic's node.
+        #: `_arrivals` has the replicas of a partition whose reassignment a transaction ended.
         self._moves: dict[_Name, PublishedMove] = {}
         self._arrivals: dict[_Name, tuple[int, ...]] = {}
         #: Number of events read, by kind.

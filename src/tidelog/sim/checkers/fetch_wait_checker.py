@@ -38,7 +38,8 @@ class FetchWaitChecker(Checker):
         self._looked_ns = 0
         #: For each fetch that waits without a reason: the time when this was first seen.
         self._since_ns: dict[DelayedFetch, int] = {}
-        #: Number of checks of waiting fetches for which some records were available.
+        #: How often the checker examined a partition of a waiting fetch that had records for the
+        #: fetch.
         self.looks = 0
 
     def after_event(self) -> None:

@@ -155,7 +155,8 @@ class GroupChecker(Checker):
     def joined(self, group: str, generation: int, leader: str, term: int) -> None:
         """Check the group leader in a JoinGroup response.
 
-        The group must have no static members. Nothing is checked if `term` is -1.
+        Callers report only groups without static members. Nothing is checked if `term` is -1,
+        because the broker that responded no longer coordinates the group.
         """
         if term < 0:
             return
@@ -195,7 +196,7 @@ class GroupChecker(Checker):
             places.append(_Place(member, asked_ns, self._now_ns()))
 
     def commit_begins(self, commit: Commit) -> None:
-        """Record a commit before it is sent; no two commits of a group have the same offset."""
+        """Record a commit before it is sent; clients commit each offset of a group only once."""
         commit.begin_ns = self._now_ns()
         self.commits.setdefault((commit.group, commit.partition), []).append(commit)
 

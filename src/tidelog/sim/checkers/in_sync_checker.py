@@ -8,9 +8,10 @@ death. The leader does not notice the end of a connection after a power loss, a 
 
 In profiles whose followers stay healthy, a leader must not remove a follower from the ISR once the
 follower has fetched the partition from this leader. In profiles with broker deaths and slow reads,
-a leader must not remove a follower that has had all of its records, as long as both brokers live.
-The death of another broker does not remove a live follower from the ISR (F7). The checker reads the
-decisions of leaders, and the state of processes and links, which only the simulator knows.
+a leader must not remove a follower that has had all records of the leader, as long as both brokers
+live. The death of another broker does not remove a live follower from the ISR (F7). The checker
+reads the decisions of leaders, and the state of processes and links, which only the simulator
+knows.
 """
 
 from __future__ import annotations
@@ -173,7 +174,7 @@ class InSyncChecker(Checker):
         self._forget_left(now)
 
     def _forget_left(self, now: PublishedPartition) -> None:
-        """Forget the followers that left the ISR; they count again after they have caught up."""
+        """Remove followers that left the ISR from `_kept_up`, until they have caught up again."""
         name = self._published.name(now.key)
         self._kept_up = {
             each
@@ -217,8 +218,8 @@ class InSyncChecker(Checker):
     def _has_fetched(self, now: PublishedPartition, follower: int) -> bool:
         """Return whether the leader has received a fetch of the follower for this partition.
 
-        It may not have: a follower's first fetch may wait behind a slow read of another partition
-        on the same connection.
+        A leader may not have received any: the first fetch of a follower may wait behind a slow
+        read of another partition on the same connection.
         """
         name = self._published.name(now.key)
         return any(

@@ -32,8 +32,8 @@ class LogDirChecker(Checker):
 
     def __init__(self, run: CheckedRun) -> None:
         super().__init__(run)
-        #: Failed directories, by broker in its current incarnation; each with the time from which
-        #: no replica in it may lead.
+        #: By broker: the directories that failed in the broker's current incarnation, each with the
+        #: time from which no replica in the directory may lead.
         self._failed: dict[int, dict[str, int]] = {}
         #: The incarnation of each broker to which `_failed` applies.
         self._lives: dict[int, int] = {}

@@ -50,7 +50,8 @@ class _Redirected(NamedTuple):
     dropped: frozenset[int]
     #: Number of replicas before the reassignment.
     originals: int
-    #: Leader epoch, and next the controller epoch, when the topic node got the new target.
+    #: Leader epoch of the partition when the topic's node got the new target; `controller_epoch` is
+    #: the controller epoch at that time.
     leader_epoch: int
     controller_epoch: int
 

@@ -170,8 +170,8 @@ class _Disk:
                 return
             batches[base_offset] = found
         if not logs:
-            # A replica with no other files was not created, because its disk was full; the broker's
-            # next start removes the files.
+            # If a directory has only the files of `_BEGUN`, the creation of its replica failed on a
+            # full disk; the broker's next start removes the directory.
             if not directory.entries.keys() <= _BEGUN:
                 self._problems.append(f"{self._disk.root}/{name}: there is no log file")
             return

@@ -1,8 +1,8 @@
 """Faults of brokers' clocks: monotonic clocks drift, wall clocks jump.
 
 Brokers measure durations by the monotonic clock, and take timestamps of records and nodes from the
-wall clock. Jumps are so short that no records, producer ids or offsets expire: brokers may remove
-expired ones, so checkers could not regard their loss as a defect.
+wall clock. Jumps are so short that no records, producer ids or offsets expire by them. Brokers may
+remove what has expired, so checkers could not distinguish this from a loss.
 """
 
 from __future__ import annotations

@@ -54,7 +54,8 @@ def take_away(context: FaultContext, broker: SimBroker, name: str) -> bool:
 def put_back(context: FaultContext, broker: SimBroker, name: str) -> None:
     """Put back a directory that was taken away, while the broker is down.
 
-    Do nothing if the broker has created the replica again, as an operator would do.
+    If the broker has created the replica again meanwhile, the directory stays away: an operator
+    would not overwrite the newer replica.
     """
     holder = broker.logs.holder(name)
     if holder is not None:

@@ -34,7 +34,7 @@ class FaultKind:
     """
 
     name: str
-    #: The module that defines the kind of fault: network, store, clocks, processes, disks.
+    #: Name of the module that defines the kind of fault, such as `network` or `disks`.
     family: str
     #: The effect of the fault, in one line.
     description: str

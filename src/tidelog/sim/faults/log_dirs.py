@@ -165,7 +165,10 @@ def fail_operation(context: FaultContext, broker: SimBroker, disk: SimDisk) -> N
 def strike_operation(
     context: FaultContext, broker: SimBroker, disk: SimDisk, operation: str, number: int, left: int
 ) -> None:
-    """Let an operation fail after `left` calls: until the repair for a device error, else once."""
+    """Let an operation fail with the errno `number` after `left` calls.
+
+    A device error lasts until an operator repairs the disk; another error occurs only once.
+    """
     calls = OPERATIONS[operation]
     if number in DEVICE_ERRNOS:
         failure = LogDirFailure(context.cluster, broker, disk, number, left, calls)

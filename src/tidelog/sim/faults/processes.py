@@ -14,8 +14,8 @@ from tidelog.sim.faults.kinds import kind, kind_at_broker
 from tidelog.sim.node import Strike
 from tidelog.sim.sim_broker import SimBroker
 
-#: A broker may crash at calls whose name (`port.method`) begins with a prefix; an empty prefix
-#: means all calls.
+#: Prefixes of the names (`port.method`) of calls at which a broker may crash. The fault `strike`
+#: draws one of the prefixes; the empty prefix means any call.
 _STRIKE_PREFIXES: Final = (
     "", "", "files.", "files.pwritev", "files.fsync", "files.rename", "files.truncate",
     "network.send", "store", "lane.",

@@ -19,8 +19,8 @@ from tidelog.sim.faults.store import expire_controller, replace_controller, stri
 from tidelog.sim.observed.published_state import PublishedPartition
 from tidelog.sim.sim_broker import SimBroker
 
-#: The scenario crashes a controller at one of the first writes of its term, up to the write of this
-#: number; most controllers write less often.
+#: Number of the last write of its term at which the scenario `controller_lost_at_each_write`
+#: crashes a controller; most controllers write less often.
 MAX_CONTROLLER_WRITE: Final = 12
 #: Interval in ms of the checks whether a broker has stopped, and of the later checks whether it is
 #: back.
@@ -72,8 +72,8 @@ def every_member_ends(context: FaultContext, state: PublishedPartition) -> Scena
             context.expire(broker)
     loser.crash(Loss.ALL_UNSYNCED, "the power fails while all others end")
     for _ in range(context.draw.choice((0, 1, 2))):
-        # Expire the session of the broker that lost its power once more: its earlier broker epochs
-        # (E7) then include one under which it was never in sync.
+        # End the session of the broker that lost its power, which may have restarted. Its earlier
+        # broker epochs (E7) then include one under which it was never in sync.
         yield context.draw.uniform(100, 1_000)
         context.expire(loser)
     yield context.draw.uniform(500, 3_000)

@@ -21,7 +21,7 @@ from tidelog.sim.sim_store import WriteStrike
 
 
 def replace_controller(context: FaultContext, epoch: int) -> None:
-    """End the controller's session repeatedly until another broker is elected."""
+    """End the controller's session repeatedly, until the controller epoch is no longer `epoch`."""
     if context.cluster.published.controller_epoch == epoch:
         expire_controller(context)
         context.later(200, lambda: replace_controller(context, epoch))

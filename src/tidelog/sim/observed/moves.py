@@ -25,7 +25,7 @@ from tidelog.metadata.store import Create, Delete, Op, OpResult, SetData
 _QUEUE: Final = "/admin/reassign_partitions_queue"
 _FREEZE: Final = "/admin/reassign_cancel"
 _CANCEL: Final = "/admin/cancel_reassignment_in_progress"
-#: A request without a response may still be carried out during this time in ns.
+#: Time in ns after a request without a response during which the request may still be carried out.
 _OPEN_NS: Final = 4_000_000_000
 
 Replicas = tuple[int, ...]
@@ -141,8 +141,8 @@ class MoveQueue:
         for op, result in zip(ops, results, strict=True):
             asked = self._nodes.pop(result.path, None) if isinstance(op, Delete) else None
             if asked is not None:
-                # The controller deleted a request; it may write the queue later, in a separate
-                # transaction.
+                # The controller deleted a node that requested moves. It may write these moves into
+                # the queue later, in a separate transaction.
                 self.asking(asked)
             if result.path == _CANCEL:
                 self._cancelled_ns = self._now_ns()
@@ -185,7 +185,7 @@ class MoveQueue:
         before: tuple[Replicas, PublishedMove | None],
         after: tuple[Replicas, PublishedMove | None],
     ) -> None:
-        """If reassignments are frozen, check a change of a partition's replicas or reassignment."""
+        """Check that a partition gets no new target while reassignments are frozen (R11)."""
         if not self.is_frozen:
             return
         goes, went = target_of(*after), target_of(*before)

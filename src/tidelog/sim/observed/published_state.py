@@ -263,7 +263,7 @@ class Published:
         return None if topic is None else self.key(topic.topic_id, partition.partition)
 
     def name(self, key: LogKey) -> TopicPartition:
-        """Return the name of a partition of a topic that existed."""
+        """Return topic and number of a partition, also if its topic was deleted."""
         return TopicPartition(self.all_topics[key.topic_id].name, key.partition)
 
     def states(self) -> Iterator[tuple[TopicPartition, LogKey, PublishedPartition | None]]:
@@ -370,10 +370,10 @@ class Published:
         self._note_moves(zxid, self.topics[name], value)
 
     def _reassigned(self, topic: PublishedTopic, assignment: dict[int, tuple[int, ...]]) -> None:
-        """Check a changed assignment.
+        """Check the replica lists that a write of a topic's node has changed.
 
-        Before the controller writes it to the topic's node, the ISR must have only new replicas,
-        and the removed replicas must have been stopped (V52).
+        Before the controller removes replicas from the list, the ISR must be within the remaining
+        replicas, and the brokers of the removed replicas must have stopped them (V52).
         """
         before, topic.assignment = topic.assignment, assignment
         for number, replicas in before.items():
@@ -497,8 +497,10 @@ class Published:
             self._violate(f"{what}: isr_epochs {state.isr_epochs} of ISR {state.isr}")
 
     def leads(self, key: LogKey, leader_epoch: int, node_id: int, what: str) -> None:
-        """Record that a broker leads in a leader epoch, as published state or its own claim
-        says.
+        """Check that a broker is the only leader in a leader epoch.
+
+        The broker leads according to published state, or according to the broker itself; `what` is
+        the beginning of the violation's text.
         """
         leader = self._leaders.setdefault((key, leader_epoch), node_id)
         if leader != node_id:

@@ -112,8 +112,9 @@ class ReplicaLog:
         """Rebuild the log from its present files.
 
         Without gaps by compaction, the log ends before the first file that does not continue the
-        previous file. A log that restarts has no file for a moment, or for good if its disk fails
-        at that moment; it then counts as empty and keeps its former start offset.
+        previous file. A follower that replaces its log by an empty log at a later offset has no log
+        file for a moment, or for good if its disk fails then. The log then counts as empty and
+        keeps its former start offset.
         """
         self.segments = segments
         if segments:
@@ -358,7 +359,7 @@ class NodeLogs:
     def _in_its_life(
         self, directory: Directory, key: LogKey, segments: list[tuple[int, _Segment]]
     ) -> LogKey:
-        """Return the key with the incarnation of the log's first record.
+        """Return `key` with the incarnation to which the log's first record belongs.
 
         For a log without records, return the incarnation that its broker assumes, or else the
         latest incarnation.
@@ -461,8 +462,9 @@ def _last(segments: list[tuple[int, _Segment]]) -> tuple[int, int]:
 
 
 def _common(before: list[tuple[int, int]], after: list[tuple[int, int]]) -> int:
-    """Return for how many of their first entries `before` and `after` agree; a compacted entry
-    agrees.
+    """Return how many of the first entries of `before` and `after` are equal.
+
+    A removed record (GONE) in `after` counts as equal.
     """
     for index, (one, other) in enumerate(zip(before, after, strict=False)):
         if one != other and other[1] != GONE:

@@ -23,8 +23,8 @@ from tidelog.sim.observed.published_state import PublishedPartition
 from tidelog.sim.phases.stage import LIVENESS_LIMIT_NS, Stage
 from tidelog.sim.sim_cluster import SimCluster
 
-#: Maximum time in ns to wait for a call that fails. If there is none, the directory is idle, and
-#: the broker cannot notice the failure.
+#: Maximum time in ns to wait for a call that fails. If no call fails in this time, the directory is
+#: idle, and the broker cannot notice the failure.
 _MEETS_NS = 5 * NS_PER_S
 #: Shortest and longest time in ms for which the directory stays failed after other replicas lead.
 _STAYS_MS = (0, 2_000)
@@ -97,7 +97,7 @@ def play_directory(stage: Stage) -> bool:
 
 
 def _begin(cluster: SimCluster, draw: random.Random) -> LogDirFailure | None:
-    """Plan the failure of a directory with replicas; return None if there is none."""
+    """Plan the failure of a directory with replicas; return None if no directory has replicas."""
     targets = [
         (broker, disk)
         for broker in cluster.brokers.values()

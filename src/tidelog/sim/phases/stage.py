@@ -45,7 +45,8 @@ class Stage:
     def wait(self, problem: Callable[[], object], limit_ns: int, what: str, kind: str = "") -> bool:
         """Run until `problem` returns nothing; return False at the limit or after a violation.
 
-        In this case, the problem is added to the trace under `kind`, if given.
+        If the result is False and `kind` is given, a line of this kind in the trace has the
+        problem.
         """
         if self.run_while(lambda: bool(problem()), limit_ns, what):
             return True

@@ -5,8 +5,8 @@ the kinds of faults; a test compares their names with the names in profiles.
 
 `profile` defines the class `Profile`, and default weights for kinds of faults that a profile does
 not name. `aimed_profiles` contains the profiles that searches play. `starting_points` contains
-profiles from which the swarm (`sim/swarm`: random profiles, each drawn from a seed) makes new ones
-by changing some settings; you can run a starting point by its name.
+profiles that the swarm (`sim/swarm`: random profiles, each drawn from a seed) uses with some
+settings changed. You can also run a starting point itself, by its name.
 """
 
 from __future__ import annotations

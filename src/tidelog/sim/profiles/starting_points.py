@@ -14,7 +14,8 @@ from tidelog.sim.profiles.profile import Pace, Profile, played
 from tidelog.wire.registry import RELINQUISH_LEADERSHIP, REQUEST_COMMANDS
 
 STARTS: Final = (
-    # Configurations and partition counts change while brokers miss the notifications.
+    # Configurations and partition counts change while brokers miss the store's notices of the
+    # changes.
     Profile(
         "topic_changes",
         faults="crash_controller 3, crash_any 3, cut_store 3, expire_session 3, strike 3,"

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from tidelog.core.dataclass import dataclass
 
-#: Kinds of facts about records, of which a run has hundreds; a story summarizes a long series of
-#: them.
+#: Kinds of facts about records. A run has hundreds of such facts, so a story summarizes long series
+#: of them.
 APPENDED = "appended"
 COPIED = "copied"
 COMMITTED = "committed"

@@ -56,8 +56,8 @@ class TimelineStep:
     brokers: tuple[int, ...]
     #: Sender and receiver of a message.
     hosts: tuple[str, str] | None
-    #: (key, new state) of each state that differs from the step before; None if the broker,
-    #: partition or replica no longer exists.
+    #: (key, new state) of each state that differs from the step before. The new state is None if
+    #: the broker, partition or replica no longer exists.
     changes: tuple[tuple[StateKey, Any], ...]
 
 

@@ -125,8 +125,9 @@ class ChurnKind(ABC):
         return self.work.cluster.published.topics[topic].topic_id
 
     def key(self, partition: TopicPartition) -> LogKey:
-        """Return the key of a partition. Its topic must exist, and no partition of it is ever
-        removed.
+        """Return the key of a partition.
+
+        The topic must exist, and clients must never remove partitions from it.
         """
         return LogKey(self.topic_id(partition.topic), partition.partition)
 

@@ -39,7 +39,8 @@ _CONNECT_TIMEOUT_MS: Final = 1_500
 _LOOK_MS: Final = 20
 #: A response must arrive within this number of checks, unless the connection is lost.
 _ANSWER_LOOKS: Final = 150
-#: Of this many requests in a row, at least one must get a response; some connections may break.
+#: At least one of this number of successive requests must get a response. The others may get none,
+#: because connections may break.
 _ODD_REQUESTS: Final = 10
 _METADATA_VERSION: Final = 1
 _FETCH_VERSION: Final = 11

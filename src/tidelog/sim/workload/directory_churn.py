@@ -4,9 +4,10 @@ All brokers get requests to move replicas, also to the current directory, to dir
 exist, and for replicas that they do not have. Meanwhile, the rates of moves change. After the
 faults the rates are removed, and every move must end: no broker has a future replica any more.
 
-Like `tidelog log-dirs drain`, the operator sets a drain and a cordon in one request, even on
-brokers that have faults, and later ends both. Balancing is enabled and disabled, with limits that
-change. Some directories stay drained after the faults, and must be empty at the end.
+Like `tidelog log-dirs drain`, the operator sets a drain and a cordon of a directory in one request,
+and later ends both. Faults of the broker do not keep the operator from this. Balancing is enabled
+and disabled, with limits that change. Some directories stay drained after the faults, and must be
+empty at the end.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Reassignments: partitions move between brokers while clients work (V50).
 
-The administrator requests reassignments from brokers, or by the store node for such requests. After
-the faults every reassignment must end. At the end, the topics' nodes list no adding or removing
-replicas, and the nodes that request or cancel reassignments are gone. A broker must host no
-partition to which it is not assigned (V52), except strays.
+The administrator requests reassignments by requests to brokers, or by the store node with which
+Kafka's old tool requests them. After the faults every reassignment must end. At the end, the
+topics' nodes list no adding or removing replicas, and the nodes that request or cancel
+reassignments are gone. A broker must host no partition to which it is not assigned (V52), except
+strays.
 
 Throttles of moves and of brokers (R4, R15), which are rates and lists of replicas, are set, changed
 and removed meanwhile. As `kafka-reassign-partitions --throttle` does, the administrator lists

@@ -296,8 +296,8 @@ class PartitionProducer:
         operation = waiting.operation
         remade = self.client.history.was_remade_since(operation.topic, operation.begin_ns)
         if error in _NEW_ID or (error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and remade):
-            # The leader does not know the producer. If the topic was recreated, it may have
-            # accepted a later batch first.
+            # The leader does not know the producer. If the topic was recreated, its new leader may
+            # have accepted a later batch first.
             self._renew()
             return False
         if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
