@@ -60,7 +60,7 @@ class HelpGroup(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the words of the group, up to its command."""
-        # If the command is not the first word, the first word may be an option.
+        # Options may precede the command, also options of Kafka's tools, such as `--list`.
         if args and args[0].startswith("-"):
             args = _in_own_spellings(self, ctx, args)
         return super().parse_args(ctx, args)

@@ -161,7 +161,7 @@ def move(
 
 
 def _replica_word(word: str) -> PartitionWord:
-    """Parse t-0 as Kafka's tools print it, or t:0,2-4; a topic's name may end with a number."""
+    """Parse t-0 (Kafka's form of partition 0 of topic t), or t:0,2-4."""
     topic, dash, number = word.rpartition("-")
     if ":" not in word and dash and topic and number.isdecimal():
         return PartitionWord(topic, partition_numbers(number))

@@ -38,7 +38,8 @@ SERIES: Final = (
     "memory_bytes",
 )
 DAY_S: Final = 86_400
-#: For how many of the last seconds charts show the finest values that brokers keep.
+#: Length in s of the end of a chart, which shows the values at the shortest interval that brokers
+#: keep.
 RECENT_S: Final = 900
 #: Time in s after which a broker's history of the whole day is read again; `_SEARCH_AGAIN_S` is the
 #: time after which missing admin ports are looked for again.
@@ -147,7 +148,8 @@ class TopicDayReader:
     """Reader of the number of records in viewed topics at each half hour of the last day."""
 
     def __init__(self) -> None:
-        #: The sum of the partitions' offsets at each time, by topic.
+        #: By topic and time in ms: the number of records up to this time, which is the sum of the
+        #: partitions' offsets.
         self._offsets: dict[str, dict[int, int]] = {}
 
     def __call__(

@@ -173,7 +173,8 @@ class ForkServer:
     def _start_server(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            # If this program's standard streams are closed, its sockets get descriptors below 3.
+            # Pass a copy with a higher descriptor: if this program's standard streams are closed,
+            # `theirs` may have a descriptor below 3, which the server uses for a standard stream.
             passed = fcntl.fcntl(theirs, fcntl.F_DUPFD_CLOEXEC, _FIRST_OWN_DESCRIPTOR)
         words = [sys.executable, "-c", _PROGRAM, str(passed), str(os.getpid()), *self._modules]
         self._inherited = _inherited(os.environ)
@@ -185,7 +186,7 @@ class ForkServer:
                     stdout=subprocess.DEVNULL,
                     stderr=None if _is_open(2) else subprocess.DEVNULL,
                     pass_fds=[passed],
-                    # Signals to this program's process group do not reach it.
+                    # Signals to this program's process group must not reach the server.
                     start_new_session=True,
                 )
             )
@@ -253,7 +254,7 @@ class ForkedProcess:
 
 
 def _has_ended(pid: int, timeout_ms: int | None) -> bool:
-    """Wait for the end of a process that is not reaped yet."""
+    """Wait for the end of a process that is not reaped yet; return False after the timeout."""
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:

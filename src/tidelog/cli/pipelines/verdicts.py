@@ -67,7 +67,10 @@ class Proofs:
     bootstrap: str | None = None
 
     def of_sequence(self, column: str, produced: int) -> ProofVerdict:
-        """Prove a numbered column. Raises TableError, OptionError."""
+        """Count the numbers of a column, which must be 0, 1, 2 ... once each.
+
+        Raises TableError, OptionError.
+        """
         from tidelog.spark.pipelines.landed import read_rows
         from tidelog.spark.pipelines.sequence import prove_sequence
 
@@ -86,7 +89,10 @@ class Proofs:
         return ProofVerdict(values, rows, [proof.verdict()], proof.holds)
 
     def of_offsets(self) -> ProofVerdict:
-        """Prove the table of an ingest by the offsets of its commits. Raises TableError."""
+        """Compare the offsets in an ingest's table with the offsets that its commits name.
+
+        Raises TableError.
+        """
         from tidelog.spark.pipelines.ingest_report import row_of
         from tidelog.spark.pipelines.landed import prove_table
 
@@ -114,7 +120,10 @@ class Proofs:
         return origin is not None and bool(origin.upsert_key)
 
     def of_latest_rows(self, transform: Transform | None) -> ProofVerdict:
-        """Prove a table of latest rows by a replay. Raises TableError, KafkaError."""
+        """Compare a table of latest rows with the rows that a replay of its topic gives.
+
+        Raises TableError, KafkaError.
+        """
         from tidelog.spark.pipelines.upsert_proof import prove_upserts
 
         assert self.bootstrap is not None
@@ -144,7 +153,10 @@ class Proofs:
         return ProofVerdict(document, keys, [*lines, proof.verdict], proof.holds)
 
     def of_columns(self) -> ProofVerdict:
-        """Prove another tool's table by its columns. Raises TableError, OptionError, KafkaError."""
+        """Find lost and doubled offsets in the columns of a table that another tool wrote.
+
+        Raises TableError, OptionError, KafkaError.
+        """
         from tidelog.spark.pipelines.column_proof import prove_columns
         from tidelog.spark.pipelines.counting import OffsetColumns
 
