@@ -19,7 +19,10 @@ Shares = dict[str, list[TopicPartition]]
 
 @dataclass(frozen=True, slots=True)
 class MemberSubscription:
-    """A member's subscription at its join, and the partitions that it owned in `generation`."""
+    """The topics that a joining member subscribes to, and the partitions that it last owned.
+
+    The member owned the partitions in the generation `generation`; -1 if that is unknown.
+    """
 
     topics: tuple[str, ...]
     instance_id: str | None = None
@@ -130,7 +133,11 @@ def _sticky(
     members: Mapping[str, MemberSubscription],
     owners: Mapping[TopicPartition, str],
 ) -> Shares:
-    """Return each member's partitions: the owned partitions, balanced by one move at a time."""
+    """Return each member's partitions: at first the partitions that the member owns.
+
+    Partitions without an owner go to the members with the fewest partitions. Then single partitions
+    move until the members' numbers of partitions are balanced.
+    """
     shares: Shares = {member: [] for member in sorted(members)}
     for tp in sorted(owners):
         shares[owners[tp]].append(tp)
@@ -146,7 +153,10 @@ def _sticky(
 
 
 def _move_one(shares: Shares, members: Mapping[str, MemberSubscription]) -> bool:
-    """Move one partition to a member with at least two fewer; return whether one was moved."""
+    """Move one partition to a member that has at least two partitions fewer than its owner.
+
+    Returns False if there is no such partition.
+    """
     for giver in sorted(shares, key=lambda member: (-len(shares[member]), member)):
         for tp in reversed(shares[giver]):
             taker = _least(shares, _subscribed(tp.topic, members))

@@ -51,7 +51,7 @@ SOURCES: Final = {
 
 
 class ConfigResource(NamedTuple):
-    """The owner of a configuration; a broker without a name means all brokers."""
+    """A topic, one broker, or all brokers: the type BROKER with an empty name."""
 
     type: int
     name: str
@@ -101,7 +101,7 @@ class ConfigValue:
 
     @property
     def is_default(self) -> bool:
-        """Whether the value is Kafka's default and no source sets it."""
+        """Whether the value is Kafka's default: neither a request nor a file sets the key."""
         return self.source == "DEFAULT_CONFIG"
 
     @classmethod
@@ -214,7 +214,11 @@ class ConfigAdmin:
 
 
 def is_of_any_broker(changes: Sequence[ConfigChange]) -> bool:
-    """Return whether any live broker accepts these changes, even for a dead broker (R15)."""
+    """Return whether any live broker can make these changes to the settings of a broker.
+
+    Only the throttle rates of a broker can be changed by another broker, even if the broker is dead
+    (R15).
+    """
     return bool(changes) and all(change.name in FOREIGN_RATES for change in changes)
 
 

@@ -55,7 +55,8 @@ class ConsumedRecord(NamedTuple):
 class Skip(NamedTuple):
     """Offsets `start` to `end` - 1, deleted before they were read (retention, DeleteRecords).
 
-    `end` < `start` means that the log ends before the requested offset.
+    If `end` < `start`, no offset was deleted: the log ends before `start`, and the consumer goes
+    back to `end`.
     """
 
     tp: TopicPartition
@@ -276,8 +277,8 @@ class GroupConsumer:
         """Rejoin the group.
 
         An eager member commits before it rejoins. A cooperative member keeps reading the partitions
-        that it still owns. It commits the offsets of its revoked partitions in the new generation,
-        before other members get these partitions.
+        that it still owns. The cooperative member commits the offsets of its revoked partitions in
+        the new generation, before other members get these partitions.
         """
         yield from self.commit()
         assignment = yield from self.member.join()

@@ -57,7 +57,10 @@ class Coordinators:
             raise
 
     def check(self, group: str, number: int, what: str = "") -> None:
-        """Raise KafkaError for an error of a coordinator; forget a coordinator that has moved."""
+        """Raise KafkaError if the code `number` is an error; forget a coordinator that has moved.
+
+        `what` is the error's message, by default the group and its coordinator.
+        """
         code = error_code(number)
         if code is ErrorCode.NONE:
             return

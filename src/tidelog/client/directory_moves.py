@@ -54,9 +54,9 @@ class DirectoryMoveAdmin:
 
         A request for a replica's current directory cancels the replica's move. Outcomes are NONE,
         LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR (a failed directory, or no room),
-        REPLICA_NOT_AVAILABLE (no replica yet; the directory is remembered for its creation) and
-        INVALID_TOPIC_EXCEPTION; the broker's log has the reasons. Raises KafkaError for a response
-        that lacks a replica.
+        REPLICA_NOT_AVAILABLE (the broker has no replica yet, and remembers the directory for a new
+        one) and INVALID_TOPIC_EXCEPTION; the broker's log has the reasons. Raises KafkaError for a
+        response that lacks a replica.
         """
         by_path: dict[str, list[TopicPartition]] = {}
         for tp, path in directories.items():

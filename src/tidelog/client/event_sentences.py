@@ -15,7 +15,7 @@ from tidelog.core.leader_wait import LeaderWait, MemberStatus, reason
 
 
 def read_event(value: bytes | memoryview | None) -> dict[str, Any]:
-    """Return the document of a record; other content becomes an event of kind `unreadable`."""
+    """Return the event in a record's value; a value without an event gets the kind `unreadable`."""
     try:
         event = json.loads(bytes(value or b""))
     except (ValueError, RecursionError):
@@ -45,14 +45,17 @@ def _members(isr: list[int]) -> str:
 
 
 class _EventFields(string.Formatter):
-    """A formatter of sentences about events, which writes a list of brokers in brackets."""
+    """A formatter that puts an event's fields into a sentence, and lists of brokers in brackets."""
 
     def format_field(self, value: Any, format_spec: str) -> str:
         return _members(value) if isinstance(value, list) else str(value)
 
 
 def _filled(sentence: str, event: Mapping[str, Any]) -> str:
-    """Return a sentence with the event's fields, and any replicas that left the ISR."""
+    """Return the template `sentence` filled with the event's fields.
+
+    If the event names replicas that left the ISR, the sentence ends with these replicas.
+    """
     left = [f"{replica['broker']}: {replica['cause']}" for replica in event.get("left", ())]
     ending = f", left {', '.join(left)}" if left else ""
     return _EventFields().vformat(sentence, (), event) + ending

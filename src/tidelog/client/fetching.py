@@ -97,7 +97,9 @@ class LogReader:
     def list_offsets(
         self, timestamps: Mapping[TopicPartition, int], isolation_level: int = READ_UNCOMMITTED
     ) -> Operation[dict[TopicPartition, ListedOffset]]:
-        """Return the first offset not older than each timestamp (milliseconds; LATEST, EARLIEST).
+        """Return each partition's first offset with a record at or after the given timestamp.
+
+        A timestamp is in milliseconds, or LATEST or EARLIEST.
 
         Raises KafkaError with the partition in its message.
         """

@@ -1,7 +1,8 @@
 """Administration of groups: list, describe and delete them; read, set and delete their offsets.
 
-Every broker lists the groups that it coordinates; all other requests go to the coordinator. Offsets
-are committed with generation -1, which a coordinator accepts only while the group has no members.
+Every broker lists the groups that it coordinates; all other requests go to the group's coordinator.
+Offsets are committed with generation -1, which a coordinator accepts only while the group has no
+members.
 """
 
 from __future__ import annotations
@@ -210,8 +211,8 @@ class GroupAdmin:
     ) -> Operation[None]:
         """Commit offsets as a member, or without a member id for a group without members.
 
-        Raises KafkaError with the partition; the error is UNKNOWN_MEMBER_ID if the group has
-        members.
+        Raises KafkaError with the partition; the error is UNKNOWN_MEMBER_ID if `member_id` is empty
+        and the group has members.
         """
         message = OffsetCommitRequest(
             group_id=group,

@@ -57,7 +57,8 @@ class Heartbeats:
         self._due_ms = 0
         self._polled_ms = now_ms()
         self._is_polling = False
-        #: The last membership that ended, as far as this object knows.
+        #: The last membership that ended by a late poll, or by a coordinator's error; it gets no
+        #: more heartbeats.
         self._over: Membership | None = None
         self._heard: deque[Heard] = deque(maxlen=1)
 

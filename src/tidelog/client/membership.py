@@ -99,7 +99,7 @@ class GroupMember:
         self.member_id = ""
         self.generation = -1
         self.assignment: frozenset[TopicPartition] = frozenset()
-        #: Partitions that the member has owned without a break since before its last join.
+        #: Partitions that the member owned before its last join and still owns after the join.
         self.kept: frozenset[TopicPartition] = frozenset()
         #: The current membership; None while the member joins or is not in the group.
         self.membership: Membership | None = None
@@ -274,8 +274,9 @@ class GroupMember:
         yield from self._judged(beating)
 
     def hear(self, membership: Membership, error: ErrorCode) -> None:
-        """Apply a heartbeat's response, received between polls, to the heartbeat's membership
-        (KIP-62).
+        """Handle the error of a heartbeat that was sent for `membership` between polls (KIP-62).
+
+        An error of an earlier membership is ignored.
 
         Raises the errors of `heartbeat`.
         """
@@ -320,7 +321,7 @@ class GroupMember:
         self._lose()
 
     def _judged(self, operation: Operation[None]) -> Operation[bool]:
-        """Run an operation; return whether the membership survived its errors."""
+        """Run an operation; return False if it failed with an error that `_judge` handled."""
         try:
             yield from operation
         except KafkaError as error:

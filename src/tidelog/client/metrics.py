@@ -76,5 +76,5 @@ def broker_metrics(
 
 
 def _shown(value: int, scale: int) -> float:
-    """Return a number in the unit of its metric, whole if the metric counts whole units."""
+    """Return `value` / `scale` in the metric's unit; a whole number if the scale is 1."""
     return value if scale == 1 else value / scale

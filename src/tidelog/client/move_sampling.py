@@ -30,7 +30,7 @@ class MoveSamples:
 
     samples: Mapping[TopicPartition, MoveSample]
     silent: Mapping[int, str]
-    #: Whether there are queued moves that may begin, because reassignments are not frozen (R8).
+    #: Whether moves wait in the queue and may begin: reassignments are not frozen (R8).
     has_queued: bool = False
 
 

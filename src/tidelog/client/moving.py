@@ -39,8 +39,8 @@ _ANSWER_MARGIN_MS: Final = 2_000
 #: Timeout in ms of one try to list reassignments. A hanging controller loses its session, so the
 #: next try goes to a new controller.
 _LIST_MS: Final = 5_000
-#: Timeout in ms of one try to change reassignments, which takes longer than to list them, because
-#: the controller waits a second for brokers.
+#: Timeout in ms of one try to change reassignments. A change takes longer than a listing, because
+#: the controller waits up to a second for brokers.
 _ALTER_MS: Final = 10_000
 
 
@@ -54,7 +54,7 @@ class MoveAsked:
 
 @dataclass(frozen=True, slots=True)
 class MoveUnderWay:
-    """A partition that is being moved; `replicas` are all current replicas, the target first."""
+    """A partition that is being moved; `replicas` has the target replicas, then the others."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
@@ -62,8 +62,8 @@ class MoveUnderWay:
     #: The replicas that a cancel restores, in their order; empty if unknown, as with a controller
     #: of Apache Kafka (R1).
     original: tuple[int, ...] = ()
-    #: The id of the store transaction that created the node of the accepted request; -1 without
-    #: such a node (R12).
+    #: The id of the accepted request: the zxid that created its node in the metadata store; -1
+    #: without such a node (R12).
     request_id: int = NO_REQUEST
     #: The throttle that was requested with the move, in bytes a second; 0 means none (R4).
     throttle: int = 0
@@ -95,7 +95,8 @@ class Moves:
     is_frozen: bool
     #: Whether the controller supports a queue and a freeze.
     knows_queue: bool
-    #: The evidence that the metadata store is older than the logs; empty if it is not older (E8).
+    #: A sentence that says why the metadata store is older than the logs, as after a restore from a
+    #: backup (E8); empty if it is not.
     went_back: str = ""
 
 

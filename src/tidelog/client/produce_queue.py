@@ -119,7 +119,10 @@ class ProduceQueue:
         self.in_flight += 1
 
     def acknowledged(self, batch: ProduceBatch) -> list[ProduceBatch]:
-        """Record that the leader stored a batch; return the batches that leave the queue."""
+        """Record that the leader stored a batch; return the batches that leave the queue.
+
+        A batch leaves the queue when it and all batches before it are acknowledged.
+        """
         assert batch.state is BatchState.IN_FLIGHT, "a response is for a batch that was sent"
         batch.state = BatchState.ACKNOWLEDGED
         self._gaps = 0

@@ -114,7 +114,7 @@ def _base_offset(tp: TopicPartition, response: ProduceResponse, idempotent: bool
     reasons = [
         f"record {each.batch_index}: {each.batch_index_error_message}"
         for each in result.record_errors
-        if each.batch_index_error_message != result.error_message  # no repetition
+        if each.batch_index_error_message != result.error_message  # do not repeat the message
     ]
     detail = "; ".join([result.error_message or "", *reasons]).strip("; ")
     error = KafkaError(code, f"{tp}: {detail}" if detail else str(tp))

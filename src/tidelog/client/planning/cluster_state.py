@@ -1,4 +1,4 @@
-"""The cluster as a plan sees it: live brokers with racks and room, partitions with sizes.
+"""The input of a plan: live brokers with racks and free disk space, partitions with sizes.
 
 A moving partition counts with its target replicas, and no plan moves it again. `PlanError` is the
 error of a request that no plan can meet; its message states a valid request.
@@ -39,8 +39,8 @@ class PlacedPartition:
 class ClusterState:
     """All live brokers and all partitions.
 
-    `racks` has every live broker, with None for a broker without a rack. `free_bytes` omits brokers
-    that do not report their volumes.
+    `racks` has every live broker, with None for a broker without a rack. `free_bytes` has the free
+    disk space of each broker, without brokers that do not report it.
     """
 
     racks: Mapping[int, str | None]
@@ -81,7 +81,8 @@ def without_racks(state: ClusterState) -> ClusterState:
 def rack_cap(replicas: int, racks: Mapping[int, str], targets: Iterable[int]) -> int:
     """Return the maximum number of a partition's replicas in one rack.
 
-    The result is the smallest maximum with which the brokers in `targets` can hold all replicas.
+    The result is the smallest number with which the brokers in `targets` have room for all
+    `replicas` replicas: with more racks, fewer replicas must share a rack.
     """
     sizes = Counter(racks[broker] for broker in targets)
     for cap in range(1, replicas + 1):

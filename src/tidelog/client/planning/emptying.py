@@ -50,7 +50,7 @@ def decommissioned(state: ClusterState, leaving: AbstractSet[int]) -> MovePlan:
 
 
 def drained(state: ClusterState, leaving: AbstractSet[int], leaders_only: bool = False) -> MovePlan:
-    """Return the moves that remove leaderships, and replicas if others have room, from brokers.
+    """Return the moves that take leaderships, and if possible replicas, off brokers in `leaving`.
 
     A partition for which the other brokers are too few keeps its replica as a follower, last in
     order, and is listed in `MovePlan.staying`. `MovePlan.blocked` lists partitions that stay

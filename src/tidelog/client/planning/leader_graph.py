@@ -13,7 +13,7 @@ from tidelog.core.types import TopicPartition
 
 
 class LeaderGraph:
-    """The partitions by preferred leader, and by each broker that could replace this leader."""
+    """Partitions by preferred leader and by other replica, to which the leadership could pass."""
 
     def __init__(self) -> None:
         self._edges: dict[int, dict[int, dict[TopicPartition, None]]] = {}

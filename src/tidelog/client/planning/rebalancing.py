@@ -178,7 +178,10 @@ class _Balancer:
                     yield source, target
 
     def _best_exchange(self, source: int, target: int) -> _Exchange | None:
-        """Return the cheapest exchange that reaches the tolerance, else the best exchange."""
+        """Return the cheapest exchange that brings both brokers within the tolerance.
+
+        If there is none, return the exchange that reduces the brokers' difference most.
+        """
         sums = self.placement.bytes
         gap = sums[source] - sums[target]
         mean = sum(sums[each] for each in self._live) / len(self._live)
@@ -230,7 +233,7 @@ class _Balancer:
     # -- changes --------------------------------------------------------------------------------
 
     def _may_take(self, tp: TopicPartition, source: int, target: int) -> bool:
-        """Return whether a replica may go from one broker to another."""
+        """Return whether `target` has room for the replica, and its rack may hold one more."""
         placement = self.placement
         replicas = placement.replicas[tp]
         if target in replicas or not placement.has_room(tp, target):
