@@ -4,8 +4,9 @@ Brokers that speak Kafka's wire protocol and keep Kafka's on-disk format. DESIGN
 layers and the direction of imports. Nothing is imported here, so that a broker process pays only
 for what it uses.
 
-Shared types, errors and ports: `core`. Bytes: `wire` (the protocol) and `records` (record batches).
-Files: `log`. The contract of the metadata store: `metadata`.
+Shared types, errors, and interfaces to files, sockets and time: `core`. Bytes: `wire` (the
+protocol) and `records` (record batches). Files: `log`. The contract of the metadata store:
+`metadata`.
 
 Decisions without I/O: `replication` (one replica), `controller` (the cluster), `group` (consumer
 groups).

@@ -249,7 +249,7 @@ class Cluster:
     # faults on brokers
 
     def _before_fault(self, act: str) -> None:
-        """Allow the fault `act`; a shared cluster raises LocalClusterError instead."""
+        """Do nothing: only a cluster that tests share raises LocalClusterError before a fault."""
 
     def kill(self, broker: int) -> None:
         """Send SIGKILL, without notice to the broker's peers; return when the process is gone.
@@ -327,7 +327,7 @@ class Cluster:
             self.on_request("*").on(*here).from_brokers(*there).disconnect()
             for here, there in ((near, far), (far, near))
         )
-        self._local.asked_last = near  # brokers in `near` may get no new metadata
+        self._local.asked_last = near  # these brokers may have old metadata
         return Isolation(cut, self._ask_all)
 
     def _ask_all(self) -> None:

@@ -45,7 +45,7 @@ class Control:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._lock = threading.Lock()
-        #: The toxics of each proxy by name.
+        #: The toxics (faults on requests, as Toxiproxy calls them) of each proxy, by name.
         self._toxics: dict[str, dict[str, Toxic]] = {CLUSTER: {}}
         self._toxics |= {proxy_name(broker): {} for broker in cluster.brokers}
         self._routes: tuple[tuple[str, re.Pattern[str], Handler], ...] = tuple(
@@ -218,7 +218,7 @@ class Control:
 
     @contextlib.contextmanager
     def _whole_faults(self) -> Iterator[None]:
-        """Forget a fault that an invalid toxic left without an action."""
+        """Build a fault in a `with` block; after an error, forget the fault without an action."""
         try:
             yield
         except Exception:
@@ -226,7 +226,10 @@ class Control:
             raise
 
     def _brokers_of(self, proxy: str) -> tuple[int, ...]:
-        """Return a proxy's broker, none for the whole cluster; ApiError if unknown."""
+        """Return the broker of a proxy; no broker for the proxy of the whole cluster.
+
+        Raises ApiError for an unknown proxy.
+        """
         return () if proxy == CLUSTER else (broker_of(proxy, self._cluster.brokers),)
 
     def _found(self, proxy: str, toxic: str) -> Toxic:

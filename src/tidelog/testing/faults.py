@@ -342,7 +342,7 @@ def _names(api_key: int, attributes: tuple[str, ...]) -> bool:
         return any(field in attributes for field in _all_fields(API[api_key].request))
     fields = {each.name for each in dataclasses.fields(API[api_key].request)}
     if "topics" in attributes and "groups" in fields:
-        return True  # OffsetFetch names topics by group
+        return True  # OffsetFetch from version 8 on: topics lie inside of groups
     return not fields.isdisjoint(attributes)
 
 

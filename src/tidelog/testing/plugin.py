@@ -123,7 +123,7 @@ def _set_environment(config: pytest.Config, names: list[str]) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Close the objects that outlive the session's fixtures."""
+    """Close the shared cluster, and release the reserved ports."""
     if (lender := config.stash.get(_LENDER, None)) is not None:
         lender.close()
     if (reservation := config.stash.get(_RESERVATION, None)) is not None:
@@ -154,7 +154,7 @@ def _is_shared(config: pytest.Config) -> bool:
 
 
 def _lender_of(config: pytest.Config) -> Any:
-    """Return where a worker borrows the shared cluster; None if the worker has its own cluster."""
+    """Return the address at which this worker borrows the shared cluster; None without one."""
     return getattr(config, "workerinput", {}).get("tidelog_lender")
 
 

@@ -88,7 +88,7 @@ class SparkKafka:
 
     @property
     def producer(self) -> KafkaProducer:
-        """A KafkaProducer for texts, like PySpark's; ImportError without kafka-python."""
+        """A KafkaProducer for texts, like PySpark's; raises ImportError without kafka-python."""
         if self._producer is None:
             from kafka import KafkaProducer
 
@@ -101,7 +101,7 @@ class SparkKafka:
 
     @property
     def admin_client(self) -> KafkaAdminClient:
-        """A KafkaAdminClient of kafka-python; ImportError without that package."""
+        """A KafkaAdminClient of kafka-python; raises ImportError without that package."""
         if self._admin is None:
             from kafka import KafkaAdminClient
 

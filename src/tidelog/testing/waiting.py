@@ -1,8 +1,8 @@
 """Waiting for a state of the cluster, with a description of the last state seen.
 
 A `Wait` blocks its thread, or is awaited in an event loop. The state comes from repeated requests
-to brokers. A broker whose process does not run counts as out of sync before its cluster has
-noticed. The module uses no internals of a broker.
+to brokers. A broker whose process does not run counts as out of sync, even while the metadata still
+list it in ISRs. The module uses no internals of a broker.
 """
 
 from __future__ import annotations
