@@ -12,7 +12,7 @@ from typing import Final
 
 from tidelog.core.dataclass import dataclass
 
-#: Maximum number of reported anomalies of each name, while all anomalies are counted.
+#: Maximum number of anomalies of each name that a report describes; all are counted.
 KEPT_OF_EACH: Final = 100
 
 

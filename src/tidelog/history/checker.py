@@ -198,7 +198,8 @@ class HistoryChecker:
     ) -> None:
         """Add the records of a send.
 
-        `reached` has the last offset of each partition in earlier steps of the transaction.
+        `reached` has the last offset of each partition in earlier steps of the transaction. `node`
+        is the number of the transaction, NOWHERE without one.
         """
         state = _STATES[operation.outcome]
         if operation.idempotent or node != NOWHERE:
@@ -251,7 +252,7 @@ class HistoryChecker:
         for record in listed:
             offset = record[0]
             if offset is None:
-                is_next = False  # this record, whose offset is unknown, may have the next offset
+                is_next = False  # the offset is unknown: it may be the offset after `last`
                 continue
             if first < 0:
                 first = offset

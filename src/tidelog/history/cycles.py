@@ -3,7 +3,8 @@
 A write edge leads from a record's transaction to the transaction of the partition's next record, by
 offset. A read edge leads from the transaction that sent a record to a transaction that polled it.
 Kafka promises no order between transactions, so cycles with write edges are allowed. A cycle of
-read edges alone would mean that two transactions each saw the other before its commit.
+read edges alone would mean that transactions saw each other's records before any of them was
+committed.
 """
 
 from __future__ import annotations

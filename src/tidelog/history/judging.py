@@ -35,8 +35,9 @@ class Judge:
         self._tables = tables
         self._values = tables.values
         self._report = tables.report
-        #: Largest known or possible offset of a record, by partition and key. All incarnations of a
-        #: topic are judged together, because a send to a name may reach any incarnation.
+        #: Largest known or possible offset of a record, by partition and key. If a topic was
+        #: deleted and created again, all topics of the name are judged together, because a send to
+        #: the name may reach any of them.
         self._last_of_key: dict[tuple[tuple[str, str], str], int] = {}
 
     def judge(self, *, has_final_read: bool) -> None:
@@ -84,7 +85,8 @@ class Judge:
         for index, state in enumerate(values.state):
             polled = values.polled_partition[index]
             if polled == NOWHERE:
-                # Only few acknowledged values were never polled, so the costly check is rare.
+                # A value that was acknowledged and never polled is rare, so the check may be
+                # costly.
                 if state & SENT_OK:
                     self._missing(index, has_final_read=has_final_read)
                 continue

@@ -46,7 +46,7 @@ _OPTIONAL: Final = frozenset(("note", "acks", "idempotent", "group"))
 _ALLOWED: Final = {kind: frozenset((*_EVERY, *fields)) for kind, fields in KINDS.items()}
 _REQUIRED: Final = {kind: fields - _OPTIONAL for kind, fields in _ALLOWED.items()}
 _ACKS: Final = (-1, 0, 1)
-#: Maximum number of records of a send or poll that a line shows.
+#: Maximum number of a send's or poll's records in the text of `describe`.
 _SHOWN_RECORDS: Final = 4
 
 #: Records by partition name; a record is (offset or None, value), then optional key and tombstone

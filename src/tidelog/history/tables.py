@@ -138,7 +138,8 @@ class Sends:
     def inversions(self) -> list[tuple[int, int]]:
         """Return pairs (earlier, later) of operations whose offsets contradict their order in time.
 
-        Each operation is the later operation of at most one pair.
+        Each operation is `later` in at most one pair, whose `earlier` is the ended operation with
+        the highest offset.
         """
         begins, ends, lasts = self.begins, self.ends, self.lasts
         by_begin = sorted(range(len(begins)), key=begins.__getitem__)

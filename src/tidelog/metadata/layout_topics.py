@@ -1,11 +1,11 @@
 """Nodes of topics: `/brokers/topics/T` (V5) and `/brokers/topics/T/partitions/P/state` (V6).
 
 The nodes have Kafka's keys and spellings (`TopicZNode`, `TopicPartitionStateZNode` of 3.9), and
-keys of tidelog's own. tidelog's keys of the state node are `isr_epochs` (parallel to `isr`, V10),
-`elr` with `elr_epochs`, `last_leader` (E1), `removed` and `first_epochs` (V71), `reassigned_to`
-(V52) and `unproven` (E8). tidelog's key of the topic node is `original_replicas` (R1). Kafka
-ignores tidelog's keys and drops them when it rewrites a node. Each key is therefore defined so that
-a missing key is safe.
+keys of tidelog's own. The state node has these keys, which `PartitionState` explains: `isr_epochs`
+(parallel to `isr`, V10), `elr` with `elr_epochs`, `last_leader` (E1), `removed` and `first_epochs`
+(V71), `reassigned_to` (V52) and `unproven` (E8). The topic node has the key `original_replicas`,
+the replicas before a reassignment (R1). Kafka ignores tidelog's keys and drops them when it
+rewrites a node. Each key is therefore defined so that a missing key is safe.
 """
 
 from __future__ import annotations

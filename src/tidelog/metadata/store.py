@@ -222,7 +222,7 @@ SessionCallback = Callable[[SessionEvent], None]
 
 
 class MetadataStore(Protocol):
-    """One session's view of the store; all calls and callbacks are on the process's loop.
+    """One session's view of the store; calls and callbacks run in the process's event loop.
 
     Requests take effect in the order of the calls. After an expiry, every request raises
     SessionExpired. A request with an invalid path raises InvalidPath. A request raises
