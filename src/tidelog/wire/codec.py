@@ -93,7 +93,8 @@ class _Codec:
         self.version = version
         self.flexible = flexible
         self.header_flexible = header_flexible
-        #: Whether the decoder takes a view of the frame; False until the decoder is built.
+        #: Whether the decoder reads a memoryview of the frame instead of a copy as bytes; False
+        #: until the decoder is built.
         self.in_view = False
         self._decoder: Decoder | None = None
         #: The decoder of messages with text that is not valid UTF-8.

@@ -118,7 +118,8 @@ class _DecoderBuilder:
         self.in_view = has_records(struct_class, version)
         #: The array whose integers begin the current run of fields, or None.
         self.ints: _DecodedValue | None = None
-        #: Fields of the current run, not emitted yet: (struct code, assignment target).
+        #: Fields of the current run, not emitted yet: (format character of Python's struct,
+        #: variable or attribute that gets the value).
         self.run: list[tuple[str, str]] = []
         #: Rare fields of the current run; the key is the index in `run` of the field's length.
         self.rare: dict[int, _DecodedValue] = {}
@@ -235,7 +236,7 @@ class _DecoderBuilder:
             self.value(value)
 
     def one_struct(self, place: str, spec: FieldSpec) -> None:
-        """Emit the run of fields and a struct; a nullable struct's marker byte ends the run."""
+        """Emit the run of fields and a struct; the run ends with a nullable struct's marker."""
         assert isinstance(spec.element, type)
         src, local = self.source, self.source.fresh("m")
         if not self.nullable(spec):
@@ -253,7 +254,10 @@ class _DecoderBuilder:
             src.line(f"{place} = {local}")
 
     def length_code(self, spec: FieldSpec) -> str:
-        """Return the struct code of a length; a compact length begins with one byte."""
+        """Return the format character (of Python's struct) of a field's length.
+
+        The run has only the first byte of a compact length.
+        """
         if self.flexible:
             return "B"
         return "h" if spec.kind == "string" else "i"

@@ -101,7 +101,10 @@ def _bad_uuid(what: str) -> SchemaError:
 
 
 class _EncodedValue(NamedTuple):
-    """The locals of a variable-size field: its value (a string's bytes), its size (-1 for null)."""
+    """Names of the local variables with a variable-size field's value and its size.
+
+    The value of a string is its bytes, and the size of null is -1.
+    """
 
     spec: FieldSpec
     local: str
@@ -116,8 +119,8 @@ class _EncoderBuilder:
         self.root = struct_class
         self.version = version
         self.flexible = flexible
-        #: Fields of the current run, not emitted yet: (struct code, expression or "" for a pad
-        #: byte).
+        #: Fields of the current run, not emitted yet: (format character of Python's struct,
+        #: expression or "" for a pad byte).
         self.run: list[tuple[str, str]] = []
         #: Rare fields of the current run, each with its expression; the key is the index in `run`
         #: of the field's length.
@@ -266,7 +269,10 @@ class _EncoderBuilder:
         self.run.append((self.length_code(spec), length))
 
     def length_code(self, spec: FieldSpec) -> str:
-        """Return the struct code of a length; a short compact length is one byte."""
+        """Return the format character (of Python's struct) of a field's length.
+
+        A compact length in a run is a single byte.
+        """
         if self.flexible:
             return "B"
         return "h" if spec.kind == "string" else "i"
@@ -413,7 +419,7 @@ class _EncoderBuilder:
             src.line(f"out.append(pack_int32s({value.local}))")
 
     def shared_loop(self, value: _EncodedValue) -> None:
-        """Emit the loop over an array's elements; a SharedList may have a kept encoding."""
+        """Emit the loop over an array's elements, or the reuse of a SharedList's kept encoding."""
         src, local = self.source, value.local
         outer, known = src.fresh("out"), src.fresh("k")
         src.namespace["SharedList"] = schema.SharedList

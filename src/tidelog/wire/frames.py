@@ -101,7 +101,8 @@ class FrameReader:
         self._end = 0
         #: Number of bytes of the incomplete frame including its size, as far as known.
         self.needed_bytes = SIZE_BYTES
-        #: Length of the last big frame, which limits the next read while no frame is incomplete.
+        #: Size of the last big frame. Between frames, a read takes at most this size, so that a
+        #: frame of equal size begins and ends with the read; 0 for no limit.
         self._expected = 0
         self._kept = False
         #: Whether the last read filled the buffer, so that more bytes may be waiting.

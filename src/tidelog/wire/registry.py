@@ -2,8 +2,7 @@
 
 A broker's handlers (`broker/apis`) declare the versions that the broker serves and advertises,
 within the ranges of this registry. Ranges of client APIs contain the versions that Kafka 3.9 serves
-and current client families need. Ranges of inter-broker APIs contain the versions that Kafka 3.9
-sends.
+and current clients need. Ranges of inter-broker APIs contain the versions that Kafka 3.9 sends.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ _METADATA_KEY: Final = "wire"
 #: The value of `first_flexible_version` for a message without flexible versions.
 NEVER_FLEXIBLE: Final = _OPEN_END + 1
 
-#: Fixed-width types and their struct codes (big endian on the wire).
+#: Fixed-width types, with their format characters of Python's struct (big endian on the wire).
 FIXED_FORMATS: Final = {
     "bool": "?",
     "int8": "b",

@@ -67,7 +67,8 @@ class AlterPartitionRequest:
     broker_id: int = int32("0+")
     broker_epoch: int = int64("0+", -1)
     topics: list[RequestTopicData] = array(RequestTopicData, "0+")
-    #: Whether the sender supports `held_ms` of the response (A11).
+    #: Whether the sender supports `held_ms` in the response, so that the controller may delay ISR
+    #: expansions (A11).
     may_hold: bool = boolean("0+", ignorable=True, tag=MAY_HOLD_TAG)
 
 

@@ -37,8 +37,8 @@ class DescribedMetric:
     """A metric; `kind` is counter, gauge or histogram.
 
     `bounds` are the upper bounds of a histogram's buckets; the last bucket has no bound. Values and
-    bounds count `scale` parts of the metric's unit. A metric that has counted nothing may have no
-    samples.
+    bounds are integers in parts of the metric's unit; one unit has `scale` parts. A metric that has
+    counted nothing may have no samples.
     """
 
     name: str = string("0+")

@@ -29,7 +29,10 @@ class DescribeReplicasRequest:
 
 @dataclass(slots=True)
 class AwaitedMember:
-    """A replica that may lead a partition without a leader; `status` is a MemberStatus."""
+    """A replica that may become the leader of a partition without a leader.
+
+    `status` is the replica's MemberStatus: what the election knows about it.
+    """
 
     broker_id: int = int32("0+")
     status: int = int8("0+")

@@ -2,7 +2,7 @@
 
 Version 1 adds the kind of key (0 group, 1 transaction); version 3 is flexible. Version 4 names many
 keys in one request and responds in `coordinators` (KIP-699). Version 5 may respond with
-TRANSACTION_ABORTABLE (KIP-890). Version 6 adds the kind 2, a share group's `group:topic
+TRANSACTION_ABORTABLE (KIP-890). Version 6 adds the kind 2, for share groups, with keys `group:topic
 id:partition` (KIP-932).
 """
 

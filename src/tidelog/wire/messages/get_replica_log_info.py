@@ -1,6 +1,7 @@
 """GetReplicaLogInfo (key 93), version 0: the controller asks a broker for the ends of logs (E6).
 
-The flexible API has the format of Kafka 4.1 (KIP-966). Only tidelog has the tagged field.
+The flexible API has the format of Kafka 4.1 (KIP-966). Only tidelog has the tagged field
+`log_start_offset`.
 """
 
 from __future__ import annotations
