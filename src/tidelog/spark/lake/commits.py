@@ -55,7 +55,7 @@ def dead_letters(lake: Lake) -> list[str]:
 
 
 def version_at(lake: Lake, time_ms: int) -> int:
-    """Return the newest version at a time in ms since 1970. Raises TableError."""
+    """Return the version that was the newest at a time in ms since 1970. Raises TableError."""
     for since_ms, version in lake.history():
         if since_ms <= time_ms:
             return version

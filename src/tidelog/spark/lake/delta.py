@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _log = logging.getLogger("tidelog.spark")
 _LOG: Final = "_delta_log"
-#: Maximum number of attempts to read a table while no other commit comes in between.
+#: Maximum number of attempts to read a table; an attempt fails if a commit comes during the read.
 _LOOKS_AT_ONE_VERSION: Final = 100
 _FENCE: Final = "tidelog-fence"
 #: The search for an ingest's last commit reads the last commit, then the last 20, then more.
@@ -135,8 +135,8 @@ class DeltaLake:
     def _contradiction(self, table: DeltaTable, origin: Origin, note: CommitNote | None) -> str:
         """Return an error message if the newest commit's offsets and transactions disagree.
 
-        A commit writes both. If a commit file was truncated, or mixed with another file, the
-        recorded offsets or a transaction are missing.
+        A commit writes offsets and transactions. If a commit file was truncated, or mixed with
+        another file, the recorded offsets or a transaction are missing.
         """
         expires = "delta.setTransactionRetentionDuration" in table.metadata().configuration
         for run in () if note is None else note.partitions:
@@ -267,7 +267,7 @@ class DeltaLake:
             if self._at(None).version() != state.version:
                 return CommitAnswer.CONFLICT
             if any(word in str(error) for word in _CONFLICTS):
-                return CommitAnswer.LOST  # another run's commit may be invisible yet
+                return CommitAnswer.LOST  # another run's commit may not be visible yet
             raise TableError(f"{self.location} takes no commit: {reason_of(error)}") from error
         except (DeltaError, OSError) as error:
             if self._at(None).version() != state.version:
@@ -313,7 +313,11 @@ class DeltaLake:
     def files(
         self, version: int | None = None, bounded: tuple[str, str] = OFFSET_COLUMNS
     ) -> list[LakeFile]:
-        """Return the data files of a version, of the newest by default. Raises TableError."""
+        """Return the data files of a version, of the newest by default.
+
+        `bounded` names the partition and offset columns whose bounds the files have. Raises
+        TableError.
+        """
         import pyarrow as pa
 
         actions = pa.table(self._at(version).get_add_actions(flatten=True))
@@ -416,7 +420,7 @@ class DeltaLake:
             ) from error
 
     def _noted(self, table: DeltaTable) -> NotedCommits:
-        """Return the newest commit with offsets, and the newest commit with valid offsets."""
+        """Return the newest commit with offsets, and the newest whose offsets match the rows."""
         noted = NotedCommits()
         for limit in _LOOKS:
             noted = noted_commits(self._commits(table, limit))
@@ -551,7 +555,10 @@ def _file_of(row: Mapping[str, Any], bounded: tuple[str, str]) -> LakeFile:
 
 
 def _restored_by(commit: Mapping[str, Any]) -> int | None:
-    """Return the version that a RESTORE restored, NO_VERSION if it names only a time; else None."""
+    """Return the version that a RESTORE brought back; None if the commit is no RESTORE.
+
+    Returns NO_VERSION for a RESTORE that names a time instead of a version.
+    """
     if commit.get("operation") != "RESTORE":
         return None
     version = whole_number(str(commit.get("operationParameters", {}).get("version")))

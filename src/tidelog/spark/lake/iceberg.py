@@ -274,7 +274,11 @@ class IcebergLake:
     def files(
         self, version: int | None = None, bounded: tuple[str, str] = OFFSET_COLUMNS
     ) -> list[LakeFile]:
-        """Return the data files of a version, of the newest by default. Raises TableError."""
+        """Return the data files of a version, of the newest by default.
+
+        `bounded` names the partition and offset columns whose bounds the files have. Raises
+        TableError.
+        """
         table = self._at_head()
         snapshot = self._snapshot(table, version)
         with self._asking("be read"):
@@ -302,7 +306,7 @@ class IcebergLake:
         return dict(index_by_name(self._at_head().schema()))
 
     def check_files_are_rows(self, version: int | None = None) -> None:
-        """Raise TableError if a version's rows differ from its files' rows, read by column name."""
+        """Raise TableError if the files, read by column name, have other rows than the version."""
         table = self._at_head()
         self._check_rows(table, self._snapshot(table, version))
 
@@ -408,7 +412,7 @@ class IcebergLake:
         return table.schema() if number is None else table.schemas()[number]
 
     def _last_note(self, table: Table) -> CommitNote | None:
-        """Return the offsets of the newest snapshot that records some, or the table's own copy."""
+        """Return the newest offsets in a snapshot, or else their copy in the table's properties."""
         head = table.current_snapshot()
         for snapshot in ancestors(table):
             note = self._note_of(snapshot)
@@ -481,7 +485,7 @@ class IcebergLake:
         return CommitAnswer.LOST
 
     def _check_folder(self) -> None:
-        """Raise TableError if an embedded catalog's warehouse has the table's files already."""
+        """Raise TableError if the table's folder has files, but its embedded catalog lacks it."""
         from tidelog.spark.lake.iceberg_library import embedded_warehouse
 
         warehouse = embedded_warehouse(self._options)
@@ -541,7 +545,7 @@ def _type_text(kind: IcebergType) -> str:
 
 
 def _version(table: Table) -> int:
-    """Return the newest version of a table. Raises TableError for Iceberg's first format."""
+    """Return the newest version of a table. Raises TableError for Iceberg's format version 1."""
     from pyiceberg.table.metadata import TableMetadataV1
 
     if isinstance(table.metadata, TableMetadataV1):

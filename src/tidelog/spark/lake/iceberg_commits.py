@@ -74,7 +74,7 @@ def expire(table: Table, ids: set[int]) -> None:
     """
     transaction = table.transaction()
     expiry = _Expiry(transaction)
-    expiry._snapshot_ids_to_expire |= ids  # `by_ids` copies all snapshots for each id
+    expiry._snapshot_ids_to_expire |= ids  # `by_ids` would copy all snapshots per id
     expiry.commit()
     transaction.commit_transaction()
 
@@ -97,7 +97,9 @@ class _Expiry(ExpireSnapshots):
 def data_file(
     io: FileIO, metadata: TableMetadata, path: str, values: Mapping[str, str | None]
 ) -> DataFile:
-    """Return a staged file as a commit lists it: statistics from its footer, and `values`.
+    """Return a staged file as a commit lists it, with statistics from its footer.
+
+    `values` are the file's values of partition columns.
 
     pyiceberg would take partition values from statistics, which a table's settings may turn off.
     """

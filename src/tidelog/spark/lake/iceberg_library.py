@@ -90,7 +90,7 @@ def open_catalog(options: Mapping[str, str], where: str) -> Catalog:
         try:
             return load_catalog(name, **properties)
         except OperationalError:
-            return load_catalog(name, **properties)  # another process created it
+            return load_catalog(name, **properties)  # another process has just created the catalog
     except CATALOG_ERRORS as error:
         raise TableError(
             f"{where} has no catalog: {reason_of(error)}. Give one, such as warehouse=DIRECTORY, or"
@@ -121,7 +121,7 @@ def _embedded(warehouse: str, where: str) -> dict[str, str]:
 
 
 def store_options(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the options of `LakeStore` for the properties of a table's files."""
+    """Return the options of `LakeStore` that correspond to pyiceberg's properties."""
     options = {
         ours: str(properties[theirs])
         for theirs, ours in reversed(_STORE_OPTIONS.items())

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 #: The derived partition column, which is the day of the column TIMESTAMP.
 DAY: Final = "day"
 TIMESTAMP: Final = "timestamp"
-#: Characters that a partition column's name must not have, because some readers misread paths.
+#: Characters that a partition column's name must not have: some readers misread paths with them.
 _SIGNS: Final = '/=%\\?#"{}'
 #: Maximum length in bytes of `COLUMN=VALUE` in paths: the limit of file systems for names.
 _PATH_BYTES: Final = 255
@@ -99,7 +99,7 @@ def by_values(
         encoded = column.dictionary_encode(null_encoding="encode")
         numbers = encoded.indices.to_numpy(zero_copy_only=False)
         codes = codes * len(encoded.dictionary) + numbers
-        codes = np.unique(codes, return_inverse=True)[1]  # the product of many codes would overflow
+        codes = np.unique(codes, return_inverse=True)[1]  # renumbered, so products stay small
     _, firsts, counts = np.unique(codes, return_index=True, return_counts=True)
     order = np.argsort(codes, kind="stable")
     ends = np.cumsum(counts)
@@ -140,8 +140,8 @@ def with_day(rows: pa.RecordBatch) -> pa.RecordBatch:
 def folder_of_values(values: Values) -> str:
     """Return a file's folders below the folder of its run, such as `day=2026-01-02/`.
 
-    Some readers take the values from the path instead of the log. Raises TableError for a value
-    that is too long.
+    Some readers take a file's partition values from its path instead of the table's log. Raises
+    TableError for a value that is too long.
     """
     folders = []
     for name, value in values.items():

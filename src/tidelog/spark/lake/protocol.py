@@ -6,10 +6,10 @@ version. After any answer but a success, the run reads the table again, and `nex
 
 A vacuum deletes files that no commit refers to; these files may belong to a run that has yet to
 commit. Before it deletes files, the vacuum commits a *fence*: a version number in the table's
-state. No run that began at a version below the fence can commit afterwards. Its commit conflicts
-with the vacuum's commit of the fence; the run then reads the table again and finds the fence.
-Clocks and the ages of files can only make a run lose its work; they never decide what the table
-contains.
+state. No run that began at a version below the fence can commit afterwards. The commit of such a
+run conflicts with the commit that set the fence; the run then reads the table again and finds the
+fence. Clocks and the ages of files can only make a run lose its work; they never decide what the
+table contains.
 """
 
 from __future__ import annotations
@@ -56,9 +56,10 @@ class PlannedOffsets:
 
 @dataclass(frozen=True, slots=True)
 class CommitAttempt:
-    """A run's staged files, with new offsets (an ingest) or in place of the files that they merge.
+    """A run's staged files: an ingest adds files with new offsets, a merge replaces files.
 
-    An upsert has both: new offsets, and rewritten files without the rows that its new rows replace.
+    An upsert does both: it adds new offsets, and replaces files that have rows which the new rows
+    replace.
     """
 
     run: str
@@ -83,7 +84,7 @@ class TableView:
     fence: int
     #: The runs that committed after the version on top of which the attempt was last sent.
     landed: Collection[str]
-    #: Paths of the version's files; empty for an attempt without inputs.
+    #: Paths of all files of `version`; empty if the attempt has no `inputs`.
     files: Collection[str] = ()
 
 

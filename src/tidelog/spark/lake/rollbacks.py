@@ -21,7 +21,7 @@ _NAMED: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class NotedCommits:
-    """The newest commit with recorded offsets, and the newest whose offsets match the table."""
+    """The `newest` commit with recorded offsets, and the newest whose offsets match the rows."""
 
     newest: LakeCommit | None = None
     effective: LakeCommit | None = None
@@ -36,7 +36,10 @@ class NotedCommits:
 
 
 def noted_commits(commits: Iterable[LakeCommit]) -> NotedCommits:
-    """Return the newest commit with recorded offsets, and the newest whose offsets are valid."""
+    """Return the newest commit with recorded offsets, and the newest whose offsets match the rows.
+
+    `commits` begin with the newest.
+    """
     newest: LakeCommit | None = None
     restored: int | None = None
     for commit in commits:
@@ -50,7 +53,7 @@ def noted_commits(commits: Iterable[LakeCommit]) -> NotedCommits:
 
 
 def rollback_of(commits: NotedCommits, location: str) -> str:
-    """Return a sentence why the newest recorded offsets are no longer true; empty if they are."""
+    """Return why the newest recorded offsets no longer match the rows; empty if they do."""
     newest = commits.newest
     if newest is not None and newest.note is not None and newest.is_misplaced:
         return (

@@ -125,7 +125,8 @@ def commit_run(
             return RunOutcome(state)
         if isinstance(step, StartOver):
             has_landed = not table.referenced().isdisjoint(file.path for file in change.added)
-            # The commit exists, but the table's log no longer has the offsets noted in it.
+            # If the files are in the table, the run's commit succeeded, although the table's log no
+            # longer has the commit's offsets.
             return RunOutcome(state, None if has_landed else step.obstacle)
     raise TableError(
         f"{table.location} refused {MOST_COMMITS} commits, or did not answer them. Run it again: it"

@@ -99,7 +99,7 @@ class FilePlan:
 
     @property
     def file_schema(self) -> pa.Schema:
-        """The columns of files."""
+        """The columns that the data files contain."""
         import pyarrow as pa
 
         if self.place.keeps_partition_columns:
@@ -230,7 +230,8 @@ class TaskFiles:
         self._open: dict[_Split, LakeFileWriter] = {}
         self._closed: list[LakeFile] = []
         self._evicted: dict[_Split, None] = {}
-        #: Number of files that continue a file which was closed early because of MOST_OPEN.
+        #: Number of files that continue a file which was closed early, because a task may have only
+        #: MOST_OPEN files open.
         self.reopened = 0
 
     def append(self, partition: int, rows: pa.RecordBatch) -> None:

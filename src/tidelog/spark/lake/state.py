@@ -80,7 +80,7 @@ class PartitionRun:
 
 @dataclass(frozen=True, slots=True)
 class LakeFile:
-    """One Parquet file of one partition; `start` is its first offset, `end` lies after its last.
+    """One Parquet file of one partition, with offsets from `start` to `end` - 1.
 
     `path` is relative to the table's location. `stats` has Delta's JSON of column statistics.
     """

@@ -137,7 +137,7 @@ class LakeStore:
         return deleted
 
     def now_ms(self) -> int:
-        """Return the time by the store's clock, as its files are dated. Raises TableError."""
+        """Return the time in ms by the clock that dates the store's files. Raises TableError."""
         path = f"{_PROBES}/{uuid.uuid4().hex}"
         opened = self.open()
         try:

@@ -54,11 +54,11 @@ class Lake(Protocol):
         ...
 
     def commit(self, state: LakeState, change: TableChange) -> CommitAnswer:
-        """Commit a change on top of a state, once."""
+        """Commit a change on top of a state; send the commit only once."""
         ...
 
     def newest(self) -> int:
-        """Return the newest version, by whichever tool; NO_VERSION without a table."""
+        """Return the newest version, whichever tool committed it; NO_VERSION without a table."""
         ...
 
     def commits(self, after: int | None = None) -> list[LakeCommit]:
@@ -93,7 +93,7 @@ class Lake(Protocol):
         ...
 
     def check_files_are_rows(self, version: int | None = None) -> None:
-        """Raise TableError if a version's rows differ from its files' rows, read by column name."""
+        """Raise TableError if the files, read by column name, have other rows than the version."""
         ...
 
     def added_in(self, paths: Collection[str]) -> dict[str, tuple[int, ...]]:
@@ -111,7 +111,10 @@ class Lake(Protocol):
         ...
 
     def add_columns(self, state: LakeState, columns: pa.Schema) -> CommitAnswer:
-        """Commit new columns on top of a state, once; the columns are null in all existing rows."""
+        """Commit new columns on top of a state; send the commit only once.
+
+        The columns are null in all existing rows.
+        """
         ...
 
     def vacuum(self, keep_hours: int) -> int:
