@@ -1,8 +1,8 @@
-"""Pipelines on Spark: functions for the user's own session, and verbs of `tidelog pipeline`.
+"""Pipelines on Spark: functions for the user's own session, and commands `tidelog pipeline ...`.
 
 Pipelines with packages of their own: `copy`, `audit`, `analyze`, `plan`, `simulate`.
 
-ingest: `ingest` writes the records at the offsets of `new_offsets` into a table.
+ingest: `ingest` writes a topic's records into a table, from the offsets that `new_offsets` finds.
 `landing` stages the files of a run, which the tasks of `writing` write; `parsing` and `debezium`
 have ready transforms. `upserts` keeps only the latest row of each key (`latest_rows`), which
 `upsert_proof` proves by a replay of the topic. `ingest_report` is the report. `compact` merges

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
     from tidelog.runtime.blocking import BlockingClient
 
-#: Value of an unknown number in a file's description. The proof replaces the numbers of all files
-#: by this value, because it does not rely on the statistics that another program wrote.
+#: Marks a number as unknown in a file's description. The proof marks partition, start and end of
+#: all files so, because it does not rely on statistics that another program wrote.
 _UNKNOWN: Final = -1
 
 
@@ -132,7 +132,10 @@ def prove_columns(
 def _counted(
     spark: SparkSession, store: LakeStore, files: Sequence[LakeFile], columns: OffsetColumns
 ) -> FileCounts:
-    """Count the offsets in files; use another tool's bounds only to describe a missing file."""
+    """Count the offsets in files, whatever the table's log says about them.
+
+    Only the fault of a missing file names the offsets that the file has according to the log.
+    """
     unbounded = [replace(file, partition=_UNKNOWN, start=_UNKNOWN, end=_UNKNOWN) for file in files]
     counted = count_files(spark, store, unbounded, columns)
     by_path = {file.path: _with_value(file, columns) for file in files}
@@ -189,7 +192,7 @@ def _explained(
     partitions: Sequence[PartitionOffsets],
     faults: Sequence[OffsetFault],
 ) -> tuple[list[PartitionOffsets], list[OffsetFault]]:
-    """Return the partitions, with the log's content at missing offsets, and the remaining faults.
+    """Return partitions with the log's content at missing offsets, and the unexplained faults.
 
     Offsets outside the log count as lost, because the log no longer shows what they contained. A
     partition of the topic without a row has no offsets. Raises TableError for a partition that the

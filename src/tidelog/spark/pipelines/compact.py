@@ -4,7 +4,7 @@ An ingest that follows a topic writes a file for each batch and partition. Spark
 neighbouring files. If the merged files have the same offsets as the former files, one commit
 replaces the former files. Replaced files stay for readers, and for earlier versions of the table,
 until a later compaction deletes them. Ingests may run meanwhile: if another commit comes first, the
-compaction repeats its commit on top of it.
+compaction repeats its own commit on top of the new version.
 """
 
 from __future__ import annotations
@@ -189,7 +189,9 @@ def compact_table(
 
 
 def merge_some(spark: SparkSession, table: Lake, target_file_bytes: int) -> bool:
-    """Merge the bytes of one or two full files at most; return whether there may be more to merge.
+    """Merge at most the bytes of one or two full files; return whether there may be more.
+
+    One call thus takes a few seconds, so that it can run beside an ingest.
 
     Raises TableError, or ProofError if a merge loses rows.
     """
@@ -216,8 +218,8 @@ def _merged(
 ) -> tuple[int | None, bool]:
     """Replace each planned group by one file.
 
-    Returns the new version (None if nothing was committed), and False if another commit replaced
-    the files first.
+    Returns the new version (None if nothing was committed), and whether the merge is done: False if
+    another commit replaced the files first.
     """
     state = table.read()
     if state.rollback:
@@ -309,7 +311,10 @@ def _ascends(offsets: pa.Array | pa.ChunkedArray) -> bool:
 
 
 def _overlapping(files: Iterable[LakeFile]) -> list[list[LakeFile]]:
-    """Return groups of files whose offsets do not overlap; `files` are in offset order."""
+    """Divide files, which are in offset order, into groups.
+
+    The offsets of two groups do not overlap.
+    """
     groups: list[list[LakeFile]] = []
     end = -1
     for file in files:

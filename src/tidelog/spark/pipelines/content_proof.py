@@ -47,7 +47,7 @@ _COUNTS: Final = ("rows", "compared", "differing", "unknown", "beyond", "unreach
 class ContentFault:
     """Rows of a file at offsets `[start, end)` whose `columns` differ from the log's records.
 
-    Without columns, the log has no committed record at these offsets.
+    If `columns` is empty, the log has no committed record at these offsets.
     """
 
     partition: int
@@ -155,7 +155,7 @@ def prove_content(
             "kafka.bootstrap.servers": bootstrap,
             "kafka.client.id": "tidelog-prove",
             "kafka.isolation.level": "read_committed",
-            "failOnDataLoss": "false",  # tasks count rows below the log's start
+            "failOnDataLoss": "false",  # deleted records are no error: tasks count their rows
             "assign": json.dumps({topic: [0]}),
             "columns": ",".join(("offset", *columns)),
         }

@@ -134,7 +134,10 @@ def described(file: LakeFile) -> str:
 def roots_of(
     schema: pa.Schema, columns: OffsetColumns, values: Mapping[str, str | None]
 ) -> set[str]:
-    """Return the file's columns that contain `columns`; `values` has the partition columns."""
+    """Return the names of the top-level columns to read from a file for `columns`.
+
+    Partition columns, which `values` has, are not in the file.
+    """
     names = {columns.partition, columns.offset, columns.topic_column} - {None, *values}
     return {name if name in schema.names else name.partition(".")[0] for name in names if name}
 

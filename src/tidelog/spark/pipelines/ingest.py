@@ -100,7 +100,8 @@ class IngestReport:
     dead_letters: tuple[str, ...] = ()
     #: Columns that the run has added to the table.
     new_columns: tuple[str, ...] = ()
-    #: Number of files that continue a file which a task closed early because of MOST_OPEN.
+    #: Number of files that continue a file which the task closed early, because it may have only
+    #: MOST_OPEN files open.
     reopened: int = 0
 
     def is_full(self, most: int) -> bool:
@@ -176,7 +177,11 @@ class TopicIngest:
             _discard_all(place, letters)
 
     def _new_offsets(self, partitions: Sequence[TopicPartition]) -> NewOffsets:
-        """Return the new offsets; read the table again before offsets count as lost."""
+        """Return the offsets to ingest.
+
+        If offsets seem to be lost, the table is read again first: another run may have ingested
+        them.
+        """
         assert self._state is not None
         try:
             return new_ranges(self._client, partitions, self._state.following())
@@ -194,7 +199,10 @@ class TopicIngest:
         place: StagingFolder,
         letters: StagingFolder | None,
     ) -> Landing:
-        """Stage and prove the run's files; delete files of failed tasks, or all on an error."""
+        """Stage and prove the run's files, and delete the files of failed tasks.
+
+        An error deletes all files of the run.
+        """
         if not rows.ranges:
             return NOTHING
         options = self._options
@@ -225,7 +233,7 @@ class TopicIngest:
             raise
 
     def _at_version(self) -> str:
-        """Return the table and the version that a failed run leaves as it is."""
+        """Return the start of an error message: the table, and the version at which it stays."""
         assert self._state is not None
         return f"{self._table.location} stays at version {self._state.version}"
 

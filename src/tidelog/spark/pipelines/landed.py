@@ -346,7 +346,11 @@ def _stray(wanted: Mapping[int, OffsetRange], spans: Iterable[FileSpan]) -> Iter
 def _partition_proof(
     wanted: OffsetRange, found: PartitionCount, run: PartitionRun
 ) -> PartitionProof:
-    """Return the proof of a partition, whose gaps each run explained before its commit."""
+    """Return the proof of a partition.
+
+    The gaps in a run's offsets need no explanation here: the run explained them before its commit,
+    in the counts of `run`.
+    """
     in_range = wanted.start <= found.first and found.last < wanted.end
     stray = 0 if found.rows == 0 or in_range else 1
     return PartitionProof(

@@ -140,7 +140,8 @@ class Landing:
     runs: tuple[PartitionRun, ...] = field(default=())
     #: Files of the table that an upsert replaces.
     replaced: tuple[LakeFile, ...] = ()
-    #: Number of files that continue a file which a task closed early because of MOST_OPEN.
+    #: Number of files that continue a file which the task closed early, because it may have only
+    #: MOST_OPEN files open.
     reopened: int = 0
 
 
@@ -436,7 +437,7 @@ def _refusal(topic: str, bad: BadRecord) -> str:
 
 @contextmanager
 def _sentence() -> Iterator[None]:
-    """Convert a failed Java job, such as a worker's death, to one sentence."""
+    """Convert the error of a failed Spark job, such as a worker's death, to one sentence."""
     try:
         yield
     except _java_errors() as error:

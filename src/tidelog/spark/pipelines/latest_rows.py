@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 #: The column with which a transform marks a row as a tombstone, which deletes the row's key.
 TOMBSTONE_COLUMN: Final = "tombstone"
 #: A struct of a row's former columns, with which a transform shows that an update changes a key. No
-#: table gets it.
+#: table gets this column.
 BEFORE_COLUMN: Final = "_tidelog_before"
 #: Columns of a row's place and kind, beside the columns of its key (`key_names`).
 PLACE: Final = ("file", "partition", "offset", "tombstone")
@@ -96,7 +96,8 @@ def _codes(keys: pa.Table) -> npt.NDArray[np.int64]:
         encoded = pc.dictionary_encode(column.combine_chunks())
         numbers = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
         if codes is not None:
-            # Both factors count distinct values, so that no product reaches 2**63.
+            # Renumber the codes before each product. Both factors are then at most the number of
+            # rows, and no product reaches 2**63.
             _, codes = np.unique(codes, return_inverse=True)
             numbers = codes.astype(np.int64) * len(encoded.dictionary) + numbers
         codes = numbers

@@ -51,7 +51,8 @@ class OffsetFault:
     start: int
     end: int
     files: tuple[str, ...]
-    #: Whether all offsets of the range are at fault; False if only some are, too many to name.
+    #: Whether all offsets of the range are at fault; False if the range has so many single faults
+    #: that they are not named one by one.
     is_exact: bool = True
     #: Versions whose commits claim to contain the missing offsets.
     versions: tuple[int, ...] = ()

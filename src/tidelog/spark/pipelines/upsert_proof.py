@@ -97,7 +97,7 @@ class UpsertProof:
 
 @dataclass(frozen=True, slots=True)
 class _ReplayOffsets:
-    """Offsets of a topic's log: ranges to replay, later ranges, and each partition's log start."""
+    """Ranges of a topic's log to replay, ranges beyond the table's offsets, and log starts."""
 
     ranges: tuple[OffsetRange, ...]
     later: tuple[OffsetRange, ...]

@@ -123,7 +123,10 @@ def upsert_files(
 
 
 def _is_small(files: Sequence[LakeFile], rows: int) -> bool:
-    """Return whether the driver handles these files itself; they have at most `rows` rows."""
+    """Return whether the driver handles these files itself.
+
+    The files must be at most DRIVER_FILES, with at most `rows` rows together.
+    """
     return len(files) <= DRIVER_FILES and sum(file.rows for file in files) <= rows
 
 
@@ -307,7 +310,7 @@ def _key_rows(upsert: _Upsert, number: int, wanted: Sequence[pa.Array] | None = 
 
 
 def _nullable_value(opened: parquet.ParquetFile) -> str | None:
-    """Return the name of the value column; None if the file's footer says that no value is null."""
+    """Return "value" if that column may have nulls; None if the file's footer rules out nulls."""
     names = opened.schema_arrow.names
     groups = [opened.metadata.row_group(number) for number in range(opened.num_row_groups)]
     # Each record column before `value` is one Parquet column, so `value` has the same place in the

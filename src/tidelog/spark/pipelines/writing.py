@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 #: The column in which a transform gives the reason for a bad record; null for a good one.
 ERROR_COLUMN: Final = "error"
-#: Spark's types that a table cannot have, as parts of their names.
+#: Parts of the names of Spark's types that a table cannot have.
 _NO_COLUMNS: Final = ("void", "interval", "variant")
 #: Partition and offset are moved to the front if at least this number of columns, or a nested
 #: column, would precede them: Delta keeps bounds of the first 32 columns, and counts each field of
@@ -60,7 +60,8 @@ class WrittenFiles:
     files: tuple[LakeFile, ...] = ()
     letters: tuple[LakeFile, ...] = ()
     bad: BadRecord | None = None
-    #: Number of files that continue a file which a task closed early because of MOST_OPEN.
+    #: Number of files that continue a file which the task closed early, because it may have only
+    #: MOST_OPEN files open.
     reopened: int = 0
 
 

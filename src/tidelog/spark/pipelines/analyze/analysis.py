@@ -1,4 +1,4 @@
-"""analyze: availability, ISR churn, failover phases and lag, from the events of a cluster.
+"""analyze: availability, ISR departures, failover phases and lag, from a cluster's events.
 
 Events come from the topic `__cluster_events` of a cluster, or from a Parquet table into which they
 were ingested. With a cluster, the analysis also asks the cluster for the current state of every

@@ -129,7 +129,7 @@ def snapshot_rows(spark: SparkSession, partitions: Mapping[TopicPartition, Snaps
 def histories(
     events: DataFrame, led: DataFrame, snapshots: DataFrame, judgement: Judgement
 ) -> DataFrame:
-    """Return state intervals (split at windows), ISR departures and quality of all partitions."""
+    """Return all partitions' state intervals (split at windows), ISR departures, event quality."""
     columns = ["kind", "topic", "partition", "epoch", "json"]
     changes = events.where(events.kind.isin(LEADER_CHANGE, ISR_CHANGE)).select(*columns)
     rows = changes.unionByName(led).unionByName(snapshots)

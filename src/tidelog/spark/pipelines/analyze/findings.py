@@ -125,7 +125,11 @@ class UncleanLoss:
 
 @dataclass(frozen=True, slots=True)
 class EventQuality:
-    """Measures of the completeness of the events."""
+    """Numbers of events, and signs of incomplete or wrong events.
+
+    `repeated` and `illegible` count events; `clock_step_ms` is the largest step back of event
+    times.
+    """
 
     events: int
     repeated: int

@@ -203,7 +203,11 @@ def past_lags(
 
 
 def _behind_ms(ends: Sequence[int], times_ms: Sequence[int], place: int, offset: int) -> int:
-    """Return how long ago the log ended at an offset, to the precision of a window."""
+    """Return how long before `times_ms[place]` the log ended at `offset`.
+
+    The result is a multiple of windows, because `ends` has only the log's end at each of
+    `times_ms`.
+    """
     if ends[place] <= offset:
         return 0
     for earlier in range(place - 1, -1, -1):

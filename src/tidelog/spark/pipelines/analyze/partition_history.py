@@ -163,7 +163,7 @@ class IsrAbsence:
 
 @dataclass(frozen=True, slots=True)
 class PartitionHistory:
-    """States of a partition that cluster events prove, and measures of the events' quality."""
+    """States of a partition that its events prove, and signs of missing or misdated events."""
 
     intervals: tuple[Interval, ...]
     departures: tuple[IsrAbsence, ...]
@@ -334,7 +334,7 @@ def _before_first(life: _TopicLife) -> Interval:
     first = life.changes[0]
     begun = min(life.known_from_ms, first.time_ms)
     if life.has_predecessor:
-        begun = first.time_ms  # before it, the topic's previous incarnation existed
+        begun = first.time_ms  # before this event, the previous topic of the name existed
     if first.cause == _CREATED:
         state = State.UNKNOWN if life.has_predecessor else State.ABSENT
         return Interval(life.topic_id, begun, first.time_ms, state)

@@ -397,7 +397,10 @@ def utc(time_ms: int) -> str:
 
 
 def _percent_cell(times: StateTimes) -> float | None:
-    """Return the unavailable share of the time in percent; availabilities near 100 % look alike."""
+    """Return the unavailable share of the time in percent.
+
+    The availability itself would be 99.9... % in nearly all rows.
+    """
     if times.availability is None:
         return None
     missing = times.known_ms - times.ms.get(State.ACKNOWLEDGING, 0)

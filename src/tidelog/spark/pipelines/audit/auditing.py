@@ -93,7 +93,7 @@ class Audit:
     seconds: float
     bytes_read: int
     bytes_kept: int
-    #: Partitions that were listed again because brokers changed the files.
+    #: Number of partitions that were listed again, because brokers changed their files.
     listed_again: int
 
     def all_findings(self) -> list[AuditFinding]:
@@ -274,7 +274,10 @@ class _Auditing:
         replicas: Mapping[TopicPartition, list[Replica]],
         highs: Mapping[TopicPartition, int],
     ) -> dict[str, list[RangeResult]]:
-        """Return all ranges' results by path; rescan whole files whose ranges do not chain."""
+        """Return all ranges' results by path.
+
+        If a range does not begin where the previous range ended, the whole file is scanned again.
+        """
         results = self._scan_ranges(replicas, highs, ())
         again = broken_chains(results)
         return self._scan_ranges(replicas, highs, again) if again else results

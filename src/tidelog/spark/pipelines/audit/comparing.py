@@ -1,4 +1,4 @@
-"""Comparison of one partition's replicas: digests, ends, and offset buckets that differ.
+"""Comparison of one partition's replicas: ends, and digests of offset buckets (2^16 offsets).
 
 Records below any checkpointed high watermark are committed: replicas in the ISR must have them, and
 all replicas must agree on them. A replica that ends below its own high watermark has lost records.

@@ -147,7 +147,10 @@ class _Comparison:
         self._harmless: dict[tuple[FindingKind, str, str], list[int]] = {}
 
     def compare(self, bucket: int, left: int) -> None:
-        """Compare the replicas in one offset bucket with the content that most of them have."""
+        """Compare the replicas in one offset bucket with the content that most of them have.
+
+        `left` is the number of differing buckets from this bucket on, for the report.
+        """
         low, high = bucket << BUCKET_BITS, (bucket + 1) << BUCKET_BITS
         sides = [
             each
@@ -274,7 +277,7 @@ class _Comparison:
         )
 
     def finish(self) -> None:
-        """Add the harmless differences."""
+        """Add the harmless differences to the result as findings."""
         for (kind, broker, other), (buckets, first, lacking) in self._harmless.items():
             if kind is FindingKind.COMPACTED:
                 what = f"{lacking} records are in one replica only; all others are equal"

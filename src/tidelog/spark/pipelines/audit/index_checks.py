@@ -161,7 +161,10 @@ class IndexChecks:
             )
 
     def _place_of(self, position: int) -> int | None:
-        """Return where the offset index has the entry of a batch; None without an entry."""
+        """Return the byte position of a batch's entry in the offset index; None without an entry.
+
+        `position` is the position of the batch in the log file.
+        """
         entries = _entries(companion(self._job.path, "index"), _OFFSET_ENTRY, None)
         found = np.flatnonzero(entries["position"] == position)
         return int(found[0]) * _OFFSET_ENTRY.itemsize if len(found) else None

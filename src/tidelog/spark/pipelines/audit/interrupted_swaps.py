@@ -23,7 +23,7 @@ _CLEANED = ".cleaned"
 
 
 def with_swapped(replica: Replica) -> Replica:
-    """Return the replica, with each `.swap` file whose log file is missing as a segment."""
+    """Return the replica; a `.swap` file without a log file of its name counts as a segment."""
     present = {segment.base_offset for segment in replica.segments}
     cleaned = min((base for base, _ in _logs(replica, _CLEANED)), default=2**63)
     swapped = [

@@ -32,7 +32,7 @@ class ReplicaAudit:
     """The results of one completely read replica."""
 
     replica: Replica
-    #: The offsets `[start, end)` of the replica's batches.
+    #: First offset of the replica's batches; `end` is the offset after their last.
     start: int
     end: int
     batches: int = 0

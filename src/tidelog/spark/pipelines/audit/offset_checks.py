@@ -23,7 +23,8 @@ EpochStart = tuple[int, int, int | None]
 class JoinedLog:
     """The offsets and leader epochs of a replica's log, taken from its batches."""
 
-    #: The log has `batches` batches with the offsets `[start, end)`.
+    #: First offset of the log's batches; `end` is the offset after their last, and `batches` their
+    #: number.
     start: int
     end: int
     batches: int
@@ -55,7 +56,10 @@ def check_offsets(replica: Replica, log: JoinedLog) -> list[AuditFinding]:
 
 
 def _after_crash(replica: Replica) -> Severity:
-    """Return the severity of a mismatch that a crash may cause: damage after a clean shutdown."""
+    """Return the severity of a mismatch that a crash may cause.
+
+    The mismatch is damage after a clean shutdown, and otherwise a notice.
+    """
     return Severity.DAMAGE if replica.is_clean else Severity.NOTICE
 
 

@@ -1,10 +1,10 @@
 """The scan of a byte range by one task: checksum and header of every batch are checked.
 
-The scan reads 4 MiB at a time into one buffer. With mmap, a broker's truncation of the file could
-kill the worker. numpy checks all batches of a step together (`batch_checks`), so small batches cost
-little. After bytes that are not a batch, the scan continues at the next batch with a right
-checksum. Errors of the operating system are findings; for a vanished file the driver lists the
-partition again.
+The scan reads 4 MiB at a time into one buffer. The scan does not map the file into memory, because
+a broker's truncation would then kill the worker. numpy checks all batches of a step together
+(`batch_checks`), so small batches cost little. After bytes that are not a batch, the scan continues
+at the next batch with a right checksum. Errors of the operating system are findings; for a vanished
+file the driver lists the partition again.
 """
 
 from __future__ import annotations

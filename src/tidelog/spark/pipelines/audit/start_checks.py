@@ -4,8 +4,8 @@ Every replica applies retention to its own log, so replicas may begin at differe
 begin is damage if another replica has the records from the late replica's checkpointed log start
 offset on. Without a running cluster, retention is unknown. A late begin is then also damage if
 every replica of the topic on the other brokers begins at offset 0. Any other late begin is a
-notice. With a running cluster, its retention settings and the leader's log start decide. The
-functions are pure.
+notice. If a cluster was asked, the cluster's retention settings and the leader's log start decide.
+The functions are pure.
 """
 
 from __future__ import annotations
@@ -101,7 +101,10 @@ def _ends_at(peer: ReplicaAudit, first: int) -> bool:
 def _explains(
     limits: Retention, audit: ReplicaAudit, holders: Sequence[ReplicaAudit], first: int
 ) -> bool:
-    """Return whether retention may have removed the records below this replica's first segment."""
+    """Return whether retention may have removed the records below this replica's first segment.
+
+    `holders` are the replicas that still have these records.
+    """
     if not limits.is_deleting:
         return False
     if limits.size_bytes >= 0 and audit.replica.bytes >= limits.size_bytes:

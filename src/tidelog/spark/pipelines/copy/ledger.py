@@ -3,10 +3,11 @@
     DIR/copy.json                 clusters, topics with their ids, the producer id of the copy
     DIR/offsets/000007.parquet    the pieces of a round of the copy; `-whole`: of all rounds so far
 
-A file is written under a temporary name, then renamed to its final name. A round of a copy is done
-when its Parquet file exists; without the file, `tail` finds the records of the round in the target.
-Only one copy at a time has the lock of the directory. Any program may read the offset table as
-Parquet: each source offset lies in the range of one row.
+A file is written under a temporary name, then renamed to its final name. A round copies each
+partition up to the log end at the round's begin. A round is done when its Parquet file exists;
+without the file, `tail` finds the records of the round in the target. Only one copy at a time has
+the lock of the directory. Any program may read the offset table as Parquet: each source offset lies
+in the range of one row.
 """
 
 from __future__ import annotations

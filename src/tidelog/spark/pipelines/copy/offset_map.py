@@ -21,7 +21,7 @@ MARKERS: Final = "markers"
 ABORTED: Final = "aborted"
 #: Source offsets without a record: compaction removed the record, or none was written.
 ABSENT: Final = "absent"
-#: Records that were deleted before they were copied, skipped on request.
+#: Records that were deleted before they were copied; the user allowed the copy to skip them.
 DELETED: Final = "deleted"
 
 

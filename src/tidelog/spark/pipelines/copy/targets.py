@@ -30,7 +30,7 @@ _TIMESTAMP_TYPE: Final = "message.timestamp.type"
 
 
 def check_names(names: Mapping[str, str], *, is_same_cluster: bool) -> None:
-    """Raise CopyError for target names that would mix topics, or copy a topic into itself."""
+    """Raise CopyError if two topics have the same target, or a topic would be its own target."""
     if not names:
         raise CopyError("no topic is named: --topic NAME, or --topic SOURCE:TARGET")
     targets: dict[str, str] = {}
@@ -80,7 +80,7 @@ def configs_of(client: BlockingClient, topic: str) -> dict[str, str]:
 
 
 def target_configs(configs: Mapping[str, str], left_out: Collection[str]) -> dict[str, str]:
-    """Return the configuration of a new target topic."""
+    """Return the configuration of a new target topic: the source's, without `left_out`."""
     kept = {
         name: value
         for name, value in configs.items()

@@ -168,7 +168,7 @@ class _Reasons:
     def _imbalance(
         self, source: int, target: int, resources: Iterable[_Resource], verb: str
     ) -> str | None:
-        """Return a resource of which `source` has too much load, or `target` too little."""
+        """Return which resource `source` has too much of, or `target` too little, as a sentence."""
         for name, limits, amount in resources:
             gives = self._part(source, limits, amount)
             takes = self._part(target, limits, amount)

@@ -210,7 +210,7 @@ def _lead(
     goals: Goals,
     time_limit_s: float,
 ) -> tuple[dict[TopicPartition, tuple[int, ...]], dict[int, float], dict[int, float]]:
-    """Return replicas, the leader first, and each broker's leader count and outgoing bytes."""
+    """Return replicas, the leader first, and each broker's fair share of leaders and sent bytes."""
     import numpy as np
 
     columns = {broker: place for place, broker in enumerate(targets)}

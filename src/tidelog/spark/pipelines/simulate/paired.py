@@ -1,10 +1,10 @@
-"""Comparison of policies: differences of outcomes at the same seed, with confidence intervals.
+"""Comparison of policies (broker settings): differences of outcomes at equal seeds.
 
 A pair is one seed of one profile under two policies. The differences of pairs vary far less than
-the outcomes of runs, since both runs of a pair have the same faults and clients. The interval of
-the mean difference is a bootstrap over pairs (95 %, percentiles), with draws that depend on the
-data alone: equal rows give equal intervals. Outcomes are skewed counts and times, for which a t
-interval assumes too much.
+the outcomes of runs, since both runs of a pair have the same faults and clients. The confidence
+interval of the mean difference is a bootstrap over pairs (95 %, percentiles), with draws that
+depend on the data alone: equal rows give equal intervals. Outcomes are skewed counts and times, for
+which a t interval assumes too much.
 """
 
 from __future__ import annotations

@@ -51,7 +51,10 @@ def simulate(
     runs_per_task: int = RUNS_PER_TASK,
     progress: Progress | None = None,
 ) -> PipelineReport:
-    """Run every seed of every profile under every policy, and return the report.
+    """Run every seed of every profile (workload and faults) under every policy; return the report.
+
+    A policy is a name of broker settings, `mutant` the name of a defect to inject into the brokers,
+    and `faults` replaces the profile's kinds of faults.
 
     Results are kept in `directory`; runs with results in this directory are not repeated. `slots`
     is the number of concurrent tasks, by default the cores of the session. Raises ConfigError for

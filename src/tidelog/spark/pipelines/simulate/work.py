@@ -1,6 +1,7 @@
 """The runs that a search needs, the runs without a result, and their division into tasks.
 
-Profile, seed, policy, mutant and faults identify a run. Results count only for the code that made
+Profile (workload and faults), seed, policy (broker settings), mutant (a defect injected into the
+brokers) and the chosen kinds of faults identify a run. Results count only for the code that made
 them (`code_digest`), because another version of the brokers gives other runs. All functions but
 `code_digest` are pure.
 """
