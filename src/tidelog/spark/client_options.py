@@ -44,7 +44,7 @@ class ClientSettings:
     """The settings of the source's client, taken from the options `kafka.*`."""
 
     client_id: str = "tidelog-spark"
-    #: How long the driver and the tasks retry requests.
+    #: Time limit in ms for a request and its retries, on the driver and in tasks.
     timeout_ms: int = _DEFAULT_TIMEOUT_MS
     isolation_level: int = READ_UNCOMMITTED
     #: Maximum bytes of one response, which has records of one partition.
@@ -77,8 +77,8 @@ def client_settings(options: Mapping[str, str]) -> ClientSettings:
 def _timeout_ms(options: Mapping[str, str]) -> int:
     """Return the time limit in ms for a request and its retries.
 
-    Kafka's default.api.timeout.ms limits the same time. Only without default.api.timeout.ms, the
-    value of request.timeout.ms is used.
+    The limit is the option kafka.default.api.timeout.ms, or kafka.request.timeout.ms if the first
+    option is not given.
     """
     one = positive(options, "kafka.request.timeout.ms", _DEFAULT_TIMEOUT_MS)
     return positive(options, "kafka.default.api.timeout.ms", one)

@@ -43,7 +43,10 @@ def never(_batch: BatchView) -> bool:
 
 
 class PartitionDecoder:
-    """A decoder of one partition's record batches, in offset order, to rows of `[start, end)`."""
+    """A decoder of one partition's record batches, which come in offset order.
+
+    The decoder returns the rows with offsets in `[start, end)`.
+    """
 
     def __init__(
         self, tp: TopicPartition, start: int, end: int, columns: Sequence[str] = COLUMNS

@@ -2,11 +2,11 @@
 
 Spark writes at least once: it runs a failed task again, and repeats a batch whose driver died. The
 records of every attempt stay in the topic. Records written with `tidelog.batch.headers` carry a
-header with batch, run, task and attempt (`sink.batch_marks`), by which this module chooses the
-records to keep. For each task the module keeps the attempt that wrote all rows of the task, or else
-the attempt with the most rows. If a batch ran several times, the module keeps the run whose kept
-task attempts wrote the most rows. If two attempts (or runs) have equally many rows, their rows are
-the same, and the module keeps the attempt (or run) with the greater id.
+header with batch, run (one execution of the batch), task and attempt (`sink.batch_marks`), by which
+this module chooses the records to keep. For each task the module keeps the attempt that wrote all
+rows of the task, or else the attempt with the most rows. If a batch ran several times, the module
+keeps the run whose kept task attempts wrote the most rows. If two attempts (or runs) have equally
+many rows, their rows are the same, and the module keeps the attempt (or run) with the greater id.
 
 All records of a run are kept or dropped together, so a repeated batch may have its rows in other
 tasks, or in another order. A repeated batch must have as many rows as before; Spark requires this

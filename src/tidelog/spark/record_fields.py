@@ -117,7 +117,10 @@ def _piece(raw: npt.NDArray[np.uint8], positions: Ints, limits: Ints, what: str)
 
 
 def read_fields(raw: npt.NDArray[np.uint8], starts: Ints, ends: Ints) -> RecordFields:
-    """Return the fields of the records in `[start, end)`. Raises CorruptRecordsError."""
+    """Return the fields of records; record i has the bytes `[starts[i], ends[i])`.
+
+    Raises CorruptRecordsError.
+    """
     sizes, position = read_varints(raw, starts)
     if (position + sizes != ends).any():
         raise CorruptRecordsError("a record has a negative length")

@@ -30,8 +30,7 @@ class Shipped:
 def shipped(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Wrap a function of one argument so that Spark sends it by value.
 
-    The wrapped function has no type hints. To Spark, a function without hints takes one column or
-    batch.
+    The wrapped function has no type hints, so Spark calls it with one column or one batch.
     """
     pickled = _pickled(function)
     load = _loader()

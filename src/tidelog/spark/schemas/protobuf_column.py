@@ -113,7 +113,7 @@ def _need_protobuf() -> None:
 
 
 def _find(descriptors: bytes, name: str) -> Any:
-    """Return the descriptor of a message in a descriptor set, from a pool of its own."""
+    """Return the descriptor of a message in a descriptor set. Raises OptionError."""
     from google.protobuf import descriptor_pb2, descriptor_pool
     from google.protobuf.message import DecodeError
 

@@ -41,7 +41,10 @@ def floor_position(path: str, base_offset: int, size: int, offset: int) -> int:
 
 
 def _entry(descriptor: int, number: int) -> tuple[int, int]:
-    """Return an index entry (relative offset, position); trailing zeros sort after all entries."""
+    """Return entry `number` of an index: relative offset and position.
+
+    An entry of zeros is preallocated and unused; its returned offset is above all other offsets.
+    """
     data = os.pread(descriptor, _ENTRY_BYTES, number * _ENTRY_BYTES)
     relative, position = int.from_bytes(data[:4], "big"), int.from_bytes(data[4:], "big")
     if not relative and not position and number:

@@ -83,8 +83,9 @@ class TopicPlacement:
     ) -> Ints:
         """Return a partition for each row.
 
-        `rows` are row numbers in the task, for error messages; `sizes` are the sizes of the rows.
-        Raises SinkError for a partition that the topic does not have.
+        `rows` are row numbers in the task, for error messages; `sizes` are the sizes of the rows,
+        and `wanted` the partitions that the rows name, null for a row without one. Raises SinkError
+        for a partition that the topic does not have.
         """
         count = len(rows)
         placed = np.full(count, -1, dtype=np.int64)

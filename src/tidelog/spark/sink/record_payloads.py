@@ -176,7 +176,8 @@ class ChunkEncoder:
         self._key_sizes = np.full(count, -1, np.int64) if keys is None else _sizes(keys)
         self._value_sizes = _sizes(values)
         self._header_sizes: Ints | int = 1 if headers is None else _sizes(headers)
-        #: Upper bounds of the records' sizes in a batch, exact to a few bytes.
+        #: `sizes` has an upper bound of each record's size in a batch, at most a few bytes too
+        #: high.
         time_bytes = 1 if isinstance(timestamps_ms, int) else 10
         body = self._bodies() + time_bytes + _DELTA_BYTES
         self.sizes = body + _varint_sizes(body)

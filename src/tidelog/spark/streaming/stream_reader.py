@@ -335,8 +335,10 @@ class BatchPlanner:
     def _checked_first(
         self, ends: Offsets, pinned: frozenset[TopicPartition], *, is_first_pinned: bool
     ) -> Offsets:
-        """Return the end offsets of a query's incomplete first batch, without the `pinned`
-        partitions.
+        """Return the ends of a query's first batch, which an earlier run planned and did not
+        complete.
+
+        The batch reads nothing from the `pinned` partitions, so they are left out.
         """
         if not is_first_pinned:
             self._report_unknown_start(ends)
