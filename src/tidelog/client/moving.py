@@ -141,8 +141,8 @@ class MoveAdmin:
     def cancel(
         self, ended: Mapping[TopicPartition, Collection[tuple[int, ...]]]
     ) -> Operation[dict[TopicPartition, MoveAsked]]:
-        """End moves with these targets, under way or queued. For a partition with an empty
-        collection of targets, end any move.
+        """End the moves, under way or queued, that have one of the targets in `ended`. For a
+        partition with an empty collection of targets, end any move.
 
         If a newer move has another target, that move continues, and the result is
         NO_REASSIGNMENT_IN_PROGRESS. Raises KafkaError if the whole request failed. A controller of

@@ -44,7 +44,7 @@ class OutcomeUnknownError(TidelogError):
 
 
 class LogWriter:
-    """Operations that write."""
+    """Operations that write batches, or prepare such writes."""
 
     def __init__(self, router: ClusterRouter) -> None:
         self._router = router

@@ -69,7 +69,7 @@ def _kept(partition: PlacedPartition, factor: int, placement: PlannedPlacement) 
 def _expendable(
     partition: PlacedPartition, broker: int, replicas: list[int], placement: PlannedPlacement
 ) -> tuple[bool, bool, bool, int, int, int]:
-    """Return a sort key that is highest for the most expendable replica."""
+    """Return a sort key of the replica on `broker`; the plan first removes the highest key."""
     return (
         broker != partition.leader,
         broker not in placement.racks,

@@ -204,7 +204,7 @@ class StreamCluster:
         return {tp: each.offset for tp, each in listed.items()}
 
     def _with_patience(self, do: Callable[[], T]) -> T:
-        """Return what `do` returns, with retries of transient errors until the options' timeout."""
+        """Return what `do` returns; retry transient errors until the time limit of the options."""
         give_up = monotonic_ms() + self._options.timeout_ms
         while True:
             try:
