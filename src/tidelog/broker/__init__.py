@@ -6,7 +6,7 @@ metadata store.
 
 Begin with `broker`, which makes, starts and stops the parts of a broker. `services` holds the
 objects that every part gets. `peers` holds the connections to other brokers, and `store_access`
-waits for the metadata store.
+repeats operations on the metadata store until the store responds.
 
 `server` takes a request from the socket to its handler and sends the response; `apis` has the
 handlers.

@@ -370,7 +370,7 @@ class Broker:
                 directories.remove(directory)
                 self.failed_directories.found_at_start(directory.path, failure)
             else:
-                directory.failed(failure)  # disk full: the next checkpoint writes again
+                directory.failed(failure)  # disk full: a later checkpoint writes the list
         proofs = [directory.clean_shutdown for directory in directories]
         if self.replicas.failed:
             # A failed directory proves no clean shutdown for its replicas (E3).
@@ -429,12 +429,12 @@ class Broker:
         self.replicas.stop_leading(reason)
 
     def registered(self, stamp: int) -> None:
-        """Begin to store the registration's transaction id in the log directories (E8)."""
+        """Begin to store `stamp`, the registration's transaction id, in the directories (E8)."""
         identity, marks = self.services.identity, self.store_history.marks
         self.stamps.keep(identity.cluster_id, self.broker_id, stamp, marks)
 
     def store_marked(self, mark: str) -> None:
-        """Remember the mark that the controller found in a store which lost writes (E8)."""
+        """Remember a mark: a node which records that the metadata store lost writes (E8)."""
         if self.store_history.heard_of(mark):
             self.registered(self.store_history.seen)
 

@@ -6,10 +6,9 @@ asks again only after its retry timer: usually 100 ms, in librdkafka a second. I
 name an ended broker as leader, the response therefore waits until the controller publishes another
 leader. A response also waits if a LeaderAndIsr request already named a newer leader, and the
 UpdateMetadata of that decision has not arrived yet. No response waits longer than
-`metadata.leader.wait.max.ms`. No other response waits (`ended_brokers`). The broker makes a
-response from its view at the moment when it sends the response (V82). The number of waiting
-responses and the number of partitions in them are limited; a response above a limit is sent at
-once.
+`metadata.leader.wait.max.ms`. All other responses are sent at once. The broker makes a response
+from its view at the moment when it sends the response (V82). The number of waiting responses and
+the number of partitions in them are limited; a response above a limit is sent at once.
 """
 
 from __future__ import annotations

@@ -44,8 +44,8 @@ class PeerConnection:
         broker_id: int | None = None,
     ) -> None:
         self._peers = peers
-        #: The broker at the other end; None if `Peers` need not know that the broker owes a
-        #: response.
+        #: The broker at the other end, about which the connection reports to `Peers`; None to
+        #: report nothing.
         self._broker_id = broker_id
         self._host = host
         self._port = port
@@ -168,7 +168,7 @@ class PeerConnection:
             self._peers.lost(self._broker_id)
 
     def _fell_silent(self) -> None:
-        """Note that the peer of a closed connection still owes a response, if that is so."""
+        """Report to `Peers` if the connection was lost before all its requests had a response."""
         if self._broker_id is not None and self._peer.in_flight:
             self._peers.fell_silent(self._broker_id)
 
@@ -251,15 +251,16 @@ class Peers:
         self._view = view
         self._listener_name = listener_name
         self._connections: dict[tuple[int, str], PeerConnection] = {}
-        #: By host name, the IP address of the last connection to it.
+        #: The IP address to which this broker last connected, by host name.
         self.addresses: dict[str, str] = {}
         self._opened: dict[PeerConnection, None] = {}
-        #: Called when a broker that owes a response closes its connection, or when a broker refuses
-        #: a new connection.
+        #: Called when a broker closes a connection with an unanswered request, or refuses a new
+        #: connection.
         self.lost: Callable[[int], None] = _ignore
         #: Called at the first response on a new connection.
         self.reached: Callable[[int], None] = _ignore
-        #: By live broker that owes a response on a lost connection: monotonic time of the loss.
+        #: Live brokers that have not responded since a connection with an unanswered request to
+        #: them was lost, each with the monotonic time of that loss.
         self._silent_ms: dict[int, int] = {}
 
     def is_host_of(self, broker_id: int, host: str) -> bool:
@@ -277,7 +278,7 @@ class Peers:
         )
 
     def fell_silent(self, broker_id: int) -> None:
-        """Note that a broker owes a response on a connection that was lost."""
+        """Note that a connection with an unanswered request to this broker was lost."""
         if self._view.is_alive(broker_id):
             self._silent_ms.setdefault(broker_id, self.ports.clock.monotonic_ms())
 
@@ -290,7 +291,7 @@ class Peers:
         """Return when a connection with an unanswered request to a live broker was lost.
 
         The result is the monotonic time in ms of the first such loss since the broker's last
-        response; None if the broker owes no response.
+        response; None if there was no such loss.
         """
         return self._silent_ms.get(broker_id)
 
@@ -300,7 +301,7 @@ class Peers:
             connection.look()
 
     def view_changed(self) -> None:
-        """Forget the owed responses of brokers that are no longer registered."""
+        """Forget the lost connections to brokers that are no longer registered."""
         for broker_id in [
             broker_id for broker_id in self._silent_ms if not self._view.is_alive(broker_id)
         ]:

@@ -87,9 +87,9 @@ class Identity:
     def store_is_older(self, stamp: int) -> bool:
         """Note this broker's transaction id in an older store; return whether the id is new.
 
-        An older store assigns transaction ids a second time. A broker epoch of the time before
-        therefore no longer proves a registration of this broker, and `clean_epochs` becomes empty
-        (E8).
+        An older store assigns transaction ids a second time. A broker epoch that was assigned
+        before the restoration therefore no longer proves a registration of this broker, and
+        `clean_epochs` becomes empty (E8).
         """
         is_news = self.older_stamp != stamp
         self.older_stamp = stamp

@@ -1,4 +1,4 @@
-"""The registry of the APIs that a broker serves; each API is a module or a row of `refused`.
+"""The registry of the APIs that a broker serves; each API has a module or a row in `refused`.
 
 Modules are named after API keys, as in `wire/messages`, so this text does not list them. Each
 module opens with its API's `Card`, the description of the API. The broker derives ApiVersions and

@@ -1,12 +1,12 @@
 """AlterPartitionReassignments (key 45), versions 0 and 1: move partitions (V50 to V52, KIP-455).
 
-The controller responds when every move is durable, and waits up to a second until the brokers have
-acknowledged its commands. The response has an outcome for each partition. Every replica of a target
-assignment must be alive. A new target replaces the target of a reassignment in progress, unless the
-controller is already completing that reassignment (REASSIGNMENT_IN_PROGRESS). Null replicas cancel
-a reassignment: the partition returns to its original replicas, in their order. A cancellation is
-complete when all original replicas are in sync. Every broker but the controller responds
-NOT_CONTROLLER for the whole request.
+The controller responds when every move is durable and the brokers have acknowledged its commands;
+it waits for these acknowledgements for a second at most. The response has an outcome for each
+partition. Every replica of a target assignment must be alive. A new target replaces the target of a
+reassignment in progress, unless the controller is already completing that reassignment
+(REASSIGNMENT_IN_PROGRESS). Null replicas cancel a reassignment: the partition returns to its
+original replicas, in their order. A cancellation is complete when all original replicas are in
+sync. Every broker but the controller responds NOT_CONTROLLER for the whole request.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ CARD = Card(api_key=34, min_version=1, max_version=2, rights=(ALTER_CLUSTER,))
 
 
 def handle(context: ApiContext, request: Request[AlterReplicaLogDirsRequest]) -> Pending:
-    """Begin, replace or cancel moves while the broker executes no command of the controller."""
+    """Begin, replace or cancel moves; no command of the controller runs at the same time."""
     return context.dispatcher.answer_from(_alter(context, request.message), request)
 
 

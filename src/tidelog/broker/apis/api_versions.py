@@ -1,13 +1,12 @@
 """ApiVersions (key 18), versions 0 to 4: the version range of every API that the broker serves.
 
 The response lists tidelog's own APIs only for clients with tidelog's software name on the
-inter-broker listener (G5). Other clients might fail at the unknown keys, or guess the broker's
-version from all keys that the response lists. Brokers send each other requests without asking for
-versions first.
+inter-broker listener (G5). Other clients might fail at the unknown keys, or derive a wrong broker
+version from them. Brokers send each other requests without asking for versions first.
 
-If a request's version is newer than the served versions, the connection responds with version 0,
-UNSUPPORTED_VERSION and the ranges (KIP-511). From version 3 on, the broker responds INVALID_REQUEST
-if the client's software name or version does not match Kafka's pattern.
+If a request's version is newer than the served versions, the broker responds in version 0 with
+UNSUPPORTED_VERSION and the served ranges (KIP-511). From version 3 on, the broker responds
+INVALID_REQUEST if the client's software name or version does not match Kafka's pattern.
 """
 
 from __future__ import annotations
@@ -21,8 +20,7 @@ from tidelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsRe
 
 CARD = Card(api_key=18, min_version=0, max_version=4)
 
-#: Software names of tidelog's client, and of programs that use that client and put a suffix to its
-#: name.
+#: The client software names of tidelog's programs: `tidelog`, perhaps with a suffix.
 _OURS = re.compile(r"tidelog(-.*)?")
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 

@@ -1,11 +1,11 @@
 """CreatePartitions (key 37), versions 0 to 3: add partitions to topics (V70, KIP-195).
 
-The controller responds when the new partitions are durable, and waits up to a second until the
-brokers have acknowledged its commands. Every broker but the controller responds NOT_CONTROLLER for
-each topic. The controller refuses internal topics with INVALID_TOPIC_EXCEPTION, because
-coordinators use the partition count to find the coordinator of a group. Kafka 3.9 adds partitions
-to an internal topic; after the next restart its brokers look for groups and their offsets in other
-partitions.
+The controller responds when the new partitions are durable and the brokers have acknowledged its
+commands; it waits for these acknowledgements for a second at most. Every broker but the controller
+responds NOT_CONTROLLER for each topic. The controller refuses internal topics with
+INVALID_TOPIC_EXCEPTION, because coordinators use the partition count to find the coordinator of a
+group. Kafka 3.9 adds partitions to an internal topic; after the next restart its brokers look for
+groups and their offsets in other partitions.
 """
 
 from __future__ import annotations

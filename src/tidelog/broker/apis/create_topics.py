@@ -1,9 +1,9 @@
 """CreateTopics (key 19), versions 2 to 7: new topics (V20, V21, V23, V24).
 
-The controller responds when the topics are durable, and waits up to a second until the brokers have
-acknowledged its commands. Every broker but the controller responds NOT_CONTROLLER for each topic.
-The response lists only the topic's own settings, not its inherited configuration. tidelog has no
-topic creation policies and no quotas.
+The controller responds when the topics are durable and the brokers have acknowledged its commands;
+it waits for these acknowledgements for a second at most. Every broker but the controller responds
+NOT_CONTROLLER for each topic. The response lists only the topic's own settings, not its inherited
+configuration. tidelog has no topic creation policies and no quotas.
 """
 
 from __future__ import annotations

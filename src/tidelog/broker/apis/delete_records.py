@@ -68,7 +68,7 @@ class _PartitionDeletion:
         self._done()
 
     def refused(self, error: ErrorCode, message: str) -> None:
-        """Respond with `error`; some replicas may not advance their log start."""
+        """Respond with `error`; perhaps not every replica has advanced its log start."""
         self._answer.error_code = error
         self._done()
 

@@ -2,9 +2,9 @@
 
 Any broker describes topics and the cluster-wide broker defaults. The configuration of one broker is
 described by that broker only. For each request the broker reads the settings from the store, so a
-client sees every change that it has completed before. Values that may be secrets are null in the
-response. The response lists resources and their keys in the order of the request. A broker also
-describes the levels of its own loggers (KIP-412).
+client sees every change that it made earlier. Values that may be secrets are null in the response.
+The response lists resources and their keys in the order of the request. A broker also describes the
+levels of its own loggers (KIP-412).
 """
 
 from __future__ import annotations

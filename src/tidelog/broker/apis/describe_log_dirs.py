@@ -71,7 +71,7 @@ async def _describe(
             result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
             result.last_known = _last_known(_held(context, directory.path), wanted)
         if directory.path in context.replicas.failed:
-            continue  # a directory that failed at run time: added below
+            continue  # failed at run time: the end of this function adds it
         response.results.append(result)
         if result.error_code:
             continue

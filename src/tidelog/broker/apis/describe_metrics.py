@@ -36,7 +36,8 @@ METRICS: Final[tuple[Metric, ...]] = tuple(
 )
 
 
-#: Number of readings between two pauses; the broker serves other requests in a pause.
+#: Number of groups of metric values read between two pauses, in which the broker serves other
+#: requests.
 _READINGS_PER_TURN: Final = 100
 
 

@@ -1,9 +1,9 @@
 """DescribeReplicas (key 20004), version 0: replicas' progress, and why replicas are not in the ISR.
 
 This API is tidelog's own; brokers serve and advertise it on the inter-broker listener only (G5).
-Any broker responds with published state: the ISR, the reasons why other replicas left the ISR, and
-the replicas for which a leaderless partition waits (E4, E6). Only the leader knows the progress of
-its replicas (F1).
+Any broker responds with the state that the controller has published: the ISR, the reasons why other
+replicas left the ISR, and the replicas for which a leaderless partition waits (E4, E6). Only the
+leader knows the progress of its replicas (F1).
 """
 
 from __future__ import annotations

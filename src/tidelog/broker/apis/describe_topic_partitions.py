@@ -2,12 +2,12 @@
 
 A page lists topics in the order of their names, beginning at the request's cursor. A page has at
 most as many partitions as the smaller of the client's limit and `max.request.partition.size.limit`.
-The response's cursor names the first partition after the page. The response has published state
-only (V82). Every topic has its authorized operations, even if the request does not ask for them, as
-in Kafka. If a partition has no eligible leader replicas, their list is empty, not null, because
-Java's admin client cannot read a null list. As in Kafka 4, the last known ELR of a leaderless
-partition is its last leader (E4). tidelog's tagged fields name the replicas for which a leaderless
-partition waits.
+The response's cursor names the first partition after the page. The response has only the state that
+the controller has published to this broker (V82). Every topic has its authorized operations, even
+if the request does not ask for them, as in Kafka. If a partition has no eligible leader replicas,
+their list is empty, not null, because Java's admin client cannot read a null list. As in Kafka 4,
+the last known ELR of a leaderless partition is its last leader (E4). tidelog's tagged fields name
+the replicas for which a leaderless partition waits.
 """
 
 from __future__ import annotations

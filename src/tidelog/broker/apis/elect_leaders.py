@@ -1,9 +1,9 @@
 """ElectLeaders (key 43), versions 0 to 2: elect preferred or unclean leaders (V13, V46, KIP-460).
 
-Version 0 elects preferred leaders only. The controller responds when the new leaders are durable,
-and waits up to a second until the brokers have acknowledged its commands. Every broker but the
-controller responds NOT_CONTROLLER, in the top-level error field if the version has one, else for
-each partition.
+Version 0 elects preferred leaders only. The controller responds when the new leaders are durable
+and the brokers have acknowledged its commands; it waits for these acknowledgements for a second at
+most. Every broker but the controller responds NOT_CONTROLLER, in the top-level error field if the
+version has one, else for each partition.
 """
 
 from __future__ import annotations

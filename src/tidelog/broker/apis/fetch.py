@@ -2,10 +2,10 @@
 
 A follower reads up to the log end. A consumer reads up to the high watermark, or with
 read_committed up to the last stable offset. The broker supports incremental fetch sessions
-(KIP-227), topic ids from version 13 on, followers' broker epochs from 15 on, and hints to new
-leaders from 16 on. A fetch without a session gets a temporary session, which ends when the broker
-has responded. Transactions are not supported yet, so the last stable offset is the high watermark.
-Fetching from followers (KIP-392) is not supported yet.
+(KIP-227), topic ids from version 13 on, followers' broker epochs from version 15 on, and the new
+leader's address in error responses from version 16 on. A fetch without a session gets a temporary
+session, which ends when the broker has responded. Transactions are not supported yet, so the last
+stable offset is the high watermark. Fetching from followers (KIP-392) is not supported yet.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """FindCoordinator (key 10), versions 0 to 6: the broker that coordinates a group.
 
-The coordinator is the published leader of the group's partition of `__consumer_offsets` (G2). The
-response has the leader's endpoint on the client's listener. If the topic does not exist, the broker
-requests its creation (`offsets.topic.*`) and responds COORDINATOR_NOT_AVAILABLE, so the client
-retries. A group whose partition has no live leader also gets COORDINATOR_NOT_AVAILABLE. If the
-leader's broker has just ended, the response waits briefly for the next leader (V83).
+The coordinator is the leader of the group's partition of `__consumer_offsets`, as the controller
+last published it (G2). The response has the leader's endpoint on the client's listener. If the
+topic does not exist, the broker requests its creation (`offsets.topic.*`) and responds
+COORDINATOR_NOT_AVAILABLE, so the client retries. A group whose partition has no live leader also
+gets COORDINATOR_NOT_AVAILABLE. If the leader's broker has just ended, the response waits briefly
+for the next leader (V83).
 
 Transactional ids have no coordinator. The broker refuses transactional ids with
 TRANSACTIONAL_ID_AUTHORIZATION_FAILED, because all clients stop at that error. After most other

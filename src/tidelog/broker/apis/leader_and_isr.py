@@ -1,11 +1,12 @@
 """LeaderAndIsr (key 4), versions 4 to 7: the controller assigns roles to replicas.
 
 The request has leader, ISR and replicas of partitions that this broker hosts (V30, V31, V33). Each
-partition has its own outcome. A full request (type 2) lists every replica of this broker, so
-unlisted replicas are strays (V35). The broker refuses a request of an older controller
-(STALE_CONTROLLER_EPOCH), or for an earlier registration of this broker (STALE_BROKER_EPOCH). The
-broker also refuses a command that arrives after a later command of the same controller
-(OPERATION_NOT_ATTEMPTED). The broker ignores the lists of adding and removing replicas.
+partition has its own outcome. A full request (type 2) lists every replica of this broker, so the
+broker sets its other replicas aside as strays (V35). The broker refuses a request of an older
+controller (STALE_CONTROLLER_EPOCH), or for an earlier registration of this broker
+(STALE_BROKER_EPOCH). The broker also refuses a command that arrives after a later command of the
+same controller (OPERATION_NOT_ATTEMPTED). The broker ignores the lists of adding and removing
+replicas.
 """
 
 from __future__ import annotations

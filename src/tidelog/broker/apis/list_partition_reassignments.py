@@ -2,8 +2,8 @@
 
 The response omits partitions that are not being reassigned, do not exist, or whose topic is being
 deleted. Every broker but the controller responds NOT_CONTROLLER for the whole request. A controller
-that has lost its store responds REQUEST_TIMED_OUT, because another controller may have begun or
-ended reassignments meanwhile.
+that cannot reach its metadata store responds REQUEST_TIMED_OUT, because another controller may have
+begun or ended reassignments meanwhile.
 """
 
 from __future__ import annotations

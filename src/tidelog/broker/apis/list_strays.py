@@ -1,7 +1,9 @@
-"""ListStrays (key 20001), version 0: the replicas that this broker has set aside (V35).
+"""ListStrays (key 20001), version 0: the stray replicas of this broker (V35).
 
-This API is tidelog's own; brokers serve and advertise it on the inter-broker listener only (G5).
-Each log directory has its own error: KAFKA_STORAGE_ERROR if the directory is unreadable.
+This API is tidelog's own; brokers serve and advertise it on the inter-broker listener only (G5). A
+stray is a replica that the controller's commands no longer list; the broker keeps the stray's files
+under another name. Each log directory has its own error: KAFKA_STORAGE_ERROR if the directory is
+unreadable.
 """
 
 from __future__ import annotations

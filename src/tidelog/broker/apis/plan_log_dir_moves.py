@@ -1,9 +1,10 @@
-"""PlanLogDirMoves (key 20007), version 0: preview the moves of a drain, or of balancing (D12, D15).
+"""PlanLogDirMoves (key 20007), version 0: preview moves between log directories (D12, D15).
 
-This API is tidelog's own; brokers serve and advertise it on the inter-broker listener only (G5).
-The broker computes the plan as it does for real moves, but starts no move. The drain of an unknown
-directory gets LOG_DIR_NOT_FOUND. The response is INVALID_REQUEST if a directory to drain has
-failed, if no other directory can take the replicas, or if the threshold is not a percentage.
+This API is tidelog's own; brokers serve and advertise it on the inter-broker listener only (G5). A
+drain moves every replica out of some directories; balancing evens out the space of the volumes. The
+broker computes the plan as for real moves, but starts no move. The drain of an unknown directory
+gets LOG_DIR_NOT_FOUND. The response is INVALID_REQUEST if a directory to drain has failed, if no
+other directory can take the replicas, or if the threshold is not a percentage.
 """
 
 from __future__ import annotations

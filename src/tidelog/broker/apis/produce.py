@@ -237,7 +237,7 @@ class _PartitionAppend:
 def handle(
     context: ApiContext, request: Request[ProduceRequest]
 ) -> ProduceResponse | Pending | None:
-    """Begin the appends, which are written together when the socket's read event ends."""
+    """Begin the appends; appends from one read of the socket are written together afterwards."""
     message = request.message
     acks = message.acks
     whole = _refusal(message)

@@ -35,7 +35,8 @@ PLAINTEXT_LISTENER: Final = "the listener is PLAINTEXT: brokers have no authenti
 _NO_AUTHORIZER: Final = "brokers have no authorizer: there are no access control lists"
 _NO_QUOTAS: Final = "brokers enforce no quotas of users, clients or addresses, and keep none"
 _CLASSIC_GROUPS: Final = "groups have the classic protocol only: set group.protocol=classic"
-#: The reasons why brokers refuse APIs, as the table in docs/compatibility.md shows them.
+#: Reasons why brokers refuse APIs, for the table in docs/compatibility.md: the four values from
+#: here on.
 NO_LOGIN: Final = "no authentication: listeners are PLAINTEXT"
 _NO_TRANSACTIONS: Final = "no transactions"
 _NO_ACLS: Final = "no access control"
@@ -61,7 +62,11 @@ def _refused(
     *,
     rights: tuple[Right, ...] = (),
 ) -> Served:
-    """Return a refused API: in versions `first` to `last`, every part of a request gets `error`."""
+    """Return a refused API: in versions `first` to `last`, every part of a request gets `error`.
+
+    `why` is the reason for the documentation, and `rights` are rights that some requests would
+    need.
+    """
 
     def handle(request: Request[Any]) -> Any:
         return error_response(request, error, message)

@@ -191,7 +191,7 @@ class LiveConfigs:
             self._services.tracer.event("topic_configs_applied", topics=tuple(here))
 
     async def _read_broker_settings(self) -> None:
-        """Apply the stored settings of all brokers and of this broker over the static settings."""
+        """Apply the stored cluster-wide settings and this broker's own over the static settings."""
         services = self._services
         names = (layout.DEFAULT_ENTITY, str(services.broker_id))
         paths = [layout.config_path(BROKERS, name) for name in names]

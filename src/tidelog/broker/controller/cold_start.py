@@ -21,7 +21,7 @@ from tidelog.core.types import BrokerInfo, PartitionState
 def assigned_in_cold_start(
     topics: Iterable[object], brokers: Mapping[int, BrokerInfo]
 ) -> frozenset[int]:
-    """Return the brokers of all replicas; none if an ISR member still runs, or no topic exists."""
+    """Return the brokers of all replicas; none if this is no cold start, or no topic exists."""
     assigned: set[int] = set()
     for found in topics:
         if not isinstance(found, TopicFound):

@@ -1,9 +1,9 @@
-"""The wait for consumer groups to read partitions before their removal (V71).
+"""The wait until consumer groups have read partitions that are to be removed (V71).
 
-The controller checks again and again whether the groups have read these partitions, until no
-partition waits for its removal. `drains` asks the coordinators how far their groups have read. A
-check of the groups' progress counts only if leaders and coordinators stayed the same during the
-check.
+An administrator may reduce the number of a topic's partitions, and may ask that groups first read
+the removed partitions to the end. The controller checks the groups' progress repeatedly until no
+partition waits for them. `drains` asks the coordinators how far their groups have read. A check of
+the groups' progress counts only if leaders and coordinators stayed the same during the check.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _DRAIN_LOOK_MS = 500
 
 
 class Draining:
-    """The waits of one controller term until consumer groups have read drained partitions."""
+    """The waits of one controller term until groups have read partitions to be removed."""
 
     def __init__(
         self,

@@ -1,12 +1,12 @@
 """Notifications that brokers leave for the controller: ISR changes and failed directories.
 
-Below protocol level 2.7, a leader (of tidelog or Kafka) writes an ISR change into the state node
-itself. The leader then leaves a sequence node below `/isr_change_notification` (A12). A broker with
-a failed log directory leaves a sequence node below `/log_dir_event_notification` (D4). The
-controller reads both kinds of notifications at every protocol level, because other brokers may have
-another level than the controller. The controller acts on the current state, then removes exactly
-the notifications that it has read. The removal of notifications checks the controller epoch (V3),
-so a deposed controller removes no notification.
+If `inter.broker.protocol.version` is below 2.7, a leader (of tidelog or Kafka) writes an ISR change
+into the state node itself. The leader then leaves a sequence node below `/isr_change_notification`
+(A12). A broker with a failed log directory leaves a sequence node below
+`/log_dir_event_notification` (D4). The controller reads both kinds of notifications whatever its
+own `inter.broker.protocol.version`, because another broker may have another version. The controller
+acts on the current state, then removes exactly the notifications that it has read. The removal of
+notifications checks the controller epoch (V3), so a deposed controller removes no notification.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The metadata store as the controller uses it: each outcome of a call counts as progress (V42).
 
 The class passes on every call, measures its time, and returns the store's own result.
-`controller.activity` measures how long the outcome of a store operation is overdue.
+`controller.activity` notices if no outcome comes for too long.
 """
 
 from __future__ import annotations

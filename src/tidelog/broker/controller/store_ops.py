@@ -49,10 +49,11 @@ from tidelog.metadata.store import (
     TransactionFailed,
 )
 
-#: Maximum number of operations in one transaction of the controller, and their maximum size in
-#: bytes. Both are below the store's limits, because the transaction also checks the controller
-#: epoch.
+#: Maximum number of operations in one transaction of the controller, below the store's limit,
+#: because the transaction also checks the controller epoch.
 MAX_OPS = limits.MAX_TRANSACTION_OPS - 1
+#: Maximum size in bytes of the operations in one transaction of the controller, below the store's
+#: limit for the same reason.
 MAX_BYTES = limits.MAX_TRANSACTION_BYTES - 1024
 _OP_OVERHEAD_BYTES = 64
 
@@ -357,7 +358,7 @@ class AcceptedUnit(Unit):
 
 
 class ForgottenUnit(Unit):
-    """The deletion of a partition's request node, and of its parent if no other request is left."""
+    """The deletion of a reassignment request's node, and of its parent if that becomes empty."""
 
     __slots__ = ()
 

@@ -102,9 +102,10 @@ class StoreReader:
         )
 
     async def brokers(self, on_change: WatchCallback) -> BrokersRead:
-        """Read all registrations: only a node's creation id shows that a broker restarted (V10)."""
+        """Read all registrations, because the list of names does not show a restart (V10)."""
         ids = await self._watched(layout.BROKER_IDS, on_change)
-        # A broker that finds the store older than its logs marks the store when it registers (E8).
+        # A broker that finds the store older than its logs creates the node `STORE_WENT_BACK` when
+        # it registers (E8).
         *nodes, mark = await self._store.get_many(
             [*(f"{layout.BROKER_IDS}/{name}" for name in ids), layout.STORE_WENT_BACK]
         )

@@ -45,7 +45,10 @@ class StoreWatches:
     """The watches of one broker; each of its controller terms begins with `load`."""
 
     def __init__(self, services: Services, wake: Signal, noticed: Callable[[], None]) -> None:
-        """`wake` is set when changes wait to be read; `noticed` is called when brokers change."""
+        """`wake` is set when changes wait to be read.
+
+        `noticed` is called when a watch announces a change of the brokers' registrations.
+        """
         self._services = services
         self._wake = wake
         self._noticed = noticed

@@ -2,10 +2,10 @@
 
 Every transaction begins with a check of `/controller_epoch`, so a deposed controller changes
 nothing (V3). Writes are packed into transactions up to the store's limits. When a transaction
-conflicts, the writer reads back the nodes of its writes. The writer reports a conflict for each
-node that is not as expected, and writes the other nodes (V15, V16). After an unknown outcome the
-writer reads back the nodes before it does anything else (S2). The writer waits while the store is
-unreachable (S3). `store_ops` maps each write to its nodes.
+conflicts, the writer reads back the nodes that the transaction would have written. The writer
+reports a conflict for each node that is not as expected, and writes the other nodes (V15, V16).
+After an unknown outcome the writer reads back the nodes before it does anything else (S2). The
+writer waits while the store is unreachable (S3). `store_ops` maps each write to its nodes.
 """
 
 from __future__ import annotations

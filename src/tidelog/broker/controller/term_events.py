@@ -250,7 +250,7 @@ class TermEvents:
         self._report_failovers(over)
 
     def behind(self, broker_id: int, broker_epoch: int, behind_ms: int, *, is_over: bool) -> None:
-        """Report that a broker stopped acknowledging commands, or acknowledges them again (V81)."""
+        """Report that a broker stopped acknowledging commands, or (`is_over`) resumed (V81)."""
         self._times_behind += 1
         event = cluster_events.commands_behind(
             broker_id,

@@ -1,8 +1,8 @@
 """Consumer groups on this broker: the coordinators of `__consumer_offsets`.
 
 `tidelog.group` makes the decisions, and `runtime` carries them out. This module adds what only
-groups need: expiry of offsets, offsets of ended topics, and the list of groups. A client whose
-connection is lost stays a member of its group.
+groups need: expiry of offsets, deletion of the offsets of deleted topics, and the list of groups. A
+client whose connection is lost stays a member of its group.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class GroupCoordinators(CoordinatorRuntime[GroupPartition]):
         return GroupPartition(partition, leader_epoch, self._group_settings)
 
     def encode(self, record: Record, now_ms: int) -> NewRecord:
-        """Encode a record; raise SchemaError if a text in the record is too long."""
+        """Encode a record; raise SchemaError if a string in the record is too long."""
         return offset_records.encode(record, now_ms)
 
     def decode(
@@ -97,7 +97,7 @@ class GroupCoordinators(CoordinatorRuntime[GroupPartition]):
         return ErrorCode.NONE if is_nameable(asked) else ErrorCode.INVALID_GROUP_ID
 
     async def complete_load(self, led: LedPartition[GroupPartition]) -> bool:
-        """Delete the offsets of topics and partitions that ended before the load (G6)."""
+        """Delete the offsets of topics and partitions that were deleted before the load (G6)."""
         return await check_topics(self.services, led.shard, led.name)
 
     def leadership_ends(self, shard: GroupPartition) -> None:

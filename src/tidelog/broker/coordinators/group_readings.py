@@ -153,7 +153,8 @@ class GroupReadings:
     ) -> int | None:
         """Return the timestamp of the batch at an offset; None if it cannot be read here now.
 
-        The broker reads the header of the batch from the page cache, never from the disk.
+        The broker reads the header of the batch from the page cache, never from the disk. `end` is
+        the last stable offset, and `known` has the results of the last reading.
         """
         partition = self._replicas.get(key)
         if partition is None:

@@ -50,7 +50,7 @@ class TopicSettings(NamedTuple):
 
 
 class _Gathered(NamedTuple):
-    """An append that waits for `flush`; `records` is empty if it is too large for any batch."""
+    """An append that waits for `flush`; without `records` if it is too large for any batch."""
 
     number: int
     records: tuple[NewRecord, ...]

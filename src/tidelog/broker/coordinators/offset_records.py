@@ -47,7 +47,7 @@ _INCARNATION: Final = struct.Struct(">16si")
 
 
 def encode(record: Record, timestamp_ms: int) -> NewRecord:
-    """Encode a record; raise SchemaError if a text in the record is too long."""
+    """Encode a record; raise SchemaError if a string in the record is too long."""
     if isinstance(record, OffsetRecord):
         group_id, (topic, partition) = record.key
         key = consumer_offsets.encode_key(OffsetCommitKey(group_id, topic, partition))

@@ -141,8 +141,8 @@ async def _are_published_later(services: Services, later: dict[TopicPartition, i
     """Return whether the store has one of these incarnations, so UpdateMetadata will show it.
 
     `later` maps partitions to first leader epochs above those in the broker's metadata. A load must
-    not wait for an incarnation that the store lacks: a restored store may have lost it, or Kafka
-    never wrote it, and then no controller will publish it.
+    not wait for an incarnation that the store lacks: a restored store may have lost the
+    incarnation, or a Kafka controller may have dropped it, and then no controller will publish it.
     """
     if not later:
         return False

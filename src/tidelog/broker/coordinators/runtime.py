@@ -100,7 +100,7 @@ class CoordinatorRuntime(ABC, Generic[S]):
 
     @abstractmethod
     def encode(self, record: Any, now_ms: int) -> NewRecord:
-        """Encode a record; raise SchemaError if a text in the record is too long."""
+        """Encode a record; raise SchemaError if a string in the record is too long."""
 
     @abstractmethod
     def decode(

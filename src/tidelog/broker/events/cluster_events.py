@@ -1,11 +1,11 @@
 """The writer of cluster events to the topic `__cluster_events` (V80).
 
 Each broker writes the events that it knows of. The controller writes its durable decisions. Each
-new leader writes how it began to lead (`takeovers`). No caller waits for a write: `record` puts an
-event into a bounded queue. One task, an idempotent producer, sends the queued events to the leader
-of the topic's only partition, so the topic has each event once or not at all. The broker counts
-events that do not fit into the queue, and writes an event that reports how many are missing. With
-`cluster.events.enable=false` the broker records no events.
+new leader writes how long it took until its followers fetched and a record was committed. No caller
+waits for a write: `record` puts an event into a bounded queue. One task, an idempotent producer,
+sends the queued events to the leader of the topic's only partition, so the topic has each event
+once or not at all. The broker counts events that do not fit into the queue, and writes an event
+that reports how many are missing. With `cluster.events.enable=false` the broker records no events.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class ClusterEvents:
         self._lacking_since_ms: int | None = None
         #: Number of events that did not fit into the queue since the last report of lost events.
         self._dropped = 0
-        #: Number of reports of lost events.
+        #: Number of events that report lost events; the number identifies such an event.
         self._times_dropped = 0
         #: The reason, as last logged, why no event can be sent.
         self._reason = ""
@@ -131,7 +131,7 @@ class ClusterEvents:
         self.record_later(len(all_events), iter(all_events))
 
     def record_later(self, count: int, events: Iterator[ClusterEvent | None]) -> None:
-        """Record `count` events, which `events` makes when they are sent; it may yield None.
+        """Record `count` events, which `events` makes when they are sent; None yields no event.
 
         Making events for thousands of partitions at once would delay the commands to brokers.
         """

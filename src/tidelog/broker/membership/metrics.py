@@ -1,7 +1,7 @@
 """The metrics of a broker's session with the metadata store.
 
-The metrics have the names of Kafka's metrics for the ZooKeeper session. Every broker counts them,
-also with another metadata store than ZooKeeper.
+The metrics have the names of Kafka's metrics for the ZooKeeper session. Every broker counts these
+metrics, even if its metadata store is not ZooKeeper.
 """
 
 from __future__ import annotations

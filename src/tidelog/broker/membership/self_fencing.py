@@ -7,7 +7,8 @@ compares the monotonic time with the time of the last turn. After too long a gap
 the broker is fenced until the store has applied or rejected a transaction of its session. A fenced
 broker begins no request, sends no response, and lets no timeout of a waiting request fire. The
 event loop's clock advances while the machine is suspended, but may stand still while a host pauses
-a virtual machine. In that case the broker serves until the store reports that its session expired.
+a virtual machine. If the clock stood still, the broker notices no gap, and serves until the store
+reports that its session expired.
 
 The longest allowed gap is two thirds of the session timeout. The last renewal of the session may
 lie a third of the session timeout before the gap, because renewals are up to that time apart. Only
@@ -53,7 +54,7 @@ class SelfFencing:
         self._fence.watch(self.turned)
 
     def turned(self) -> None:
-        """Compare clocks when a turn of the event loop begins, or a read event within a turn."""
+        """Compare the time with that of the last turn; called as a turn or a read event begins."""
         now_ms = self._clock.monotonic_ms()
         fence = self._fence
         if now_ms >= fence.late_from_ms:

@@ -1,17 +1,17 @@
 """The check whether the metadata store is older than this broker's logs (E8).
 
 A broker stamps the store: with each registration, and before a clean stop, it writes a node of its
-own. The broker's log directories store the transaction id of its last stamp. If the store has this
-broker's stamp with a lower transaction id, the store was restored from a copy. Replicas that a
-restored store records as in sync may lack acknowledged records. After an unclean stop, or without a
-stored transaction id, the broker also checks that no leader epoch in its logs is above the leader
-epoch in the store.
+own. The broker's log directories store the transaction id of its last stamp. If the transaction id
+of this broker's stamp in the store is lower than the stored id, the store was restored from a copy.
+Replicas that a restored store records as in sync may lack acknowledged records. After an unclean
+stop, or without a stored transaction id, the broker also checks that no leader epoch in its logs is
+above the leader epoch in the store.
 
-A broker that finds an older store registers without proof of a clean shutdown, and marks the store
-in the same transaction. The transaction that marks an older store also fences a controller that
-does not know of the mark. The broker refuses to start if another broker already leads one of its
-partitions in the older store. To follow that leader, this broker would truncate records that the
-leader lacks, although they may have been acknowledged.
+A broker that finds an older store registers without proof of a clean shutdown. The same transaction
+creates a node, the mark, which records that the store was restored. The transaction also fences a
+controller that does not know of the mark. The broker refuses to start if another broker already
+leads one of its partitions in the older store. To follow that leader, this broker would truncate
+records that the leader lacks, although they may have been acknowledged.
 """
 
 from __future__ import annotations
@@ -111,7 +111,10 @@ class StoreHistory:
         return self.seen
 
     async def _why_older(self, found: int) -> str:
-        """Return the evidence that the store is older than this broker's logs, or an empty text."""
+        """Return why the store must be older than this broker's logs, or "".
+
+        `found` is the transaction id of this broker's stamp in the store.
+        """
         identity = self._services.identity
         if self.seen > found:
             there = f"of transaction {found}" if found != NO_STAMP else "missing"

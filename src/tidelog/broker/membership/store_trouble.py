@@ -1,9 +1,10 @@
 """Responses to administrators while the metadata store is unreachable.
 
 A controller that cannot reach its store makes no decision, so an administrator's request would time
-out without a reason. After a session timeout, or three quarters of the request's timeout, the
-broker responds REQUEST_TIMED_OUT and names the store. The request stays queued after
-REQUEST_TIMED_OUT: a controller whose session outlives the outage carries out the request.
+out without a reason. Once the store has been unreachable for a session timeout, or for three
+quarters of the request's timeout, the broker responds REQUEST_TIMED_OUT and names the store. The
+request stays queued after REQUEST_TIMED_OUT: a controller whose session outlives the outage carries
+out the request.
 """
 
 from __future__ import annotations

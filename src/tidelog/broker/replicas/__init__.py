@@ -16,7 +16,8 @@ directories (D2, D11).
 down.
 
 `upkeep` (periodic work) and `replica_set` use all subpackages. `commands` executes LeaderAndIsr and
-StopReplica. `stray_recovery` lists, deletes and restores strays (V35).
+StopReplica. `stray_recovery` lists, deletes and restores strays: replicas that the broker set
+aside, because the controller's commands no longer list them (V35).
 
 `metrics` declares the metrics of all subpackages, and `replica_readings` reads the metrics of
 replicas. `command_requests` asks the controller to send all commands again.

@@ -1,8 +1,9 @@
 """The requests by which this broker asks the controller to send all commands again.
 
-A restored stray needs a role (V35), and the controller must learn which replicas a failed log
-directory held (D16). The broker's response to a full command reports the restored and the lost
-replicas to the controller. The broker repeats a request until the controller accepts it or the
+The broker asks when an operator has restored a replica that was set aside, because the replica
+needs a role (V35). The broker also asks when a log directory has failed, because the controller
+must learn which replicas the directory held (D16). The broker's LeaderAndIsr response reports the
+restored and the lost replicas. The broker repeats a request until the controller accepts it or the
 registration ends, because a new registration gets all commands anyway. A Kafka controller does not
 know RequestCommands and closes the connection; the broker then stops asking.
 """

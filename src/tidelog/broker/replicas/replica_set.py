@@ -106,7 +106,8 @@ class ReplicaSet(HostedPartitions):
         self.moves = DirectoryMoves(
             services, self, self._directory_move_ended, self.placement.moved
         )
-        #: Set up the moves between directories that this broker plans itself (D12, D15).
+        #: Plans moves out of drained directories (D12); `balance` plans moves to emptier volumes
+        #: (D15).
         self.drains = DirectoryDrains(services, self, self.moves, self.placement)
         self.balance = DirectoryBalance(services, self, self.moves, self.placement, self.drains)
         self.upkeep = ReplicaUpkeep(

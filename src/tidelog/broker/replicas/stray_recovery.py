@@ -96,7 +96,7 @@ class StrayRecovery:
             response.error_code = ErrorCode.INVALID_REQUEST
             return response
         # Before any deletion, check whether too many strays were set aside at once (V35). After a
-        # deletion, too few of them might be left for this check.
+        # deletion, too few strays might be left for this check to notice.
         await self._replicas.upkeep.hold_strays()
         for named in request.strays:
             result = AlteredStray(named.log_dir, named.name)

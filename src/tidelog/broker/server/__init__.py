@@ -1,7 +1,7 @@
 """Connections of clients and brokers, and their requests, from the socket to a handler and back.
 
 A connection decodes requests, begins them in order as soon as admission allows, and sends the
-responses in the same order. For this package, a handler is a function of a request.
+responses in the same order. For this package, a handler is a function that takes a request.
 
 `server` accepts connections, and `connections` has the class of a connection. `connection_limit`
 bounds the number of connections, and `broker_claims` judges which connections belong to brokers.

@@ -30,7 +30,7 @@ _CLIENT_ID: Final = re.compile(r"broker-(\d{1,10})-")
 
 
 class Standing(IntEnum):
-    """The strength of a connection's claim to be from a broker; weak claims are closed first."""
+    """The strength of a connection's claim to be from a broker; the weakest is closed first."""
 
     CLIENT = 0
     CLAIMED = 1

@@ -34,7 +34,8 @@ from tidelog.broker.server.timers import Timeout, TimerWheel
 from tidelog.core.ports import FrameHandler, Tracer
 from tidelog.wire.registry import API_VERSIONS
 
-#: Maximum duration of a trial in milliseconds; brokers send a request that ends the trial at once.
+#: Maximum duration of a trial in milliseconds; a broker's first request, which ends its trial,
+#: comes without delay.
 TRIAL_MS: Final = 5_000
 #: Maximum number of connections on trial; each costs a descriptor and a small buffer. One turn of
 #: the event loop accepts at most this many connections (the listener's backlog). A burst of clients

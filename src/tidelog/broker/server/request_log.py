@@ -19,8 +19,9 @@ from tidelog.broker.server.steps import after
 from tidelog.core.ports import Clock, Loggers, Tracer
 from tidelog.wire.registry import API
 
-#: Kafka's logger name of the request log. `_STREAM` is the name of its stream in this project.
+#: Kafka's logger name of the request log.
 REQUEST_LOGGER: Final = "kafka.request.logger"
+#: Name under which the broker's tracer writes the request log.
 _STREAM: Final = "request_log"
 #: Python's number for Kafka's level TRACE, at which a line includes the request.
 _TRACE: Final = 5

@@ -1,9 +1,9 @@
 """Steps around handlers: functions that get each request first, or each response last.
 
-`Dispatcher.put_around` puts a step around every handler; the last step is the outermost. A step
-before the handler can respond in place of the handler, for example to a request without the
-necessary rights. A step after the handler gets the response, even if the response is completed
-later.
+`Dispatcher.put_around` puts a step around every handler; the step that was put last is the
+outermost. A step before the handler can respond in place of the handler, for example to a request
+without the necessary rights. A step after the handler gets the response, even if the response is
+completed later.
 """
 
 from __future__ import annotations

@@ -53,6 +53,6 @@ class ApiContext:
     config_store: ConfigStore
     live_configs: LiveConfigs
     held_answers: HeldAnswers
-    #: Called with the mark that a broker has set in a metadata store because the store lost writes
-    #: (E8).
+    #: Called with the name of the mark, a node by which a broker records that the metadata store
+    #: lost writes (E8).
     store_marked: Callable[[str], None]

@@ -7,9 +7,9 @@ with the greater pair (latest leader epoch, log end offset). This copy has every
 the other copy. The broker sets the other copy aside as a stray, so no record is lost.
 
 An interrupted move between directories also leaves two copies. Two copies of a replica also remain
-if the disk refuses to remove the former copy after a move (D11). After such a move the new copy has
-a mark. The broker keeps the marked copy, even if the marked copy is shorter by now, and deletes the
-former copy.
+if the disk refuses to remove the former copy after a move (D11). A move marks the new copy. The
+broker keeps the marked copy, even if the marked copy is shorter by now, and deletes the former
+copy.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _forget_former(directories: Sequence[LogDirectory], refused: Container[Topic
 def _is_newer(
     topic_partition: TopicPartition, directory: LogDirectory, other: LogDirectory
 ) -> bool:
-    """Return whether the copy in `directory` replaced the copy of the same topic in `other`."""
+    """Return whether a move replaced the copy in `other` by the copy in `directory`."""
     moved_from = directory.moved_from.get(topic_partition)
     ids = directory.logs[topic_partition].topic_id, other.logs[topic_partition].topic_id
     return (
@@ -83,7 +83,11 @@ def _rank(
     found: Sequence[LogDirectory],
     directory: LogDirectory,
 ) -> tuple[bool, bool, int, int]:
-    """Return a copy's rank; the copy with the highest rank stays."""
+    """Return a copy's rank; the copy with the highest rank stays.
+
+    The rank is: whether the copy belongs to the existing topic, whether no move replaced it, its
+    latest leader epoch, and its log end offset.
+    """
     log = directory.logs[topic_partition]
     is_former = any(_is_newer(topic_partition, each, directory) for each in found)
     is_of_topic = log.topic_id == topic_id

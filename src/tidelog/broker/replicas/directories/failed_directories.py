@@ -101,8 +101,8 @@ class FailedDirectories:
             # KAFKA_STORAGE_ERROR (D4).
             self._rest(partition)
         for directory in failing:
-            # A fetch, a load or a command may wait for an operation that hangs in the failed
-            # directory (D4).
+            # End the operations that hang in the failed directory, because a fetch, a load or a
+            # command may wait for them (D4).
             directory.lane.abandon(error)
         replicas.log_dirs.count_offline()
         services.tracer.mark("directory_given_up")

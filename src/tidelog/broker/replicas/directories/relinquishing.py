@@ -46,7 +46,7 @@ _MAX_NAMED = 5
 DAMAGE_PAUSE_MS: Final = 500
 #: Number of attempts to report that a directory is no longer full or slow.
 _FIT_ATTEMPTS: Final = 5
-#: Pause in milliseconds between two attempts to report that.
+#: Pause in milliseconds between two attempts to report that a directory is no longer full or slow.
 _FIT_PAUSE_MS: Final = 1_000
 _SLOW = (
     "the controller elected no other leader in place of one with slow reads: {};"
@@ -286,7 +286,7 @@ class Relinquishing:
         return any(each.api_key == RELINQUISH_LEADERSHIP for each in response.api_keys)
 
     def _fall_back(self, damaged: list[Partition]) -> None:
-        """Give up damaged replicas that another ISR member can replace."""
+        """Report damaged replicas as offline, except leaders that are alone in their ISR."""
         for partition in damaged:
             if partition.has_role and not _is_alone(partition):
                 self._give_up(partition)

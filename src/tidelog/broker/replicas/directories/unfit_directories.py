@@ -49,7 +49,10 @@ class UnfitDirectories:
         )
 
     def due(self, partitions: Iterable[Partition], others: Sequence[Partition]) -> list[Partition]:
-        """Return leaders and followers to name as unfit in the next request, except `others`."""
+        """Return leaders and followers to name as unfit in the next request.
+
+        `others` are replicas that the request names for another reason.
+        """
         now_ms = self._services.clock.monotonic_ms()
         self._until_ms = {
             key: until_ms for key, until_ms in self._until_ms.items() if now_ms < until_ms

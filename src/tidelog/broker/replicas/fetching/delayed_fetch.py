@@ -198,7 +198,7 @@ class DelayedFetch:
     # the response budget
 
     def _defer(self, final: bool) -> None:
-        """Wait for this fetch's turn to read."""
+        """Wait for this fetch's turn to read; `final` means that the maximum wait is over."""
         self._turn = WaitingRead(self._resume, lambda: self._connection.unread_bytes, is_due=final)
         self._services.tracer.mark("fetch_waits_for_turn")
         self._room.wait(self._turn)
@@ -279,8 +279,8 @@ class DelayedFetch:
     ) -> None:
         """Examine the changed partitions; set `_answered` when the response is complete.
 
-        `granted_bytes` limits the read; None means as much as the budget of unread responses
-        grants.
+        `final` means that the maximum wait is over. `granted_bytes` limits the read; None means as
+        much as the budget of unread responses grants.
         """
         if granted_bytes is None:
             granted_bytes = self._room.grant_bytes
@@ -443,7 +443,8 @@ class DelayedFetch:
         """Return the response for one partition, and the disk read of its records, if any.
 
         The response is None if an incremental fetch has no change to report. `partition` is None
-        unless the request has already checked that the partition may be read.
+        unless the request has already checked that the partition may be read. `min_one` allows a
+        first batch larger than `max_bytes`.
         """
         if partition is None:
             found = readable(self._replicas, self._session, item)

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from tidelog.broker.replicas.hosting.hosted_partitions import HostedPartitions
     from tidelog.broker.replicas.hosting.partition import Partition
 
-#: Errors of a follower whose leader epoch or broker epoch differs from the leader's.
+#: Errors that a follower gets if its leader epoch or broker epoch differs from the one that the
+#: leader knows.
 _EPOCH_ERRORS = (
     ErrorCode.FENCED_LEADER_EPOCH,
     ErrorCode.UNKNOWN_LEADER_EPOCH,

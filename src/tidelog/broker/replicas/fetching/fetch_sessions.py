@@ -89,9 +89,10 @@ class SessionPartition:
         #: The log start offset in the last response.
         self.sent_log_start_offset = -1
         self.watched: Partition | None = None
-        #: Where the readable part of the log ended when a waiting fetch last examined the
-        #: partition: base offset of the segment, and bytes in it (`fetch_growth`).
+        #: Base offset of the segment in which the readable part of the log ended when a waiting
+        #: fetch last examined the partition (`fetch_growth`).
         self.seen_segment = -1
+        #: Bytes of the readable part in the segment `seen_segment`, at the same examination.
         self.seen_bytes = 0
 
     def watch(self, partition: Partition) -> None:
@@ -266,7 +267,7 @@ class FetchSessions:
         return list(self._sessions.values())
 
     def partitions(self, session_id: int) -> list[TopicPartition]:
-        """Return the partitions of a session whose topic's name is known."""
+        """Return a session's partitions, except those whose topic name is unknown."""
         session = self._sessions.get(session_id)
         partitions = () if session is None else session.partitions.values()
         return [
@@ -328,7 +329,7 @@ class FetchSessions:
         return True
 
     def _evictable(self, newcomer: FetchSession, now_ms: int) -> FetchSession | None:
-        """Return a session that `newcomer`, which was just used, may evict; None if none."""
+        """Return a session that `newcomer`, which was just used, may evict, or None."""
         privileged = newcomer.replica_id >= 0
         candidates: Iterable[FetchSession] = self._sessions.values()
         oldest = min(candidates, key=lambda session: session.last_used_ms, default=None)

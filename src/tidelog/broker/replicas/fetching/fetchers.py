@@ -148,9 +148,9 @@ class Fetcher(FetchOrder):
         level = services.config.inter_broker_protocol_version
         self._version = protocol_level.request_versions(level).fetch
         self._followed: dict[_Key, FollowedPartition] = {}
-        #: The state of the throttle when it last held back partitions of the session:
-        #: `hold_number`, and whether the rate was exceeded. None while the throttle holds back no
-        #: partition.
+        #: The throttle's `hold_number`, and whether its rate was exceeded, when `_throttle` last
+        #: examined all partitions; only a change of this pair requires another examination. None
+        #: while the throttle holds back no partition.
         self._held_under: tuple[int, bool] | None = None
         self._recovery: Timeout | None = None
         self._session_id = 0
@@ -409,7 +409,7 @@ class Fetcher(FetchOrder):
             for data in topic.partitions:
                 followed = self._followed.get((topic.topic_id, data.partition_index))
                 # If a later request named the partition again, this response is for an earlier
-                # position.
+                # position: its bytes count, but its records are ignored.
                 if followed is not None and data.records:
                     self._throttles.received(followed.partition, len(data.records))
                     followed.partition.received(len(data.records))

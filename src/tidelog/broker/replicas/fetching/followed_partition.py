@@ -141,11 +141,11 @@ class FollowedPartition:
         self.key = key
         self.partition = partition
         self.role = role
-        #: The fetch offset that the session has, and (`sent_in`) the number of the request that
-        #: sent it; 0 if the partition is not in the session. `sent_ms` is the monotonic time at
-        #: which request number `sent_in` was sent.
+        #: The position (fetch offset) that the leader's session has.
         self.sent_position = role.position
+        #: Number of the request that sent `sent_position`; 0 if the session lacks the partition.
         self.sent_in = 0
+        #: Monotonic time at which request number `sent_in` was sent.
         self.sent_ms = 0
         self.sent_log_start = -1
         #: Number of the last request whose response had records; 0 for none.

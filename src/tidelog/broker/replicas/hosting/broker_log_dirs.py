@@ -1,4 +1,4 @@
-"""The log directories of one broker, its offline replicas, and replicas not created (D1, D4).
+"""The log directories of one broker, and its offline replicas (D1, D4).
 
 A directory is good until its first device error, and failed from then on until the process ends.
 The replicas of a directory that failed at run time are offline until this broker hosts them again.

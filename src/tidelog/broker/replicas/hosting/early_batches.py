@@ -4,8 +4,8 @@ A client may learn from another broker that this broker leads a partition. The c
 its first batches before the controller's command reaches this broker. A new replica must not accept
 a later batch of a client whose earlier batch was refused. If the replica accepted the later batch,
 the earlier batch would be lost. A log accepts any first sequence number of an unknown producer, and
-librdkafka takes the acknowledgement of a batch for an acknowledgement of all earlier batches. The
-refused batches pass to the replica's log when the log is created (V38).
+librdkafka takes the acknowledgement of a batch for an acknowledgement of all earlier batches. When
+the replica is created, its log gets the list of the refused batches (V38).
 """
 
 from __future__ import annotations

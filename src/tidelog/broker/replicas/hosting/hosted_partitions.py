@@ -140,8 +140,9 @@ class HostedPartitions:
             partition.topic_id not in self._topics
             and partition.topic_partition.topic not in self.topics()
         ):
-            # The broker does not read the topic's configuration while it hosts no replica of the
-            # topic. A recreated topic has the same name, and may already have replicas here.
+            # This was the last replica of the topic here, so the broker reads the topic's
+            # configuration no more. The check of the name is for a recreated topic, which may
+            # already have replicas here.
             self.throttles.topic_gone(partition.topic_partition.topic)
             self.topic_meters.gone(partition.topic_partition.topic)
         coordinators = self._context.coordinators.get(partition.topic_partition.topic)

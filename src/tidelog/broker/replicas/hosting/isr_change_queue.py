@@ -33,7 +33,7 @@ class IsrChangeQueue(ABC):
         return len(self._queue)
 
     def submit(self, partition: Partition, change: IsrChange) -> None:
-        """Queue a change for the end of this event; replace the partition's unsent change (A8)."""
+        """Queue a change, to be sent after the current event; replace an unsent change (A8)."""
         self._queue[partition.topic_partition] = (partition, change)
         self._soon()
 

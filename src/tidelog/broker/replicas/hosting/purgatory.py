@@ -149,7 +149,7 @@ class PartitionWatchers:
         A move of the high watermark alone does not end a follower's waiting fetch (V61).
         """
         # Sending a response may begin the connection's next request, and that request may add a
-        # wait to `_acks`.
+        # wait to `_acks`, so the loop reads `_acks` again for each wait.
         while self._acks and self._acks[0][0] <= high_watermark:
             self._acks.popleft()[1].acknowledged()
         for watcher in list(self._consumers):

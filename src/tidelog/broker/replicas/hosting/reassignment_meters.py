@@ -3,8 +3,8 @@
 As in Kafka, one metric counts partitions that this broker leads while replicas are added or
 removed. A second metric counts the bytes that this broker sent to added replicas. A third metric
 counts the bytes that added replicas on this broker fetched. The controller's LeaderAndIsr commands
-show which partitions are being reassigned. Without reassignments the cost is a look-up in an empty
-dictionary.
+show which partitions are being reassigned. Without reassignments, the counting of a fetch costs
+only a look-up in an empty dictionary.
 """
 
 from __future__ import annotations

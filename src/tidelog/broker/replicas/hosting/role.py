@@ -180,7 +180,10 @@ class Role:
         partition_epoch: int,
         has_eligible: bool = False,
     ) -> None:
-        """Apply the state in the controller's response to an ISR change."""
+        """Apply the state in the controller's response to an ISR change.
+
+        `has_eligible` means that the partition has eligible leader replicas outside the ISR (E1).
+        """
 
     def change_refused(self, change: IsrChange, error: ErrorCode) -> None:
         """Note that the controller refused the ISR change."""

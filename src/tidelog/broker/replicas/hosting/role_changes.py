@@ -76,8 +76,8 @@ class RoleChanges:
     def become_follower(self, partition: Partition, state: LeaderAndIsrPartitionState) -> None:
         """Follow under a new leader epoch (V32, V33); no operation may run on the log.
 
-        Without a leader (-1) the replica waits for the next command. A replica outside the ISR
-        first truncates its log at the damaged offset (V68).
+        Without a leader (-1) the replica waits for the next command. A replica with a damaged log
+        that is outside the ISR first truncates its log before the damage (V68).
         """
         log = partition.log
         damaged_from = None

@@ -3,9 +3,10 @@
 The controller measures a failover only until the leader has its role. After the leader has its
 role, followers connect, truncate and fetch, and the leader acknowledges the first record.
 `replication.takeover` records the times of each watched leadership. This module decides which
-leaderships are watched, and for how long. If there are many, it watches an even sample. The
-measured times go to metrics, and to the topic `__cluster_events` if events are enabled. While no
-leadership is watched, the cost for a fetch is a look-up in an empty dictionary.
+leaderships are watched, and for how long. If many leaderships begin at once, the module watches an
+even sample of them. The measured times go to metrics, and to the topic `__cluster_events` if events
+are enabled. While no leadership is watched, the watch costs each fetch only a look-up in an empty
+dictionary.
 """
 
 from __future__ import annotations

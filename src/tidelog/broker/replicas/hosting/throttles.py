@@ -49,7 +49,8 @@ class ReplicationThrottles:
         #: Replicas that reassignments add; the throttle rate of a reassignment applies to these
         #: replicas only.
         self._added: dict[TopicPartition, tuple[int, ...]] = {}
-        #: Partitions whose reassignment currently does not copy to the replica on this broker.
+        #: Partitions whose replica on this broker does not copy at present, because its
+        #: reassignment pauses.
         self.idle: dict[TopicPartition, None] = {}
         #: Followers, by partition and broker id, that the leader's side of the throttle skipped
         #: since the last check of `throttle_watch`.
@@ -231,7 +232,10 @@ class ReplicationThrottles:
         return progress is not None and not progress.in_maximal_isr
 
     def sent(self, count: int, out_of_sync_count: int) -> None:
-        """Count the bytes of throttled partitions in a response to a follower."""
+        """Count the bytes of throttled partitions in a response to a follower.
+
+        `out_of_sync_count` is the part of the bytes for partitions whose ISR lacks the follower.
+        """
         now_ms = self._services.clock.monotonic_ms()
         self.leader.record(count, out_of_sync_count, now_ms)
         rate = self.leader.byte_rate(now_ms)

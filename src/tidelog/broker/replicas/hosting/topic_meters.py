@@ -57,8 +57,8 @@ _OF_TOPICS: Final = (
 class TopicMeters:
     """The traffic of all topics of one broker.
 
-    The broker calls a method for each partition of each request, so the methods call no other
-    functions.
+    The broker calls a method for each partition of each request, so for speed the methods call no
+    other functions.
     """
 
     def __init__(self, metrics: Metrics) -> None:
@@ -98,7 +98,7 @@ class TopicMeters:
             self._metrics.drop(metric, topic)
 
     def produced(self, topic: str, size_bytes: int, records: int) -> None:
-        """Count an append of a client to one partition; a duplicate has no bytes and records."""
+        """Count an append of a client to one partition; both sizes are 0 for a duplicate batch."""
         meter = self._all
         meter.produces.value += 1
         meter.bytes_in.value += size_bytes

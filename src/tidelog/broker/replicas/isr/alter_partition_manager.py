@@ -42,9 +42,9 @@ class AlterPartitionManager(IsrChangeQueue):
     def __init__(self, services: Services) -> None:
         super().__init__(services)
         self._in_flight = False
-        #: Number of the current request. `_asked` is the controller to which the request went:
-        #: (epoch, broker id).
+        #: Number of the current request.
         self._attempt = 0
+        #: The controller to which the current request went: (epoch, broker id).
         self._asked: tuple[int, int] = (-1, -1)
         self._awaited: _Sent = {}
         self._versions = requests.ControllerVersions(requests.HIGHEST_VERSION)

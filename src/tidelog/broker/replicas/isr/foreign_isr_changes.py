@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from tidelog.broker.services import Services
     from tidelog.wire.messages.update_metadata import UpdateMetadataRequest
 
-#: Milliseconds for which a leader may be behind without a report, because responses and metadata
-#: arrive over different connections.
+#: Milliseconds for which a leader may be behind before the broker requests its commands, because
+#: responses and metadata arrive over different connections.
 GRACE_MS: Final = 1_000
 
 

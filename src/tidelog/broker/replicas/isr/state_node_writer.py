@@ -1,12 +1,12 @@
-"""The writer of ISR changes into state nodes, below protocol level 2.7 (A12, V6).
+"""The writer of ISR changes into state nodes (A12, V6), as in Kafka before version 2.7.
 
-One task takes all queued changes, reads the partitions' state nodes, and lets
-`replication.direct_isr` decide. One transaction then writes the nodes, provided that their versions
-have not changed. The same transaction creates a notification, from which the controller learns of
-the changes. After a failed transaction the task reads all nodes again and decides again, because
-another writer has changed a node, or the store's response was lost. The leader includes a change in
-its maximal ISR until a read shows the outcome of the change (A8, S2). While the store is
-unreachable, the changes wait (S3).
+A broker uses this module if its `inter.broker.protocol.version` is below 2.7. One task takes all
+queued changes, reads the partitions' state nodes, and lets `replication.direct_isr` decide. One
+transaction then writes the nodes, provided that their versions have not changed. The same
+transaction creates a notification, from which the controller learns of the changes. After a failed
+transaction the task reads all nodes again and decides again, because another writer has changed a
+node, or the store's response was lost. The leader includes a change in its maximal ISR until a read
+shows the outcome of the change (A8, S2). While the store is unreachable, the changes wait (S3).
 """
 
 from __future__ import annotations

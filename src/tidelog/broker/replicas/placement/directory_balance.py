@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from tidelog.broker.replicas.placement.log_dir_placement import LogDirPlacement
     from tidelog.broker.services import Services
 
-#: Maximum number of moves that run at a time.
+#: Maximum number of balancing moves that run at a time.
 _AT_ONCE: Final = 2
 #: Maximum number of moves taken from one plan; the next plan uses the sizes at that time.
 _LONGEST_QUEUE: Final = 64
-#: Shortest pause between two rounds of balancing, in milliseconds.
+#: Shortest pause in milliseconds between two calls of `_round`, which begins and ends moves.
 _GAP_MS: Final = 20
 _MS_PER_S: Final = 1_000
 

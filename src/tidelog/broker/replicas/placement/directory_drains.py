@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 #: Maximum number of moves out of drained directories at a time. Only
 #: `num.replica.alter.log.dirs.threads` of them copy records at the same time.
 _AT_ONCE: Final = 16
-#: Pauses in milliseconds between two rounds of a drain: without an event, and after an event such
-#: as the end of a move.
+#: Pause in milliseconds between two calls of `_round`, which begins and ends moves.
 _LOOK_MS: Final = 5_000
+#: Pause in milliseconds between an event, such as the end of a move, and the next call of `_round`.
 _GAP_MS: Final = 20
 #: Milliseconds before the broker tries again to move a replica that no directory could take.
 _UNFIT_MS: Final = 10_000

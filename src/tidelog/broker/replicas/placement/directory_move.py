@@ -31,14 +31,15 @@ if TYPE_CHECKING:
     from tidelog.log.log_directory import LogDirectory
     from tidelog.log.partition_log import PartitionLog
 
-#: Pauses in milliseconds after a refused read or append: the first pause, doubled with each failure
-#: up to the longest pause.
+#: First pause in milliseconds after a refused read or append, doubled with each further failure.
 _FIRST_PAUSE_MS: Final = 50
+#: Longest pause in milliseconds after a refused read or append.
 _LONGEST_PAUSE_MS: Final = 5_000
 #: When at most this number of reads is left to copy, appends to the current log pause; these reads
-#: take some milliseconds on any disk. `_THROTTLED_TAIL_READS` is the number for throttled moves.
-#: This number is lower, because the throttle does not delay the last reads.
+#: take some milliseconds on any disk.
 _TAIL_READS: Final = 4
+#: The corresponding number of reads for moves with a throttle; it is lower, because the throttle
+#: does not delay the last reads.
 _THROTTLED_TAIL_READS: Final = 1
 
 
@@ -88,7 +89,7 @@ class DirectoryMove:
         self.future = future
         #: Whether the move was replaced or cancelled, or cannot continue.
         self.is_over = False
-        #: Resolved when a replacement in progress is done. A move that is ended waits for it.
+        #: Resolved when a replacement in progress is done; ending the move waits for that.
         self.replacing: Completion[None] | None = None
         self._failures = 0
         self._config = future.config

@@ -3,8 +3,8 @@
 `log.log_dir_choice` chooses a directory by available space. This module supplies the input: the
 directories that may take replicas, the space of their volumes, recent placements, and the growth of
 the directories. With a single directory the broker does not measure space or growth. If the space
-of a volume cannot be read, the choice depends on the replicas in its directories. A device error
-makes the directory fail (D1).
+of any volume cannot be read, the broker chooses the directory that will hold the fewest bytes. A
+device error makes the directory fail (D1).
 """
 
 from __future__ import annotations

@@ -31,8 +31,9 @@ class MovePace:
             config.alter_log_dirs_replication_quota_window_num,
             config.alter_log_dirs_replication_quota_window_size_seconds * _MS_PER_S,
         )
-        #: Number of moves that copy now. `_waiting` has the moves that wait for their turn.
+        #: Number of moves that copy now.
         self._copying = 0
+        #: The moves that wait for their turn, the longest waiting first.
         self._waiting: list[Completion[None]] = []
 
     async def turn(self) -> None:
