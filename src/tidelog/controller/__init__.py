@@ -23,8 +23,9 @@ its answers, its orders to brokers, and its writes.
 the requests that a broker has yet to receive. `overdue` finds the brokers that do not acknowledge
 their commands.
 
-`notices` and `cluster_events` report what happened. `isr_shrinks` and `failover` explain shrinks
-and measure failovers. `activity` detects stalls (V42).
+`notices` and `cluster_events` report what happened. `isr_shrinks` gives the causes why replicas
+left ISRs, and `failover` measures failovers. `activity` detects a controller task that makes no
+progress (V42).
 
 `store_went_back` and `unproven_states` handle a store that lost its latest writes (E8).
 """

@@ -4,9 +4,9 @@ One task of a broker competes for `/controller` and acts as the controller. A ta
 to do rests. A task that works sends requests to the store, which must report an outcome of each. A
 task that works for `STALLED_TICKS` ticks without an outcome of its requests is stalled. If a
 stalled task owns the `/controller` node, the cluster has a controller that does not act. A resting
-task checks its claim to `/controller`, and so finds a node of its own session for which no
-controller acts. The module counts ticks instead of time, because a paused process gets only one
-tick for the whole pause.
+task reads `/controller`, and so finds a node that its own session created although no controller
+acts for it. The module counts ticks instead of time, because a paused process gets only one tick
+for the whole pause.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ STALLED_TICKS: Final = 4
 class ActivityVerdict(Enum):
     """The state of the controller task at a tick."""
 
-    #: The controller task rests, and should check whether its claim to `/controller` is still true.
+    #: The controller task rests, and should read `/controller` to check who the controller is.
     LOOK = "look"
     #: The controller task works.
     WAIT = "wait"

@@ -30,7 +30,7 @@ class Precedence(IntEnum):
     REASSIGNMENTS = 5
     REASSIGNMENTS_LISTED = 6
     PRODUCER_IDS = 7
-    #: Answers to DeleteTopics have no number here, because they wait over several decisions.
+    #: The last number. DeleteTopics has no number, because its answer may wait for later decisions.
     CONTROLLED_SHUTDOWN = 8
 
 

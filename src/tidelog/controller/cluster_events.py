@@ -27,8 +27,8 @@ from tidelog.core.types import (
     topic_id_to_text,
 )
 
-#: Version of the event documents. The version rises when a field is removed or changes its meaning;
-#: readers ignore fields that they do not know.
+#: Version of the JSON documents that describe events. The version rises when a field is removed or
+#: changes its meaning; readers ignore fields that they do not know.
 VERSION: Final = 1
 LEADER_CHANGE: Final = "leader_change"
 ISR_CHANGE: Final = "isr_change"
@@ -59,7 +59,7 @@ KINDS: Final = (
 
 
 class ClusterEvent(NamedTuple):
-    """One cluster event: its kind, its identity within the kind, and its fields."""
+    """One cluster event: its kind, a text that identifies it within its kind, and its fields."""
 
     kind: str
     identity: str
@@ -472,6 +472,9 @@ def commands_behind(
 
 
 def dropped(broker_id: int, broker_epoch: int, number: int, count: int) -> ClusterEvent:
-    """Return the event that reports how many events a broker dropped before this event."""
+    """Return the event that reports how many events a broker dropped before this event.
+
+    `number` distinguishes the reports of one registration of the broker.
+    """
     fields = {"broker": broker_id, "broker_epoch": broker_epoch, "count": count}
     return ClusterEvent(EVENTS_DROPPED, f"{broker_id}/{broker_epoch}/{number}", fields)

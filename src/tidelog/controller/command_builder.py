@@ -43,7 +43,7 @@ class CommandBuilder:
         #: By partition, the role of all its replicas. The roles in this map do not permit a broker
         #: to create a missing replica.
         self._roles: dict[TopicPartition, BrokerRole] = {}
-        #: Replicas of each partition that has roles in a full command.
+        #: Replicas of the partitions that are in full commands; each replica gets a role.
         self._placed: dict[TopicPartition, Sequence[int]] = {}
         #: By partition: the published leader that has restarted since its election, and so must not
         #: lead (V10).
@@ -96,9 +96,10 @@ class CommandBuilder:
     def _may_not_lead(self, broker_id: int, topic_partition: TopicPartition) -> bool:
         """Return whether the broker leads, but has restarted since it was elected (V10).
 
-        Below protocol level 2.7, a leader may have written the state itself right before its
-        session ended. Because of the leader's write, the controller's write of an election had a
-        conflict. The controller therefore elects another leader only in its next decision (A12).
+        If `inter.broker.protocol.version` is below 2.7, a leader may have written the state itself
+        right before its session ended. Because of the leader's write, the controller's write of an
+        election had a conflict. The controller therefore elects another leader only in its next
+        decision (A12).
         """
         state = self._image.states[topic_partition]
         return state.leader == broker_id and incarnations.is_leader_restarted(
@@ -190,7 +191,7 @@ class CommandBuilder:
         )
 
     def _unreadable(self) -> dict[TopicPartition, BrokerRole]:
-        """Return roles for replicas with unreadable states, so that they are not strays (V35)."""
+        """Return roles that make brokers keep replicas with unreadable partition states (V35)."""
         return {
             topic_partition: self._kept(topic_partition)
             for topic_partition in self._image.unreadable_states
@@ -220,7 +221,7 @@ class CommandBuilder:
         self._of(broker_id).stops[topic_partition] = Stop(leader_epoch, True)
 
     def ask_for_log_end(self, broker_id: int, topic_partition: TopicPartition) -> None:
-        """Request a broker's log end of a partition; the request follows the broker's role (E6)."""
+        """Request a broker's log end of a partition; the request is sent after the role (E6)."""
         topic = self._image.topics.get(topic_partition.topic)
         if topic is not None and broker_id in self._image.brokers:
             key = (topic.topic_id, topic_partition.partition)

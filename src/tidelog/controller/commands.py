@@ -6,8 +6,8 @@ keeps this order. The backlog of unsent commands is bounded: when it becomes muc
 command, the broker gets a full command instead. `Commands.requests` returns the requests in sending
 order. An UpdateMetadata with changed live brokers is first, so that a follower knows its leader.
 StopReplica and LeaderAndIsr follow. The UpdateMetadata with the partitions is last, so that clients
-learn of a new leader only after it leads. The request versions are those that Kafka 3.9 sends at
-the controller's protocol level.
+learn of a new leader only after it leads. The request versions are those that Kafka 3.9 sends with
+the same `inter.broker.protocol.version`.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Sender(NamedTuple):
     controller_id: int
     controller_epoch: int
     listener: str
-    #: Versions of the requests, chosen by the controller's protocol level (A12).
+    #: Versions of the requests, chosen by the controller's `inter.broker.protocol.version` (A12).
     versions: RequestVersions = protocol_level.request_versions(protocol_level.NEWEST)
 
 

@@ -7,10 +7,10 @@ queued; the next decision handles all of them together (DESIGN.md, rule 6).
 
 The image changes only when `decide` begins and in `applied`, and is read-only otherwise. Readings
 of the store and answers of brokers are facts: `decide` applies them to the image before it decides.
-`applied` changes the image by the writes, then by the commands' consequences, and builds the
-commands last. Elections are level-triggered: the decision about a partition depends on the image
-alone. A conflict in the store, a new controller and a repeated event therefore need no code of
-their own (V15, V41).
+`applied` enters the finished writes into the image, then what brokers will be commanded to do, and
+builds the commands last. Elections are level-triggered: the decision about a partition depends on
+the image alone. A conflict in the store, a new controller and a repeated event therefore need no
+code of their own (V15, V41).
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class Controller:
     # deciding
 
     def decide(self) -> Decision:
-        """Decide about all queued events; the caller makes this durable and calls `applied`."""
+        """Decide about all queued events; the caller writes the decision, then calls `applied`."""
         if self._deciding is not None:
             raise InvariantError("a decision is in flight")
         events, self._events = self._events, []
@@ -227,7 +227,7 @@ class Controller:
         reassignments: requests.ReassignmentRequests,
         events: Sequence[Event],
     ) -> None:
-        """Serve requests; a request that conflicts with this decision waits for the next one."""
+        """Serve requests; requests that conflict with this decision wait for the next decision."""
         names: creation.TakenNames | None = None
         for event in events:
             # Elections come first, because AlterPartition requests are judged by the leaders that

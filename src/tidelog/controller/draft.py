@@ -122,7 +122,7 @@ class Draft:
         self.decision.notices.add(notice)
 
     def report(self, text: str) -> None:
-        """Report a request in a node of the store that the controller cannot carry out."""
+        """Report that the controller cannot carry out a request which a node of the store holds."""
         self.notice(UnmetRequest(text))
 
     def close(self) -> Decision:

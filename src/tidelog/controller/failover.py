@@ -1,4 +1,4 @@
-"""Latency budget of failovers: the duration of each phase of a failover (V80).
+"""Failovers of leaders, and the duration of each phase of a failover (V80).
 
 A turn of the controller is a failover if brokers are gone, or if it moves leaderships away from
 leaving brokers. The controller notices a loss of leaders (by the store's watch), reads the store,

@@ -91,8 +91,9 @@ class Image:
         #: Live brokers that were commanded to delete a removed replica, and have not acknowledged
         #: the command (V52).
         self.leaving: dict[TopicPartition, dict[int, None]] = {}
-        #: Replica presence by broker (D3, D4). `presences` has a partition only while a broker
-        #: reports its replica as lost or offline.
+        #: What brokers reported about their replicas of a partition: present, lost or offline (D3,
+        #: D4). `presences` has a partition only while a broker reports its replica as lost or
+        #: offline.
         self.presences: dict[TopicPartition, dict[int, Presence]] = {}
         #: Recoveries by proof under way (E6).
         self.recoveries: dict[TopicPartition, Recovery] = {}

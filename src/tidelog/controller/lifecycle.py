@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from tidelog.controller.incarnations import Brokers
 from tidelog.core.types import NO_LEADER, PartitionState
 
-#: Epochs of a partition's first state (Kafka's InitialLeaderEpoch).
+#: Leader epoch of a partition's first state, as Kafka's InitialLeaderEpoch.
 INITIAL_LEADER_EPOCH = 0
 
 

@@ -1,4 +1,4 @@
-"""Notices of a decision's effects, for the log, for traces and for observers of the cluster.
+"""Notices: reports of a decision's effects, for the log, for traces and for observers.
 
 Each concern of the controller (topics, partitions, elections, ...) has its own kinds of notice.
 Notices change nothing in the controller.

@@ -79,8 +79,8 @@ class ReplicaAnswered(Change):
         if all(found is Presence.HERE for found in answers.values()):
             del image.presences[self.topic_partition]
         if is_here and _reported_no_log(image, self.topic_partition, self.broker_id):
-            # The replica returned, for example as a restored stray, so the recovery asks its broker
-            # for the log end again (E6).
+            # The replica is there again, for example because an operator restored it, so the
+            # recovery asks the broker for the log end again (E6).
             del image.recoveries[self.topic_partition].logs[self.broker_id]
 
 

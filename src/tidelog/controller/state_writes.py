@@ -77,7 +77,7 @@ class ReplicasRemade(Change):
 
 @dataclass(frozen=True, slots=True)
 class WritePartitionState(Write):
-    """Publish a state if the node's version is `expected_epoch` (NO_STATE: create the node)."""
+    """Publish a state if the node has version `expected_epoch`; NO_STATE creates the node."""
 
     topic_partition: TopicPartition
     state: PartitionState

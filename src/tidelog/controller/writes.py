@@ -15,7 +15,7 @@ from tidelog.core.types import PartitionState
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Outcome of a durable write, with the transaction `mzxid` of the written state node."""
+    """Outcome of a durable write; `mzxid` is the transaction that wrote the state node, if any."""
 
     mzxid: int = 0
 

@@ -127,7 +127,7 @@ class Balance:
         return broker is not None and found is not None and found[0] == broker.broker_epoch
 
     def note_unfit(self, broker_id: int, topic_partition: TopicPartition, image: Image) -> None:
-        """Bar a live broker from leading a partition: its disk is full or slow (D13, D14).
+        """Bar a live broker from leading a partition, because the disk is full or slow (D13, D14).
 
         The replica may lead again when the broker withdraws its report, or at the second rebalance
         check from now, because the withdrawal may be lost.
@@ -142,7 +142,10 @@ class Balance:
         }
 
     def is_avoided(self, broker_id: int, topic_partition: TopicPartition, image: Image) -> bool:
-        """Return whether a broker should not lead a partition: slow reads or an unfit disk."""
+        """Return whether a broker should not lead a partition.
+
+        It should not if it recently reported slow reads, or a full or slow disk for this partition.
+        """
         if self.is_slow(broker_id, image):
             return True
         broker = image.brokers.get(broker_id)

@@ -163,8 +163,8 @@ def elect_instead(
 ) -> Election | None:
     """Elect another ISR member that is not in `slow` (F11); None if no other member can lead.
 
-    The replaced leader stays in the ISR. If a member has bounced, the result is None, and `elect`
-    decides.
+    `slow` are the brokers that reported slow reads, or a full or slow disk. The replaced leader
+    stays in the ISR. If a member has bounced, the result is None, and `elect` decides.
     """
     live = [member for member in state.isr if around.can_lead(member)]
     heirs = [member for member in live if member != state.leader and member not in slow]
@@ -179,11 +179,12 @@ def elect_without(
 ) -> Election | None:
     """Return the next state without the damaged replica (V68); None if no member can lead.
 
-    If the damaged replica led, a live member of the ISR is elected, a member of `slow` only if
-    there is no other. If another replica leads, it stays leader under the next leader epoch. With
-    the command for that epoch, the damaged replica's broker learns that the replica left the ISR.
-    The broker truncates the damaged log, so the damaged replica does not become an eligible leader
-    replica. Without a leader, or with a bounced member, the result is None, and `elect` decides.
+    If the damaged replica led, a live member of the ISR is elected. A member of `slow` (brokers
+    with slow reads, or a full or slow disk) is elected only if there is no other member. If another
+    replica leads, it stays leader under the next leader epoch. With the command for that epoch, the
+    damaged replica's broker learns that the replica left the ISR. The broker truncates the damaged
+    log, so the damaged replica does not become an eligible leader replica. Without a leader, or
+    with a bounced member, the result is None, and `elect` decides.
     """
     if state.leader == NO_LEADER or incarnations.bounced_members(state, around.brokers):
         return None
@@ -279,10 +280,10 @@ def _published(
 def _epoch_above_all(state: PartitionState, around: Circumstances) -> int:
     """Return a new leader's epoch, above all epochs assigned before a restore of the store (E8).
 
-    After a restore, the leader epoch of `state` already skips numbers. A log can have a later epoch
-    only if the same backup was restored before, and more epochs were skipped then. In this case,
-    leaders after that earlier restore may even have had epochs without any record in a log. If a
-    log has a later epoch than `state`, the returned epoch therefore skips numbers once more.
+    After a restore, the leader epoch of `state` already skips the numbers that may have been
+    assigned. A log has a later epoch only if the same backup was restored once before, with a
+    larger skip. Leaders of that time may also have had epochs without any record in a log, so the
+    returned epoch then skips numbers once more.
     """
     logs = {} if around.recovery is None else around.recovery.logs
     latest = max((log.leader_epoch for log in logs.values()), default=NO_EPOCH)

@@ -142,7 +142,7 @@ def look_at(topic_partition: TopicPartition, draft: Draft) -> None:
     move = topic.moves.get(topic_partition.partition)
     if move is not None and state.mzxid < move.since_zxid:
         # A reassignment has changed the assignment, and perhaps no command has sent it to the
-        # replicas yet.
+        # replicas yet: a new leader epoch makes the controller send it.
         under_next = transitions.under_next_epoch(state, controller_epoch)
         if image.is_completing(topic_partition):
             under_next = replace(under_next, reassigned_to=state.reassigned_to)

@@ -65,7 +65,7 @@ class PreferredElections:
         return bool(self._waiting) or self._is_requested
 
     def read(self, event: PreferredElectionRead) -> None:
-        """Take over a request from `/admin/preferred_replica_election`."""
+        """Queue the partitions of a request in `/admin/preferred_replica_election`."""
         self._waiting.update(dict.fromkeys(event.topic_partitions))
         self._is_requested = True
 

@@ -54,7 +54,7 @@ class RecoveryBegun(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LeaderAwaited:
-    """Notice: a partition has no leader, and no registered member provably has all records."""
+    """Notice: a partition has no leader, and no registered replica provably has all records."""
 
     topic_partition: TopicPartition
     plan: RecoveryPlan

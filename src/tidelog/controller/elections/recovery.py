@@ -1,12 +1,13 @@
 """Recovery by proof: choosing a leader by comparing logs, if no live member is proven (E6).
 
-When a record was committed, all members had it. Let k be the effective minimum. The guarantee of
-acks=all assumes that at most k - 1 members have lost unsynced data. Any k members thus include one
-that has kept all its records. A log with a greater pair (last leader epoch, end offset) than
-another log has every committed record of the other log. The greatest log of any k members therefore
-has every committed record. The controller waits up to leader.recovery.wait.ms until all members are
-registered, and then asks the registered members for their log ends. If the store lost its latest
-writes, all n replicas are members, and n - k + 1 of them must be registered (E8).
+The members of a partition are its ISR and its eligible leader replicas. When a record was
+committed, all members had it. Let k be the effective minimum. The guarantee of acks=all assumes
+that at most k - 1 members have lost unsynced data. Any k members thus include one that has kept all
+its records. A log with a greater pair (last leader epoch, end offset) than another log has every
+committed record of the other log. The greatest log of any k members therefore has every committed
+record. The controller waits up to leader.recovery.wait.ms until all members are registered, and
+then asks the registered members for their log ends. If the store lost its latest writes, all n
+replicas are members, and n - k + 1 of them must be registered (E8).
 """
 
 from __future__ import annotations

@@ -6,10 +6,10 @@ returns no leadership to the broker before the second rebalance check after the 
 so that leadership does not move back and forth between slow brokers. If no other ISR member can
 lead, the leader continues to lead.
 
-The controller replaces a leader on a full or slow disk in the same way, but avoids its broker only
-for the reported partitions. A request without partitions withdraws the report of full or slow
-disks. A broker also reports the followers on its slow disks: the controller avoids these followers
-as leaders and changes nothing else.
+The controller replaces a leader on a full or slow disk in the same way, but avoids the leader's
+broker only for the reported partitions. A request without partitions withdraws the report of full
+or slow disks. A broker also reports the followers on its slow disks: the controller avoids these
+followers as leaders and changes nothing else.
 
 A replica with a damaged log leaves the ISR and the eligible replicas first, and truncates its log
 afterwards. A leader that is alone in the ISR stays, because no other replica may have its records.

@@ -1,6 +1,7 @@
-"""The members for which partitions without a leader wait, shown to observers (E4, E6).
+"""The replicas for which partitions without a leader wait, shown to observers (E4, E6).
 
-This module derives the members from the partition's state and its circumstances, as `election`
+A member of a partition is a replica that is in the ISR or an eligible leader replica. This module
+derives the members to wait for from the partition's state and its circumstances, as `election`
 derives a leader. No decision depends on the members to wait for. The image keeps the members that
 were last sent to the brokers, so that each change is sent once.
 """

@@ -1,10 +1,10 @@
 """Addition of partitions to topics: which requests are rejected, and what is written (V7, V70).
 
-`plan` takes one topic of a CreatePartitions request (KIP-195), or of the requests below
-`/admin/partitions_add`. `plan` returns the topic's new node and the first states of the added
-partitions. Existing partitions stay unchanged. If a partition with the same number was removed
-earlier, the epochs of the new partition are above those of the removed partition (V71). Refusals
-are KafkaErrors whose message names an acceptable request.
+`plan` takes one topic of a CreatePartitions request (KIP-195), or of the requests that
+administrators store below `/admin/partitions_add`. `plan` returns the topic's new node and the
+first states of the added partitions. Existing partitions stay unchanged. If a partition with the
+same number was removed earlier, the epochs of the new partition are above those of the removed
+partition (V71). Refusals are KafkaErrors whose message names an acceptable request.
 """
 
 from __future__ import annotations
@@ -64,9 +64,10 @@ class AdditionsRead(Event):
 
 @dataclass(frozen=True, slots=True)
 class FormerRead(Event):
-    """By partition to add: the state that an earlier, removed partition left in the node (V71).
+    """What the state nodes of partitions to add hold already (V71).
 
-    The state is None if the partition has no state node.
+    A removed partition of the same number may have left its last state there. The state is None if
+    there is no state node.
     """
 
     states: Mapping[TopicPartition, PartitionState | None]
@@ -86,9 +87,10 @@ class PartitionsAdded(Change):
 
 @dataclass(frozen=True, slots=True)
 class FormerFound(Change):
-    """By partition to add: the state that an earlier, removed partition left in the node.
+    """What the state nodes of partitions to add hold already.
 
-    The state is None if the partition has no state node.
+    A removed partition of the same number may have left its last state there. The state is None if
+    there is no state node.
     """
 
     states: Mapping[TopicPartition, PartitionState | None]

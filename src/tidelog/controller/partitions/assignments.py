@@ -18,7 +18,8 @@ _MAX_ASSIGNMENT_BYTES = MAX_NODE_BYTES - 1_000
 def check_size(partitions: int, replicas: int, widest_id: int) -> None:
     """Raise KafkaError if the planned node of a topic does not fit into one node of the store.
 
-    `widest_id` is the largest broker id that the topic's node may name.
+    `replicas` is the number of replicas of all partitions together. `widest_id` is the largest
+    broker id that the topic's node may name.
     """
     size_bytes = partitions * (len(str(partitions)) + 8) + replicas * (len(str(widest_id)) + 2)
     if size_bytes > _MAX_ASSIGNMENT_BYTES:

@@ -90,7 +90,7 @@ class RemovalsRequested(Change):
 
 @dataclass(frozen=True, slots=True)
 class RemovalsAdded(Change):
-    """Further requests to remove partitions; `by_edit` if an edit of the topic's node made them."""
+    """Further requests to remove partitions; `by_edit` if made by editing the topic's node."""
 
     name: str
     wanted: Mapping[int, bool]
@@ -242,7 +242,7 @@ class RemovePartitions(Write):
 
 
 def removals_read(event: RemovalsRead, image: Image) -> dict[TopicPartition, str]:
-    """Apply stored removal requests to the image; return why requests are impossible."""
+    """Apply stored removal requests to the image; return impossible requests, with reasons."""
     good, bad = accepted(event.wanted, image)
     image.apply(RemovalsRequested(good))
     return bad

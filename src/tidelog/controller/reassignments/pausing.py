@@ -109,7 +109,7 @@ def roles_of_idle(
 
 
 def _idled_by(change: StateChange, image: Image) -> list[int]:
-    """Return the replicas of a reassignment that a new state makes stop copying, or copy again."""
+    """Return the replicas that a new partition state makes stop copying, or copy again."""
     topic_partition, before = change.topic_partition, change.before
     move, state = image.move(topic_partition), image.states.get(topic_partition)
     if move is None or before is None or state is None or image.is_completing(topic_partition):

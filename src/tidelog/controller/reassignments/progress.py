@@ -155,8 +155,9 @@ class TopicNode:
     assignments: dict[int, tuple[int, ...]]
     moves: dict[int, Move]
     begun: dict[int, None]
-    #: Number of replica lists in the node (`lists`), and of the broker ids in them (`ids`).
+    #: Number of replica lists in the node.
     lists: int
+    #: Number of broker ids in all replica lists of the node together.
     ids: int
 
     def topic_written(self) -> Topic:
@@ -310,7 +311,10 @@ class ReassignmentsDraft:
     def _without_unwanted(
         self, topic_partition: TopicPartition, full: tuple[int, ...], move: Move
     ) -> PartitionState | None:
-        """Return the state without ISR members that only an earlier target added (R10), or None."""
+        """Return the state without ISR members that only an earlier target added (R10), or None.
+
+        `full` are all assigned replicas, including the replicas that the reassignment removes.
+        """
         image = self._image
         return transitions.without_unwanted(
             image.states[topic_partition],

@@ -8,9 +8,10 @@ controller does not lose the entry. An entry waits while its brokers are not ali
 entries may begin before it. All entries wait while reassignments are frozen.
 
 If the partition of an entry is being reassigned, the controller first rolls that reassignment back
-(R9). The rollback begins when enough slots are free for the entry, including the slots of the old
-reassignment. The entry then moves to the front of the queue, and its slots are reserved, so the
-entry need not wait after the rollback.
+(R9). A reassignment takes a slot of the cluster's limit, and a slot of the limit of each broker
+that gains or loses a replica. The rollback begins when enough slots are free for the entry,
+including the slots of the old reassignment. The entry then moves to the front of the queue, and its
+slots are reserved, so the entry need not wait after the rollback.
 """
 
 from __future__ import annotations

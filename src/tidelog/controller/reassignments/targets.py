@@ -164,7 +164,10 @@ def check_can_turn(topic_partition: TopicPartition, image: Image) -> None:
 
 
 def original_of(topic_partition: TopicPartition, image: Image) -> tuple[int, ...]:
-    """Return the original replicas, to which a cancellation returns. Raises KafkaError."""
+    """Return the original replicas, to which a cancellation returns.
+
+    Raises KafkaError if the partition has no reassignment that can be cancelled.
+    """
     move = image.move(topic_partition)
     if move is None:
         raise KafkaError(

@@ -25,7 +25,10 @@ from tidelog.core.types import PartitionState, TopicPartition, topic_id_to_text
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
-    """The result for an edited topic: the topic to keep, further changes of the image, a report."""
+    """The result for an edited topic: the topic to keep, and further changes of the image.
+
+    `report` gives the reason if the edit is ignored; it is empty otherwise.
+    """
 
     found: TopicFound
     changes: tuple[FormerFound | RemovalsAdded, ...] = ()
