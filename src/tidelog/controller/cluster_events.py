@@ -71,7 +71,10 @@ class ClusterEvent(NamedTuple):
         return f"{self.kind}/{self.identity}".encode()
 
     def value(self, broker_id: int, time_ms: int) -> bytes:
-        """Return the value of the event's record, as a broker reports it at a wall clock time."""
+        """Return the value of the event's record.
+
+        Broker `broker_id` reports the event; `time_ms` is the wall-clock time of the event.
+        """
         document = {"version": VERSION, "kind": self.kind, "time_ms": time_ms, "told_by": broker_id}
         return json.dumps({**document, **self.fields}, separators=(",", ":")).encode()
 

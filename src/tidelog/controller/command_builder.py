@@ -266,7 +266,8 @@ class CommandBuilder:
                 role = known.get(topic_partition)
                 roles[topic_partition] = role or self._role(topic_partition, False)
             # A full command has no role for a replica that the broker is to delete, or whose
-            # partition gets no roles. If a replica without a role reappears, it is a stray (V45).
+            # partition gets no roles. If a broker finds such a replica again later, the replica is
+            # a stray (V45).
         roles.update(self._unreadable())
         commands.roles = roles
         commands.shown = everything

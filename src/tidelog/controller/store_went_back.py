@@ -3,9 +3,9 @@
 A broker that had seen later writes of the store creates the node `/brokers/store_went_back` when it
 registers. Partition state older than `/brokers/store_went_back` comes from a restored copy of the
 store, or was derived from such a copy. Such a state does not prove which of the assigned replicas
-have the committed records. The image therefore marks it as unproven, and recovery by proof compares
-the logs of all replicas (E6). A newer partition state proves, as usual, which replicas have every
-committed record.
+have the committed records. The image therefore marks such a state as unproven, and recovery by
+proof compares the logs of all replicas (E6). A newer partition state proves, as usual, which
+replicas have every committed record.
 """
 
 from __future__ import annotations
