@@ -221,7 +221,7 @@ class HeldAnswers:
         return max(expected.values()) if is_waiting else None
 
     def _commanded_until_ms(self, question: Question, now_ms: int) -> int | None:
-        """Return until when a response waits for an UpdateMetadata with a commanded leader."""
+        """Return until when a response waits for the UpdateMetadata that follows a LeaderAndIsr."""
         commanded = self._view.commanded
         if not commanded:
             return None

@@ -112,7 +112,7 @@ class StoreReader:
         return BrokersRead(self._decode_brokers(ids, nodes), self._went_back(mark))
 
     def _went_back(self, node: Node | None) -> StoreWentBack | None:
-        """Return the mark of a store that lost writes; an unreadable mark counts as a mark (E8)."""
+        """Return the content of node `STORE_WENT_BACK`; an unreadable node counts, too (E8)."""
         if node is None:
             return None
         try:

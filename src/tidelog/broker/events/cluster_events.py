@@ -40,7 +40,8 @@ _VERSION: Final = 9
 #: The purpose of the connection to the topic's leader; it becomes the client id, by which leaders
 #: recognize permitted writers.
 _PURPOSE: Final = "cluster-events"
-#: Maximum number of events in a batch, whose encoding takes a few milliseconds.
+#: Maximum number of events in a batch, so that the encoding of a batch takes only a few
+#: milliseconds.
 _BATCH_EVENTS: Final = 200
 _RETRY_MS: Final = 200
 #: Milliseconds that the creation of the topic waits if the cluster has fewer live brokers than the

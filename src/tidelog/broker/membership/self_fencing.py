@@ -7,8 +7,7 @@ compares the monotonic time with the time of the last turn. After too long a gap
 the broker is fenced until the store has applied or rejected a transaction of its session. A fenced
 broker begins no request, sends no response, and lets no timeout of a waiting request fire. The
 event loop's clock advances while the machine is suspended, but may stand still while a host pauses
-a virtual machine. If the clock stood still, the broker notices no gap, and serves until the store
-reports that its session expired.
+a virtual machine. If the clock stands still, the broker serves until the store reports expiry.
 
 The longest allowed gap is two thirds of the session timeout. The last renewal of the session may
 lie a third of the session timeout before the gap, because renewals are up to that time apart. Only

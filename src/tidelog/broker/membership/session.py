@@ -204,8 +204,8 @@ class Session:
     async def _until_registered(self) -> None:
         """Register the broker; open a new session if the current session expires first.
 
-        After the registration this function awaits nothing. If the session expires later,
-        `_register_again` registers the broker again.
+        After the registration this function awaits nothing, so it overlooks no expiry. If the
+        session expires later, `_register_again` registers the broker again.
         """
         services = self._services
         self._registering = True

@@ -1,11 +1,11 @@
 """The check whether the metadata store is older than this broker's logs (E8).
 
 A broker stamps the store: with each registration, and before a clean stop, it writes a node of its
-own. The broker's log directories store the transaction id of its last stamp. If the transaction id
-of this broker's stamp in the store is lower than the stored id, the store was restored from a copy.
-Replicas that a restored store records as in sync may lack acknowledged records. After an unclean
-stop, or without a stored transaction id, the broker also checks that no leader epoch in its logs is
-above the leader epoch in the store.
+own. The broker's log directories store the transaction id of its last stamp. If the broker's stamp
+in the store has a lower transaction id than the log directories, the store was restored from a
+copy. Replicas that a restored store records as in sync may lack acknowledged records. After an
+unclean stop, or without a stored transaction id, the broker also checks that no leader epoch in its
+logs is above the leader epoch in the store.
 
 A broker that finds an older store registers without proof of a clean shutdown. The same transaction
 creates a node, the mark, which records that the store was restored. The transaction also fences a

@@ -145,7 +145,7 @@ class _LeaderAndIsr:
             )
             if placement is Placement.OTHER_TOPIC:
                 # tidelog's controllers replace a replica of an earlier topic of the same name only
-                # with is_new or with a full command.
+                # with is_new or with a full command, so no other command may replace it.
                 error = ErrorCode.INCONSISTENT_TOPIC_ID
             elif placement is Placement.OFFLINE:
                 error = ErrorCode.KAFKA_STORAGE_ERROR
@@ -447,8 +447,8 @@ class ReplicaCommands:
                 self._replicas.log_dirs.refused_new.pop(topic_partition, None)
                 outcome = ErrorCode.NONE
                 if topic_partition in self._replicas.offline:
-                    # The replica will be deleted when the broker returns with the directory (D9,
-                    # V45).
+                    # The replica will be deleted when the broker restarts and its directory works
+                    # again (D9, V45).
                     outcome = ErrorCode.KAFKA_STORAGE_ERROR
                 elif partition is None:
                     if state.delete_partition and self._replicas.moves.concerns(topic_partition):

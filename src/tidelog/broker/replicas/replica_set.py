@@ -148,7 +148,7 @@ class ReplicaSet(HostedPartitions):
         return partition
 
     def give_up_damaged(self, partition: Partition) -> None:
-        """Give up a damaged replica if the controller has no RelinquishLeadership (V68)."""
+        """Give up a damaged replica if the controller does not serve RelinquishLeadership."""
         self._give_up_damaged(partition)
 
     def stopped(self, partition: Partition) -> None:

@@ -1,4 +1,4 @@
-"""The periodic upkeep of the hosted replicas, and their last checkpoint at the end.
+"""The periodic upkeep of the hosted replicas, and their last checkpoint at a stop.
 
 Upkeep covers high watermark checkpoints (V34), recovery points, retention, compaction, time-based
 flushes, and old strays (V35). At intervals of half of `replica.lag.time.max.ms`, the upkeep looks
@@ -55,8 +55,8 @@ class ReplicaUpkeep:
     ) -> None:
         """`least_flush_ms` returns the smallest `flush.ms` of all topics here.
 
-        `give_up_damaged` gives up a damaged replica if the controller has no RelinquishLeadership
-        (V68).
+        `give_up_damaged` gives up a damaged replica if the controller does not serve
+        RelinquishLeadership (V68).
         """
         self._services = services
         self._hosted = hosted
@@ -264,8 +264,8 @@ class ReplicaUpkeep:
                 try:
                     await directory.hold_strays(names)
                 except StorageError as error:
-                    # While this process runs, it keeps the strays although the directory has no
-                    # note of that. After a restart the broker checks the strays again.
+                    # The directory could not store that these strays must be kept. The broker keeps
+                    # them as long as it runs, and checks the strays again after a restart.
                     self._services.tracer.log(
                         "server", logging.ERROR, f"cannot hold strays: {error}"
                     )

@@ -89,7 +89,7 @@ def then(response: Any, finish: Callable[[Any], Any]) -> Any:
 
 
 def proving_broker(served: Served) -> Served:
-    """Return the API; if only brokers use it, its requests mark their connections as brokers'."""
+    """Return the API; if only brokers use it, each request marks its connection as a broker's."""
     return before(_prove)(served) if served.card.inter_broker else served
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tidelog.core.operation_times import OperationCounts
     from tidelog.log.log_directory import LogDirectory
 
-#: How many partitions one log line names.
+#: Maximum number of partitions that one log line names.
 _MAX_NAMED: Final = 5
 
 

@@ -155,7 +155,11 @@ class Partition:
         return ErrorCode.NONE if self.role.is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def diverging_epoch(self, last_fetched_epoch: int, fetch_offset: int) -> EpochEnd | None:
-        """Return where a follower's log diverges (V32), or None; raises OFFSET_OUT_OF_RANGE."""
+        """Return where a follower's log diverges from this log (V32); None if it does not.
+
+        Raises OFFSET_OUT_OF_RANGE if this leader does not know the follower's last epoch, or has
+        none of the follower's records.
+        """
         log = self.log
         return truncation.diverging_epoch(
             log.epochs, log.log_end_offset, last_fetched_epoch, fetch_offset

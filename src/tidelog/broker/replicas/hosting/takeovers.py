@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 #: Later events do not count as part of the failover.
 WATCHED_MS: Final = 30_000
 
-# Reasons why the broker stops watching a leadership.
+# The three reasons why the broker stops watching a leadership; the cluster event names the reason.
 ALL_SEEN: Final = "all_seen"
 TIME_OVER: Final = "time_over"
 LEADERSHIP_OVER: Final = "leadership_over"

@@ -1,11 +1,11 @@
 """The form of AlterPartition requests in each version, and the choice of the version.
 
 Versions 0 and 1 identify topics by name. Versions 2 and 3 give topic ids, and version 3 also gives
-the broker epoch of each member (KIP-497, KIP-704, KIP-841, KIP-903). At every protocol level that
-has AlterPartition, a leader first sends version 3 (A12). After a request without a response, the
-leader asks the controller for its versions, because Kafka closes the connection on an unknown
-version. Once the controller's versions are known, the leader sends the highest version that both
-brokers support. This module does no I/O.
+the broker epoch of each member (KIP-497, KIP-704, KIP-841, KIP-903). With every
+`inter.broker.protocol.version` that has AlterPartition, a leader first sends version 3 (A12). After
+a request without a response, the leader asks the controller for its versions, because Kafka closes
+the connection on an unknown version. Once the controller's versions are known, the leader sends the
+highest version that both brokers support. This module does no I/O.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """ISR changes that a leader did not request, or whose outcome it never learned (A3, A9).
 
 The controller sends the outcome of an AlterPartition to its sender, and metadata to every broker.
-If another peer sends an AlterPartition in the leader's name, the leader learns of the outcome only
-from metadata. A leader that missed a change has an older partition epoch than the published state,
-and no change in flight. The missed change, or the response to an earlier change of the leader, may
-still be on its way to the leader. If the leader is still behind a second later, the broker requests
-all its commands again, so that no leader continues with an outdated ISR.
+Connections have no authentication, so another peer may send an AlterPartition in the leader's name;
+the leader then learns of the outcome only from metadata. A leader that missed a change has an older
+partition epoch than the published state, and no change in flight. The missed change, or the
+response to an earlier change of the leader, may still be on its way to the leader. If the leader is
+still behind a second later, the broker requests all its commands again, so that no leader continues
+with an outdated ISR.
 """
 
 from __future__ import annotations

@@ -77,7 +77,10 @@ class LogDirPlacement:
     async def place(
         self, replicas: Sequence[TopicPartition], directories: Sequence[LogDirectory]
     ) -> dict[LogDirectory, list[TopicPartition]]:
-        """Return the new replicas of each directory; `directories` must not be empty."""
+        """Choose a directory for each new replica; return the new replicas by directory.
+
+        `directories` must not be empty.
+        """
         shares: dict[LogDirectory, list[TopicPartition]] = {each: [] for each in directories}
         if len(self._services.config.log_dirs) == 1:
             shares[directories[0]] += replicas
