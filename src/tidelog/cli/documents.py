@@ -163,9 +163,11 @@ class StrayChanged:
 class AwaitedMemberDescription:
     """A broker with an eligible replica of a partition without a leader.
 
-    `status` is `registered`, `not_registered` or `leaving` (shutting down). Of a registered broker
-    it says more: `asked` for the end of its log, `compared` once it has reported this end,
-    `unreadable`, `lost` without such a replica, or `silent` as a broker of Kafka.
+    `status` is `registered`, `not_registered` or `leaving` (shutting down). For a registered broker
+    it may also be `asked` (the controller has requested the log end offset of its replica) or
+    `compared` (it has reported this offset). In state `unreadable` the broker cannot read the log,
+    in state `lost` it no longer has the replica. A broker of Kafka is `silent`, because it cannot
+    report the offset.
     """
 
     broker: int
@@ -294,10 +296,11 @@ class MemberDocument:
 
 @dataclass(frozen=True, slots=True)
 class GroupOffset(OfPartition):
-    """A group's committed offset; null if a member reads the partition before the first commit.
+    """A group's committed offset and its lag in one partition.
 
-    `lag` is null without a committed offset or a responding leader. `member_id` is null if no
-    member reads the partition.
+    `committed_offset` is null if a member reads the partition and the group has not committed an
+    offset yet. `lag` is null without a committed offset or a responding leader. `member_id` is null
+    if no member reads the partition.
     """
 
     committed_offset: int | None
@@ -540,11 +543,12 @@ class MoveInQueue(OfPartition):
 class MoveVerified(OfPartition):
     """The progress of one partition's move.
 
-    `state` is `done`, `moving`, `queued` or `elsewhere`; in `moving_elsewhere` and
-    `queued_elsewhere` the move has another target. In state `moving_directory`, the partition has
-    the wanted replicas, but a replica is not yet in its wanted log directory. In state `changed`,
-    another request has replaced the given request. In state `in_place`, the partition has the
-    wanted replicas, and the store no longer records the given request.
+    `state` is `done`, `moving` or `queued`. In state `elsewhere`, the partition has other replicas
+    than the wanted ones, and no move. In `moving_elsewhere` and `queued_elsewhere`, its move has
+    another target. In state `moving_directory`, the partition has the wanted replicas, but a
+    replica is not yet in its wanted log directory. In state `changed`, another request has replaced
+    the given request. In state `in_place`, the partition has the wanted replicas, and the store no
+    longer records the given request.
     """
 
     state: str

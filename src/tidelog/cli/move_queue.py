@@ -107,7 +107,7 @@ def freeze(cluster: ClusterAddress) -> None:
 
 
 def unfreeze(cluster: ClusterAddress) -> None:
-    """Let moves begin again; queued moves, and moves requested in the store, begin at once."""
+    """Let moves begin again; moves that are queued, or that store nodes request, begin at once."""
     with cluster.client() as client:
         client.freeze_reassignments(False)
         queued = len(client.reassignments().queued)

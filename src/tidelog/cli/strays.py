@@ -73,9 +73,9 @@ def restore(
     The topic must exist with the same topic id, and the partition must be assigned to the broker:
     restore the topic's metadata first. One replica of each partition is restored, if possible the
     replica of a broker in the ISR; the other replicas copy the restored replica. The controller
-    makes the restored replica a leader or a follower at once. A restore is refused if anything
-    could be lost: another topic id, a replica with records in its place, a leader elsewhere, an
-    older leader epoch.
+    makes the restored replica a leader or a follower at once. A restore that could lose records is
+    refused. Reasons are another topic id, a replica with records in its place, another broker that
+    leads, or a partition whose leader epoch is below that of the set-aside replica's last record.
     """
     with cluster.client() as client:
         wanted = _named(_strays(client, broker), names)

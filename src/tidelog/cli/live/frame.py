@@ -90,7 +90,7 @@ class TopMove:
 
 @dataclass(frozen=True, slots=True)
 class TopUnderReplicated:
-    """A partition with fewer members of the ISR than replicas; `out` says why each one left."""
+    """A partition with fewer ISR members than replicas; `out` has the replicas outside the ISR."""
 
     topic: str
     partition: int

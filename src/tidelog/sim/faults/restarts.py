@@ -138,7 +138,7 @@ def unheard_restarts(context: FaultContext) -> Scenario:
 
     The leader gets no fetches of the controller's broker, and so removes this broker from the ISR
     by a write of the state node. Meanwhile the third broker crashes and restarts. All watches are
-    late, so the controller learns late of both.
+    late, so the controller learns late of the write and of the restart.
     """
     cluster = context.cluster
     controller = context.controller()
