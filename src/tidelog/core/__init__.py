@@ -19,8 +19,8 @@ Configuration of a broker: `broker_keys`, `config_keys`, `log_dir_keys`, `reassi
 `throttle_keys` and `shared_keys` declare the keys, and `config` reads their values. `config_text`
 parses files. `config_checks`, `listeners` and `log_dirs` check values.
 
-Configuration of a topic and changes at run time: `topic_config`, `dynamic_config`. Reports of
-configurations: `config_entries`, `config_reference`.
+Configuration of a topic and changes at run time: `topic_config`, `dynamic_config`. `config_entries`
+makes the entries of DescribeConfigs, and `config_reference` the page docs/configuration.md.
 
 Kafka's other keys: `kafka_key_table`, `kafka_keys`, `kafka_differences`, and `unsupported` (why a
 key has no effect).

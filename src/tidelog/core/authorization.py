@@ -40,7 +40,7 @@ class AclOperation(IntEnum):
 
 
 class Right(NamedTuple):
-    """An operation on resources of a type."""
+    """A right to carry out one operation on the resources of one type, such as to alter topics."""
 
     operation: AclOperation
     resource_type: ResourceType

@@ -111,7 +111,7 @@ class BrokerKeys:
         ours=True,
     )
 
-    # Defaults for the creation of topics.
+    # The values of the following keys are defaults for the creation of topics.
     num_partitions: int = integer(1, "Partitions of an automatically created topic.", at_least=1)
     default_replication_factor: int = integer(
         1, "Replication factor of an automatically created topic.", at_least=1
@@ -119,7 +119,7 @@ class BrokerKeys:
     auto_create_topics_enable: bool = boolean(True, "Create a topic when a client first uses it.")
     delete_topic_enable: bool = boolean(True, "Allow topics to be deleted.")
 
-    # Defaults of topic keys, used by topics that do not set the key themselves.
+    # The values of the following keys are defaults of topic keys, for topics that do not set them.
     min_insync_replicas: int = integer(
         1,
         "Replicas that must be in sync for acks=all to be accepted; where a partition has fewer in "
@@ -173,7 +173,7 @@ class BrokerKeys:
     log_local_retention_ms: int = shared_keys.local_retention_ms()
     log_local_retention_bytes: int = shared_keys.local_retention_bytes()
 
-    # Keys of log compaction.
+    # The following keys configure log compaction.
     log_cleaner_enable: bool = boolean(True, "Compact topics whose cleanup.policy says so.")
     log_cleaner_backoff_ms: int = long(
         15_000, "How long the cleaner rests when nothing is to be compacted.", at_least=0
@@ -207,7 +207,7 @@ class BrokerKeys:
         0.5, "Share of new records that starts compaction."
     )
 
-    # Keys of log directories.
+    # The following keys configure log directories.
     log_dirs: tuple[str, ...] = field(default=(DEFAULT_LOG_DIR,))
     log_dir_reserve_bytes: int = log_dir_keys.reserve()
     log_dir_slow_threshold_ms: int = log_dir_keys.slow_threshold()
@@ -231,7 +231,7 @@ class BrokerKeys:
         86_400_000, "An idempotent producer that was silent for this long is forgotten.", at_least=1
     )
 
-    # Keys of replication.
+    # The following keys configure replication.
     inter_broker_protocol_version: str = text(
         protocol_level.NEWEST,
         "Level of the protocol that this broker speaks to others. Below 2.7 a leader writes the"
@@ -292,7 +292,7 @@ class BrokerKeys:
     )
     num_replica_alter_log_dirs_threads: int = throttle_keys.directory_move_threads()
 
-    # Keys of the controller.
+    # The following keys configure the controller.
     controller_socket_timeout_ms: int = integer(
         30_000, "How long the controller waits for an answer to a command.", at_least=1
     )
@@ -352,7 +352,7 @@ class BrokerKeys:
     )
     reassignment_auto_pause_enable: bool = reassignment_keys.auto_pause()
 
-    # Keys of the topic of cluster events.
+    # The following keys configure the topic of cluster events.
     cluster_events_enable: bool = boolean(
         False,
         "Write what happens in the cluster (leader and ISR changes, failovers, sessions) to the "
@@ -371,8 +371,8 @@ class BrokerKeys:
         _WEEK_MS, "How long events of the cluster are kept; -1: for ever.", at_least=-1, ours=True
     )
 
-    # Keys of the topic of committed offsets. A broker creates the topic when a client first looks
-    # for a group's coordinator.
+    # The following keys configure the topic of committed offsets. A broker creates the topic when a
+    # client first looks for a group's coordinator.
     offsets_topic_num_partitions: int = integer(
         50, "Partitions of __consumer_offsets; not to be changed once it exists.", at_least=1
     )
@@ -411,7 +411,7 @@ class BrokerKeys:
         4096, "Longest text that a client may commit with an offset.", at_least=0
     )
 
-    # Keys of consumer groups.
+    # The following keys configure consumer groups.
     group_min_session_timeout_ms: int = integer(
         6_000, "Shortest session timeout that a member may ask for.", at_least=1
     )
@@ -423,7 +423,7 @@ class BrokerKeys:
     )
     group_max_size: int = integer(INT32_MAX, "Members of one group.", at_least=1)
 
-    # Keys of the connections of clients.
+    # The following keys configure the connections of clients.
     listeners: tuple[Endpoint, ...] = field(default=(Endpoint("PLAINTEXT", "", 9092),))
     advertised_listeners: tuple[Endpoint, ...] = field(
         default=(Endpoint("PLAINTEXT", "127.0.0.1", 9092),)

@@ -18,8 +18,8 @@ T = TypeVar("T")
 class Completion(Generic[T]):
     """Result of one operation: pending, a value, or an error.
 
-    Each append makes several completions, so `done` and `error` are attributes, not calls. Only
-    this class sets `done` and `error`.
+    Each append makes several completions, so `done` and `error` are attributes, which cost less
+    than calls. Only this class sets `done` and `error`.
     """
 
     __slots__ = ("_callbacks", "_value", "done", "error")

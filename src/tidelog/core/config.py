@@ -48,7 +48,8 @@ class BrokerConfig(BrokerKeys):
         *,
         environment: Mapping[str, str] | None = None,
     ) -> BrokerConfig:
-        """Return the checked configuration: `overrides` win over `environment`, then `properties`.
+        """Return the checked configuration; `overrides` win over `environment`, and both win over
+        `properties`.
 
         `environment` and `overrides` are already keyed by configuration key (`core.config_text`).
         Raises ConfigError for an unusable value; the message names the key, the value and the right

@@ -66,8 +66,8 @@ def check_together(config: BrokerKeys, warnings: list[str]) -> None:
 
 
 #: Keys whose values the operating system or ZooKeeper reads as a path, a host or a node's name. A
-#: NUL character would end the path or the name early. As in Kafka, the value of `broker.rack`, for
-#: example, may contain a NUL.
+#: NUL character would end the path or the name early. The values of other keys, such as
+#: `broker.rack`, may contain a NUL, as in Kafka.
 _TAKEN_BY_THE_SYSTEM = (
     "log.dir",
     "log.dirs",

@@ -24,8 +24,8 @@ from tidelog.core.topic_config import TopicConfig, broker_keys
 from tidelog.core.types import Endpoint
 from tidelog.core.unsupported import why
 
-#: For each key in a fine unit: the keys in coarser units that are read, in this order, if the key
-#: is not set, each with its default.
+#: Key in a fine unit -> the keys in coarser units, each with its default. If the key in the fine
+#: unit is not set, the keys in coarser units are read, in this order.
 _COARSER: dict[str, tuple[tuple[str, str | None], ...]] = {
     "log.retention.ms": (("log.retention.minutes", None), ("log.retention.hours", "168")),
     "log.roll.ms": (("log.roll.hours", "168"),),
@@ -273,7 +273,7 @@ def _endpoint_entries(static: BrokerConfig) -> list[ConfigEntry]:
         synonyms: tuple[Synonym, ...] = ()
         if name in static.given:
             synonyms = (Synonym(name, static.given[name], ConfigSource.STATIC_BROKER),)
-        if name == "listeners":  # Kafka has no default for the other keys in `values`
+        if name == "listeners":  # the only one of these keys with a default in Kafka
             synonyms += (Synonym(name, "PLAINTEXT://:9092", ConfigSource.DEFAULT),)
         source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
         kind = ConfigType.STRING

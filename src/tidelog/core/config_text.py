@@ -67,7 +67,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     for number, raw in enumerate(_LINE_ENDS.split(text), 1):
         line = raw.lstrip(_BLANKS)
         if not joined and (not line or line[0] in "#!"):
-            continue  # a blank line or a comment; `joined` is "" after a line of only a backslash
+            continue  # a blank line or a comment, perhaps after a line of only a backslash
         backslashes = len(line) - len(line.rstrip("\\"))
         if backslashes % 2:
             joined = (joined or "") + line[:-1]
@@ -119,8 +119,8 @@ def _unescape(text: str) -> str:
 def parse_toml(text: str) -> dict[str, str]:
     """Read TOML with Kafka's keys; `"log.dirs" = [...]`, `log.dirs = [...]` and tables are equal.
 
-    A TOML list becomes a comma-separated list, a boolean `true` or `false`. Raises ConfigError for
-    invalid TOML and for values that have no text form (dates, tables in lists).
+    A TOML list becomes a comma-separated list, and a boolean becomes `true` or `false`. Raises
+    ConfigError for invalid TOML and for values that have no text form (dates, tables in lists).
     """
     import tomllib  # `tomllib` takes 500 KiB, and only brokers with a TOML file need it
 

@@ -80,16 +80,17 @@ class CoordinatorShard(Protocol):
     the replayed records are committed, clients could see uncommitted state, which the next failover
     might lose.
 
-    `broker.coordinators` carries out the effects of a call in order. Each request (`ticket`) gets
-    exactly one `Reply`, from the call of `ask` or from a later call. Each timer name has at most
-    one timer, which must not fire before its deadline by the clock of `now`.
+    `broker.coordinators` carries out the effects that a method of the shard returns, in order. Each
+    request (`ticket`) gets exactly one `Reply`, from the call of `ask` or from a later call. Each
+    timer name has at most one timer, which must not fire before its deadline by the clock of `now`.
 
-    `broker.coordinators` writes a `CoordinatorAppend` with acks=all, only in its leader epoch, in
-    the order of effects. Each append has exactly one outcome, `committed` or `failed`, reported by
-    its number. Before the outcome, `timed_out` may be reported once: the batch is in the log, but
-    was not replicated in time (REQUEST_TIMED_OUT), or the ISR is too small
-    (NOT_ENOUGH_REPLICAS_AFTER_APPEND). `broker.coordinators` calls `failed` only after it has
-    carried out all effects of a call. After `unload`, no outcome of an append is reported.
+    `broker.coordinators` writes the records of each `CoordinatorAppend` with acks=all, in the order
+    of the effects, and only while the leader epoch of the append is current. Each append has
+    exactly one outcome, `committed` or `failed`, reported by its number. Before the outcome,
+    `timed_out` may be reported once: the batch is in the log, but was not replicated in time
+    (REQUEST_TIMED_OUT), or the ISR is too small (NOT_ENOUGH_REPLICAS_AFTER_APPEND). If an append
+    fails, `broker.coordinators` calls `failed` only after it has carried out the other effects of
+    the same method call. After `unload`, no outcome of an append is reported.
     """
 
     partition: int

@@ -1,12 +1,13 @@
 """Limits on disk reads for fetches, so that no log directory takes the whole response budget.
 
-A disk read holds part of the response budget until the read ends. A read on a device that hangs
-never ends, so the reads of one directory hold a bounded part of the budget, and all reads together
-at most half. A directory is blocked while its reads use up its part of the budget, or while its
-reads have made no progress for `HUNG_MS`. Fetches from a blocked directory get only records that
-are in the page cache. If records of a blocked directory are only on the disk, a fetch responds
-without these records, or tries again when a read of the directory ends. This module accesses no log
-and no disk: fetches report their reads.
+The response budget limits the bytes of responses in memory (`response_budget`). A disk read holds
+part of this budget until the read ends. A read on a device that hangs never ends, so the reads of
+one directory hold a bounded part of the budget, and all reads together at most half. A directory is
+blocked while its reads use up its part of the budget, or while its reads have made no progress for
+`HUNG_MS`. Fetches from a blocked directory get only records that are in the page cache. If records
+of a blocked directory are only on the disk, a fetch responds without these records, or tries again
+when a read of the directory ends. This module accesses no log and no disk: fetches report their
+reads.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class _Directory:
 
 
 class DiskReads:
-    """The pending reads, by directory, for the fetches of one response budget."""
+    """The pending disk reads, by log directory, of the fetches that share one response budget."""
 
     __slots__ = ("_clock", "_directories", "_max_bytes", "_waiting")
 

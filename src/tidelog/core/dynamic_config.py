@@ -1,11 +1,11 @@
 """Dynamic configuration, which changes while brokers run (KIP-226, KIP-339).
 
-The store holds a mapping of key to text for each entity. `altered` applies the operations of a
-request to the mapping of an entity. `check_topic` and `check_broker` check the altered settings.
-`broker_config` applies the stored settings over a broker's own configuration. A value comes from
-the first of these layers that sets it: the topic, the broker (`/config/brokers/N`), all brokers
-(`/config/brokers/<default>`), the broker's configuration at start, the default. This module does no
-I/O.
+The store holds one mapping from keys to values (as text) for each topic, for each broker, and for
+all brokers together. `altered` applies the operations of a request to one of these mappings.
+`check_topic` and `check_broker` check the altered settings. `broker_config` applies the stored
+settings over a broker's own configuration. A value comes from the first of these layers that sets
+it: the topic, the broker (`/config/brokers/N`), all brokers (`/config/brokers/<default>`), the
+broker's configuration at start, the default. This module does no I/O.
 """
 
 from __future__ import annotations
@@ -143,12 +143,14 @@ _COARSER = (
 
 
 class Reloaded(NamedTuple):
-    """A broker's static configuration after its sources were read again."""
+    """The result of reading a broker's static configuration again while the broker runs."""
 
     static: BrokerConfig
-    #: Keys whose values changed, even if only the default of a key changed.
+    #: Dynamic keys with a new value, including keys that are no longer set and so have their
+    #: default.
     changed: tuple[str, ...]
-    #: Keys whose text changed and that take effect only at the broker's next start.
+    #: Other keys whose setting has changed; the new setting takes effect only at the broker's next
+    #: start.
     need_restart: tuple[str, ...]
 
 
@@ -349,8 +351,8 @@ def _check_without_effect(name: str, text: str, for_all: bool) -> None:
 def check_rates(settings: Mapping[str, str]) -> None:
     """Raise KafkaError(INVALID_REQUEST) unless the replication throttle's rates are valid (R15).
 
-    This broker checks only the rates of another broker, because the validity of other settings
-    depends on the other broker's static configuration.
+    If a request changes the settings of another broker, this broker checks only the rates. Whether
+    other settings are valid depends on the other broker's static configuration.
     """
     declared = keys_of(BrokerConfig)
     for name in FOREIGN_RATES:

@@ -1,4 +1,4 @@
-"""Errors: Kafka's numbered protocol errors, and the exceptions that this package raises.
+"""Errors: Kafka's numbered protocol errors, and the exceptions that tidelog raises.
 
 `ErrorCode` holds the numbers that travel on the wire (Kafka's `Errors`). `KafkaError` carries an
 `ErrorCode` with a message for a person. Operating errors are handled where they arise. A broken
@@ -140,7 +140,7 @@ class ErrorCode(IntEnum):
 
 
 class TidelogError(Exception):
-    """Base of every operating error raised by this package."""
+    """Base of every operating error that tidelog raises."""
 
 
 class KafkaError(TidelogError):

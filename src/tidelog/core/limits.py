@@ -23,8 +23,8 @@ LISTING_REQUEST_BYTES = MIB
 #: timeout. A request with more than `MAX_LISTED_ENTRIES` entries is refused with the API's error
 #: for each entry.
 MAX_LISTED_ENTRIES = 100_000
-#: Number of entries up to which a broker responds to a too long request with an error for each
-#: entry; with more entries, the broker closes the connection.
+#: Maximum number of entries in a refused request to which a broker still responds with an error for
+#: each entry. If the request has more entries, the broker closes the connection.
 MAX_REFUSED_ENTRIES = 250_000
 #: Maximum size of a response that this process accepts. A follower's fetch asks for at most 10 MiB
 #: of records, but one larger batch may exceed that size.
@@ -77,8 +77,9 @@ LOOP_CHECK_BURST_BYTES = 4 * MIB
 #: Maximum long-term rate of batch checks on the loop, in decompressed bytes per ms; at this rate
 #: the checks take about a third of the loop's time.
 LOOP_CHECK_BYTES_PER_MS = 128 * KIB
-#: Limit up to which the loop itself checks an uncompressed batch, because a thread would cost more.
-#: The check of an uncompressed batch costs a fixed number of bytes for each record.
+#: Cost up to which the loop checks an uncompressed batch even if the loop's budget for checks is
+#: used up, because passing the batch to a thread would cost more. The cost of a check is measured
+#: in decompressed bytes (`records.checking.RECORD_EFFORT_BYTES` for each record).
 LOOP_CHECK_FREE_BYTES = 64 * KIB
 #: Size up to which a batch is recompressed on the loop (compression.type); gzip takes 2 ms for a
 #: batch of that size. The log directory's thread recompresses batches above
@@ -110,9 +111,9 @@ MAX_AUTOMATIC_ELECTIONS_PER_STEP = 200
 #: controlled shutdown. The controller sends the commands of one decision while it writes the states
 #: of the next decision.
 MAX_HAND_OVERS_PER_DECISION = 500
-#: Maximum number of queued states of deleted topics' partitions for a broker that does not respond,
-#: about 300 bytes each. If more than `MAX_SUPERSEDED_STATES` states are queued, the controller
-#: replaces the broker's queue by the full state.
+#: Maximum number of partition states of deleted topics that the controller queues for a broker that
+#: does not respond, about 300 bytes each. If more than `MAX_SUPERSEDED_STATES` states are queued,
+#: the controller replaces the broker's queue by the full state.
 MAX_SUPERSEDED_STATES = 10_000
 #: Maximum number of logs whose ends one GetReplicaLogInfo response reports, as in Kafka.
 MAX_LOG_ENDS_PER_REQUEST = 1_000
@@ -125,8 +126,8 @@ MAX_DESCRIBED_PARTITIONS = 2_000
 #: counted.
 MAX_CLUSTER_EVENTS_QUEUED = 20_000
 #: Maximum number of new leaderships for which a broker measures the time until clients have
-#: recovered, about 700 bytes each. Above `MAX_TAKEOVERS_WATCHED` new leaderships, the broker
-#: measures an even sample.
+#: recovered, about 700 bytes each. If there are more new leaderships, the broker measures only an
+#: evenly spread sample of them.
 MAX_TAKEOVERS_WATCHED = 1_000
 #: Maximum number of log directories that clients chose for replicas that the broker does not host
 #: yet, about 200 bytes each. Above `MAX_PREFERRED_LOG_DIRS` choices, the broker forgets the oldest
@@ -148,9 +149,9 @@ MAX_PARTITIONS_WITH_EARLY_BATCHES = 1_000
 #: batch within `REFUSED_BATCH_AWAITED_MS` has given up the batch and the batches in flight behind
 #: it.
 REFUSED_BATCH_AWAITED_MS = 30_000
-#: Time for which a refused batch blocks its producer's later batches, although another leader may
-#: have appended and acknowledged the refused batch. Batches that were in flight with the refused
-#: batch arrive within this time.
+#: Time for which a refused batch blocks its producer's later batches, if another leader may have
+#: appended and acknowledged the refused batch. The producer then does not resend the refused batch.
+#: Batches that were in flight with the refused batch arrive within this time.
 STORED_BATCH_AWAITED_MS = 3_000
 #: Time for which a new leader waits for a producer's batches that the former leader refused, if
 #: later batches of the producer arrive first. Clients resend refused batches within a second or
@@ -190,11 +191,11 @@ MAX_GROUP_ID_CHARS = 1000
 MAX_INSTANCE_ID_CHARS = 249
 #: Maximum length of the client id within a member id; a longer client id is truncated.
 MAX_CLIENT_ID_CHARS_IN_MEMBER_ID = 249
-#: Maximum number of protocols of a group member; each is compared with the protocols of all other
-#: members.
+#: Maximum number of protocols of a group member. The coordinator compares each protocol with the
+#: protocols of all other members.
 MAX_GROUP_PROTOCOLS = 100
-#: Maximum size of the metadata of all protocols of one group member; the group's record holds only
-#: one protocol's metadata.
+#: Maximum size of the metadata of all protocols of one group member. The group's record holds only
+#: the metadata of the chosen protocol.
 MAX_MEMBER_METADATA_BYTES = MIB
 #: Maximum size of the assignments of one group generation, which are one record and must fit
 #: `message.max.bytes`.

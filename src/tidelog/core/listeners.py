@@ -186,7 +186,11 @@ def _advertise(endpoint: Endpoint, warnings: list[str]) -> Endpoint:
 
 
 def _inter_broker_name(properties: Mapping[str, str], advertised: tuple[Endpoint, ...]) -> str:
-    """Return the listener for other brokers: by name or protocol, else the only listener."""
+    """Return the name of the listener on which other brokers reach this broker.
+
+    The listener is named by inter.broker.listener.name or security.inter.broker.protocol. If
+    neither key is set, the listener is PLAINTEXT, or else the only advertised listener.
+    """
     name = properties.get("inter.broker.listener.name", "").strip().upper()
     protocol = properties.get("security.inter.broker.protocol", "").strip().upper()
     names = [endpoint.listener for endpoint in advertised]

@@ -81,7 +81,7 @@ def declared(*modules: ModuleType) -> list[Metric]:
 
 
 def declared_in(*constants: object) -> list[Metric]:
-    """Return the metrics among constants, also in tuples and dictionaries, sorted by name."""
+    """Return the metrics in these constants, tuples and dictionaries, sorted by name."""
     found: list[Metric] = []
     for value in constants:
         if isinstance(value, Metric):

@@ -88,7 +88,8 @@ class OperationTimes:
         self.slow_write_ns = 0
         #: Total time of the slow reads that have ended.
         self.slow_read_ns = 0
-        #: The duration of the longest slow operation since the owner reset this attribute.
+        #: The duration of the longest slow operation since the watch on the directory's speed last
+        #: set `longest_ns` to 0.
         self.longest_ns = 0
         #: Whether a slow operation has ended since the loop last called `report`.
         self.is_report_due = False

@@ -233,10 +233,10 @@ class ByteStream(Protocol):
     def pause_reading(self) -> None: ...
     def resume_reading(self) -> None: ...
     def close_reading(self, reason: str, on_over: Callable[[], None]) -> None:
-        """Stop reading and report its end to the handler; sends are possible until `close`.
+        """Stop reading, and report the end of reading to the handler (`stream_lost`).
 
-        Further sends are possible for a short time only. The stream calls `on_over` when this time
-        is over, unless the stream is closed earlier.
+        Sends are still possible until `close`, but for a short time only. The stream calls
+        `on_over` when this time is over, unless the stream is closed earlier.
         """
 
     def close(self, reason: str) -> None:
@@ -260,7 +260,7 @@ class FrameHandler(Protocol):
         """Handle the end of the connection; called exactly once, also after `close()`."""
 
     def send_queue_changed(self, sent_bytes: int) -> None:
-        """Handle that the kernel took `sent_bytes` of queued bytes; 0 if new bytes were queued.
+        """Handle a change of the queue: the kernel took `sent_bytes`, or new bytes were queued (0).
 
         The transport calls `send_queue_changed` even after `connection_lost`: while queued bytes
         are sent, and when none remain.
@@ -300,7 +300,7 @@ class Transport(Protocol):
         """Keep the frames of the current `frames_received` call valid while they are referenced."""
 
     def handled(self, frame_bytes: int, api_key: int) -> None:
-        """Release the receive budget of a handled frame.
+        """Release the part of the receive budget that a handled frame holds.
 
         Only frames of accepted connections above `receive_budget.SMALL_REQUEST_BYTES` use the
         budget.
@@ -393,5 +393,5 @@ class Ports:
     open_lane: Callable[[str], Lane]
     #: Ends the node at once without clean-up, like a crash, and logs the reason.
     halt: Callable[[str], None]
-    #: Loggers of the process, whose levels clients read and set; None without loggers.
+    #: Loggers of the process, whose levels clients read and set; None if there are no such loggers.
     loggers: Loggers | None = None

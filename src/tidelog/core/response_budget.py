@@ -6,13 +6,13 @@ the kernel takes its bytes. The budget does not count responses that the kernel 
 few small responses that wait for an earlier response of their connection.
 
 The less room the budget has, the fewer records a fetch gets (`grant_bytes`), but at least one
-batch. No fetch waits for peers that do not read their responses, nor for another fetch's disk
-(`disk_reads`). Only fetches wait for room; responses to requests of other APIs never wait. While
-more than half of the budget is used, a connection with many unread bytes begins no further request.
-At the limit, the broker closes connections whose peers read nothing. Fetches wait only while the
-used bytes exceed the limit by a quarter. All fetches in one turn of the loop read at most
-`MAX_TURN_BYTES` together; further fetches read in the next turns (docs/adr/0067). This module uses
-no sockets: connections report the bytes that they hold, and the budget resumes fetches.
+batch. No fetch waits for the disk read of another fetch (`disk_reads`). Only fetches wait for room;
+responses to requests of other APIs never wait. While more than half of the budget is used, a
+connection with many unread bytes begins no further request. At the limit, the broker closes
+connections whose peers read nothing. Fetches wait only while the used bytes exceed the limit by a
+quarter. All fetches in one turn of the loop read at most `MAX_TURN_BYTES` together; further fetches
+read in the next turns (docs/adr/0067). This module uses no sockets: connections report the bytes
+that they hold, and the budget resumes fetches.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ SHORT_QUEUE_BYTES: Final = 64 * KIB
 #: at most 16 MiB.
 UNCOUNTED_BYTES: Final = 4 * KIB
 #: Limit on the pending requests of one connection while fetches wait for their turn. An idempotent
-#: producer has as many requests in flight.
+#: producer has at most `SHORT_IN_FLIGHT` requests in flight.
 SHORT_IN_FLIGHT: Final = 5
 #: Maximum number of expired fetches that respond without records in one turn of the loop; each
 #: costs up to 0.1 ms.
@@ -262,7 +262,7 @@ class ResponseRoom:
         """Let expired fetches respond without records."""
         due = [fetch for fetch in self._waiting if fetch.is_due]
         for fetch in due[:_DUE_AT_ONCE]:
-            if fetch in self._waiting:  # an earlier response may have closed its connection
+            if fetch in self._waiting:  # an earlier response may have closed the fetch's connection
                 del self._waiting[fetch]
                 fetch.resume(0)
         if len(due) > _DUE_AT_ONCE and not self._is_urgent:
@@ -311,7 +311,7 @@ class ResponseShare:
         return self._abort is not None
 
     def hold(self, size_bytes: int, has_progress: bool) -> None:
-        """Set the unread bytes of the connection; `has_progress`: the peer has read some bytes."""
+        """Set the connection's unread bytes; `has_progress` says that the peer has read bytes."""
         if self._abort is None:
             return
         if has_progress or not self.size_bytes:

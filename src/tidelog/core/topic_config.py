@@ -37,10 +37,11 @@ _DAY_MS = 86_400_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicConfig:
-    """The configuration of one topic: times in ms, sizes in bytes, -1 for no limit if allowed.
+    """The configuration of one topic, with times in ms and sizes in bytes.
 
-    `TopicConfig.of` makes the configuration of a topic. The fields' defaults apply if neither the
-    topic nor the broker sets a key.
+    -1 means no limit for the keys for which Kafka allows it. `TopicConfig.of` makes the
+    configuration of a topic. The fields' defaults apply if neither the topic nor the broker sets a
+    key.
     """
 
     cleanup_policy: tuple[str, ...] = choices(
@@ -96,7 +97,7 @@ class TopicConfig:
     compression_lz4_level: int = shared_keys.compression_lz4_level()
     compression_zstd_level: int = shared_keys.compression_zstd_level()
 
-    # Keys of log compaction.
+    # The following keys configure log compaction.
     delete_retention_ms: int = long(_DAY_MS, "How long a deletion mark is kept.", at_least=0)
     min_compaction_lag_ms: int = long(0, "Age below which nothing is compacted.", at_least=0)
     max_compaction_lag_ms: int = long(
@@ -121,7 +122,7 @@ class TopicConfig:
     remote_log_copy_disable: bool = only(False, "There are no remote records.", "false")
     remote_log_delete_on_disable: bool = only(False, "There are no remote records.", "false")
 
-    # Keys that are accepted without effect.
+    # The following keys are accepted without effect.
     preallocate: bool = shared_keys.preallocate()
     message_format_version: str = shared_keys.message_format_version()
     message_downconversion_enable: bool = shared_keys.message_downconversion_enable()
@@ -246,7 +247,7 @@ def settings_without_effect(configs: Mapping[str, str]) -> list[str]:
 
 
 def validate_topic_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
-    """Check a client's settings of a topic; return the texts to store, without surrounding blanks.
+    """Check a client's settings of a topic; return the values to store, without surrounding blanks.
 
     Raises ConfigError naming the key, the value and the right form.
     """

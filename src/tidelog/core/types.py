@@ -74,7 +74,7 @@ class Endpoint(NamedTuple):
 
 
 def partitions_text(count: int) -> str:
-    """Return a text for messages that names all partitions, such as `partitions 0 to 5`."""
+    """Return the numbers of a topic's partitions for messages, such as `partitions 0 to 5`."""
     return "partition 0 only" if count == 1 else f"partitions 0 to {count - 1}"
 
 
@@ -171,7 +171,10 @@ class StoreWentBack:
 
     @property
     def name(self) -> str:
-        """An identifier of the node's content, distinct even if `zxid` is equal in two stores."""
+        """The name by which brokers recognize this mark of a restored store.
+
+        The name contains the time, because two stores may have marks with the same `zxid`.
+        """
         return f"{self.zxid}-{self.timestamp_ms}"
 
 
