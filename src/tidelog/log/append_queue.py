@@ -193,8 +193,8 @@ class AppendQueue:
         pin = directory.open_files.pin
         for step in operation.steps:
             pin(step.file)
-        # If any step of the operation syncs the directory, the last step does, so the last step
-        # decides.
+        # If any step of the operation syncs the directory, the last step does. The last step
+        # therefore decides which kind of work the operation is.
         work = Work.SYNC if operation.steps[-1].sync_names else Work.FAST
         completion = directory.lane.submit(operation, work, "append")
         if completion.done:

@@ -158,8 +158,8 @@ def grouped(
     """Group adjacent segments; compaction makes one segment of each group.
 
     The size of a group, before any record is removed, is at most the size limit of one segment.
-    `index_bytes` holds the sizes of both indexes of each segment. The last of `segments` ends at or
-    before `end_offset`.
+    `index_bytes` holds the sizes of both indexes of each segment. `end_offset` is an upper bound of
+    the offset at which the last segment ends.
     """
     groups: list[list[Segment]] = []
     size = index = times = 0
@@ -263,7 +263,8 @@ class BatchFilter:
     def _is_needed(self, batch: BatchView) -> bool:
         """Return whether a batch must stay although no record in it is kept.
 
-        A batch must stay if it ends the compacted range, or has its producer's last sequence.
+        A batch must stay if it ends the compacted range, or has the last sequence number of its
+        producer.
         """
         if batch.next_offset == self._upper_bound:
             return True

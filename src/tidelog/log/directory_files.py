@@ -30,11 +30,11 @@ from tidelog.core.types import (
 from tidelog.log import names
 
 META_PROPERTIES = "meta.properties"
-#: tidelog's own key in meta.properties: the broker's last transaction (stamp) in its metadata store
-#: (E8).
+#: A key in meta.properties that only tidelog has: the broker's last transaction (stamp) in its
+#: metadata store (E8).
 _STAMP_KEY = "tidelog.store.stamp"
-#: tidelog's own key in meta.properties: names of the marks that brokers set on metadata stores
-#: restored from an older copy, the newest last.
+#: A key in meta.properties that only tidelog has: names of marks, the newest last. A mark is a node
+#: in a metadata store, by which a broker marks the store as restored from an older copy (E8).
 _MARKS_KEY = "tidelog.store.marks"
 _MARK = re.compile(r"\d{1,19}-\d{1,19}", re.ASCII)
 PARTITION_METADATA = "partition.metadata"
@@ -54,8 +54,8 @@ class MetaProperties(NamedTuple):
     broker_id: int | None
     #: The broker's last stamp: its last transaction in the metadata store (E8).
     stamp: int = NO_STAMP
-    #: Names of the marks that brokers set on metadata stores restored from an older copy, the
-    #: newest last (E8).
+    #: Names of marks, the newest last. A mark is a node in a metadata store, by which a broker
+    #: marks the store as restored from an older copy (E8).
     marks: tuple[str, ...] = ()
 
 
@@ -64,7 +64,7 @@ def format_meta_properties(
 ) -> bytes:
     """Return the content of `meta.properties` in version 0, the version of brokers with ZooKeeper.
 
-    Kafka's brokers ignore the two keys of tidelog's own, `stamp` and `marks`.
+    Kafka's brokers ignore the keys for `stamp` and `marks`, which only tidelog has.
     """
     lines = ["#", f"broker.id={broker_id}", f"cluster.id={cluster_id}", "version=0"]
     if stamp != NO_STAMP:
@@ -132,7 +132,7 @@ def parse_partition_metadata(data: bytes) -> TopicId:
 def format_clean_shutdown(epochs: CleanEpochs) -> bytes:
     """Return the content of the clean marker, with the broker epochs under which the broker ran.
 
-    Kafka writes only `brokerEpoch`; the field `earlierEpochs` is tidelog's own.
+    Kafka writes only `brokerEpoch`; only tidelog has the field `earlierEpochs`.
     """
     content = {
         "version": 0,

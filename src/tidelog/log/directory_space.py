@@ -73,7 +73,7 @@ class DirectorySpace:
             self.look()
 
     def look(self) -> Completion[None]:
-        """Check the volume, and become read-only if less than the reserve is free."""
+        """Check the volume; make the directory read-only if less than the reserve is free."""
         disk = self._disk
         completion: Completion[None] = Completion()
         if self._is_looking or disk.failure is not None:

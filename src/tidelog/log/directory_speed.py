@@ -6,13 +6,13 @@ and then evaluates one window of time after another, by a timer. A timer also ch
 have not ended. If a write takes longer than the hang limit, the device counts as hanging: the
 directory and all waiting operations fail. Time during which the process was stopped (SIGSTOP) does
 not count. Reads have no hang limit: slow reads remove no follower from the ISR (F5), and writes
-reveal a hang. The time of syncs and deletions depends on their size. If a sync or a deletion takes
-longer than the hang limit, a small test write shows whether the device hangs.
+reveal a hang. A sync or a deletion may take longer than the hang limit because it is large. In that
+case, a small test write shows whether the device hangs.
 
-A slow directory without leaders may have too few operations to measure its speed. Probes then
-write, sync and read a small file. A probe syncs the file, because a write to the page cache would
-not test the device. A failed sync of a probe fails the directory (D17), and a probe on a full disk
-makes the directory read-only (D14). All calls are on the event loop.
+If a slow directory has too few operations to measure its speed, for example because it has no
+leaders, probes write, sync and read a small file. A probe syncs the file, because a write to the
+page cache would not test the device. A failed sync of a probe fails the directory (D17), and a
+probe on a full disk makes the directory read-only (D14). All calls are on the event loop.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ class DirectorySpeed:
         self._hang_ms = 0
         #: Whether a timer for the next check of operations under way is set.
         self._is_looking = False
-        #: Time at which this process last continued after a stop (SIGSTOP). The ages of operations
-        #: count from this time on.
+        #: Time at which this process last continued after a stop (SIGSTOP). Time before
+        #: `_counts_from_ms` is not part of the age of an operation.
         self._counts_from_ms = 0
         #: Whether a test write that detects hangs is under way. `_touched_ms` is the start time of
         #: the last such write.
@@ -112,7 +112,7 @@ class DirectorySpeed:
 
     @property
     def slow_ms(self) -> int:
-        """How long the directory has been slow."""
+        """How long the directory has been slow, in ms; valid only while it is slow."""
         return self._disk.clock.monotonic_ms() - self._slow_since_ms
 
     @property
@@ -122,7 +122,7 @@ class DirectorySpeed:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether a slow operation is under way."""
+        """Whether an operation is under way that already counts as slow."""
         return self._disk.lane.times.is_stuck
 
     def configure(self, threshold_ms: int, window_ms: int, hang_ms: int = 0) -> None:

@@ -2,8 +2,8 @@
 
 One checkpoint file holds an offset of every log. Before a log is truncated, or a replica is
 recreated under an old name, the directory lowers the partition's entries in the checkpoints on disk
-(V34, V38). All calls are on the event loop. Of the logs, this module reads only the offsets that
-checkpoints hold.
+(V34, V38). All calls are on the event loop. This module reads no state of the logs except the
+offsets that checkpoints hold.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ class Flushes:
         return operation.replacements
 
     def start_for_roll(self) -> None:
-        """Flush the rolled segment now, or let the next waiting flush include the segment."""
+        """Flush a segment that has just rolled, now or as part of the next waiting flush."""
         if self._running is None and not self._log.is_truncating:
             self._run(self._log.active_segment.base_offset)
         elif self._next is None:

@@ -2,14 +2,15 @@
 
 A directory is full when a write was refused for lack of space, or when the usable bytes of its
 volume fall below a reserve. The broker needs the reserve for checkpoints, producer snapshots,
-indexes and leader epochs, which it must write even then. A full directory becomes writable only
-when the volume has twice the reserve free, so that a directory at the limit does not flap.
+indexes and leader epochs, which it must write even if the directory is full. A full directory
+becomes writable only when the volume has twice the reserve free, so that a directory at the limit
+does not flap.
 
 A check of the volume costs a system call, so not every write causes a check. A check is due when
 half of the room above the reserve has been written since the last check. Because other programs
 write to the volume, too, a write also causes a check if the last check is older than `LOOK_MS`.
-This module reads no clock and makes no system call. In Kafka, a full disk makes the directory fail;
-these rules are tidelog's own (D14).
+This module reads no clock and makes no system call. Only tidelog has these rules (D14); in Kafka, a
+full disk makes the directory fail.
 """
 
 from __future__ import annotations

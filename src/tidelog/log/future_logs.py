@@ -4,9 +4,10 @@ A future replica has Kafka's name, `TOPIC-PARTITION.ID-future`. Future replicas 
 truncated and flushed like any log, and the directory's checkpoints hold their offsets. A future
 replica serves no requests. One rename makes a future replica the replica of its partition
 (`replacement`). An abandoned future replica is removed like a deleted replica. At its start the
-broker recovers all future replicas that it finds. Whether their moves continue is decided later,
-when the broker takes the partitions' roles. A future replica that cannot be recovered is removed,
-because the current replica still has the records. All calls are on the event loop.
+broker recovers all future replicas that it finds. Whether the move of a future replica continues is
+decided later, when the broker becomes leader or follower of the partition. A future replica that
+cannot be recovered is removed, because the current replica still has the records. All calls are on
+the event loop.
 """
 
 from __future__ import annotations

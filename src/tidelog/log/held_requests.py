@@ -37,7 +37,7 @@ class HeldRequests(Generic[L]):
         return completion
 
     def make(self, log: L) -> None:
-        """Carry out all held requests on `log`, and from now on each new request at once."""
+        """Carry out all held requests on `log`; carry out each later request at once, too."""
         self._going_on = log
         waiting, self._waiting = self._waiting, []
         for request, completion in waiting:

@@ -65,7 +65,7 @@ class OffsetIndex:
         """Return the largest indexed batch position in the range (after, position], or `after` if
         none.
         """
-        # Positions rise from entry to entry, so entries can be bisected by position, too.
+        # Positions rise from entry to entry like offsets, so a bisection by position works, too.
         found = bisect_right(self._entries, position, key=_position)
         start = self._entries[found - 1] & _LOW if found else 0
         return max(start, after)

@@ -6,11 +6,12 @@ once and skips it until it is truncated (V68). The cleaner keeps its reads and w
 
 A run compacts one log, as `compaction` decides, on the directory's thread for long operations. A
 run consists of slices that read at most `slice_bytes` (or one larger batch), so that other
-operations of the directory wait only for milliseconds. The run pins files while it reads them. A
-run changes the log only at its end, when it swaps segments. Like a truncation, the swap excludes
-other operations on the log. If the log is truncated, deleted or closed during a run, the run is
-void; the next run, or the broker's next start, removes the run's files. After the swap, readers may
-still use the replaced segments. Source: LogCleaner, LogCleanerManager, Cleaner.
+operations of the directory wait only for milliseconds. While a run reads files, it pins them, so
+that they stay open (`open_files`). A run changes the log only at its end, when it swaps segments.
+Like a truncation, the swap excludes other operations on the log. If the log is truncated, deleted
+or closed during a run, the run is void; the next run, or the broker's next start, removes the run's
+files. After the swap, readers may still use the replaced segments. Source: LogCleaner,
+LogCleanerManager, Cleaner.
 """
 
 from __future__ import annotations

@@ -6,13 +6,13 @@ fills of two volumes differ by more than a threshold. Balancing ends when all fi
 most half of the threshold, so that the volumes may drift apart before the next balancing.
 
 Each move goes from the fullest volume to the emptiest volume. The move takes the smallest replica
-that brings the fill of the fullest or the emptiest volume near the mean fill. If no replica does
-so, the move takes the largest replica that is not too large. A replica is too large if it does not
-fit on the emptiest volume, or if its move would take a volume's fill across the mean fill by more
-than an eighth of the threshold. Each move lowers the sum of all volumes' squared fills, weighted by
-volume size. Because the sum only falls, no sequence of plans repeats a state. The mean fill leaves
-out volumes that can neither give nor take a replica. No moves go between directories on one volume,
-which share its space. No I/O. Source: D15; Kafka does not balance log directories.
+that brings the fill of the fullest or the emptiest volume near the mean fill. If no replica brings
+either fill near the mean, the move takes the largest replica that is not too large. A replica is
+too large if it does not fit on the emptiest volume, or if its move would take a volume's fill
+across the mean fill by more than an eighth of the threshold. Each move lowers the sum of all
+volumes' squared fills, weighted by volume size. Because this sum only falls, no sequence of plans
+repeats a state. The mean fill leaves out volumes that can neither give nor take a replica.
+Directories on one volume share its space, so no replica moves between them. Source: D15.
 """
 
 from __future__ import annotations

@@ -9,9 +9,9 @@ replicas, then to the earlier directory in `log.dirs`.
 
 The expected size of a new replica is the mean size of the broker's replicas. The expected size is
 at least a thousandth of the smallest volume's usable bytes, or one segment if a segment is smaller.
-Because of this minimum, the new replicas of one command spread over equal disks even if all
-existing replicas are empty. This module does no I/O. Kafka chooses the directory with the fewest
-replicas; the choice by bytes is tidelog's own (D2).
+Because the expected size has this minimum, the new replicas of one command spread over equal disks
+even if all existing replicas are empty. This module does no I/O. Only tidelog chooses by bytes
+(D2); Kafka chooses the directory with the fewest replicas.
 """
 
 from __future__ import annotations

@@ -513,8 +513,8 @@ class LogDirectory(DirectoryState):
     def _log_of(
         self, topic_partition: TopicPartition, loaded: LoadedLog, config: LogConfig, name: str = ""
     ) -> PartitionLog:
-        """Make a PartitionLog of a loaded log; `name` is its directory if not named after the
-        partition.
+        """Make a PartitionLog of a loaded log. `name` is the name of the log's directory; it is
+        empty if the directory is named after the partition.
         """
         log = PartitionLog(
             self,

@@ -186,8 +186,9 @@ def _read_from_disk(
                 _remember(log, segment, slice_)
                 completion.resolve(slice_)
             else:
-                # Compaction removed this segment. The segment that replaced it may hold the next
-                # batches, too, so read again from the start.
+                # All batches of this segment end below the offset. If compaction has replaced the
+                # segment meanwhile, the new segment may have the next batches, too, so repeat the
+                # whole read. Otherwise read from the next segment.
                 go_on = _read_again if segment.file.doomed else _read_next
                 offset = operation.offset if segment.file.doomed else segment.base_offset
                 following = go_on(

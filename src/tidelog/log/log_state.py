@@ -140,7 +140,7 @@ class LogState(LogOffsets):
         self.truncation_unsynced = False
         #: Wall-clock time of the first append after the last flush began.
         self.oldest_unflushed_ms = 0
-        #: `truncations` and the log end when indexes and producer snapshot were last written.
+        #: (`truncations`, log end) for which indexes and producer snapshot on disk are complete.
         self.closed_state: tuple[int, int] | None = None
         #: Whether `partition.metadata` may not have reached the disk.
         self.metadata_unsynced = False
@@ -367,7 +367,9 @@ class LogState(LogOffsets):
             segment.renamed(path)
 
     def break_off(self, why: str) -> None:
-        """Close the log for all further operations, because its state in memory is unknown."""
+        """Reject all further operations, because the log's state in memory may contradict its
+        files.
+        """
         self._closed = f"broken: {why}"
 
     def forget_files(self) -> None:

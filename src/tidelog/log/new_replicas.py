@@ -11,8 +11,8 @@ syncs the volume, and removes the file.
 
 Each line of the file has the name of a replica's directory and the topic id of the replica. If
 several lines of the file name one directory, the last of them counts. A line without a topic id
-revokes the earlier lines with the same name. A line that a failed write left incomplete is skipped,
-because each append begins with a line end.
+revokes the earlier lines with the same name. Each append begins with a line end, so an incomplete
+line of a failed write does not damage the next line. Incomplete lines are skipped.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ class OpenFiles:
         return len(self._used)
 
     def pin(self, file: OpenFile) -> None:
-        """Pin the file of an operation that is about to be submitted."""
+        """Protect a file from being closed (pin it), because an operation is about to use it."""
         file.pins += 1
         if file is not self._latest:
             self._latest = file
@@ -93,7 +93,7 @@ class OpenFiles:
                 self._evict()
 
     def unpin(self, file: OpenFile) -> None:
-        """Unpin the file of an operation that is done."""
+        """Allow a file to be closed again (unpin it), because an operation on it is done."""
         file.pins -= 1
         assert file.pins >= 0, f"{file.path} was unpinned more often than pinned"
         if file.doomed and not file.pins:

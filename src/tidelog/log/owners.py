@@ -1,7 +1,7 @@
 """The owner of each log directory: its cluster and broker, with the broker's last stamp.
 
-As in Kafka, `meta.properties` names the cluster and the broker. A key of tidelog's own in
-`meta.properties` has the *stamp*: the transaction in which the broker last wrote its stamp node in
+As in Kafka, `meta.properties` names the cluster and the broker. A key in `meta.properties` that
+only tidelog has holds the *stamp*: the transaction in which the broker last wrote its stamp node in
 the metadata store. If the broker's stamp in a log directory is newer than its stamp in the metadata
 store, the store was restored from an older copy. A broker reads the owners before it opens a
 directory or creates a node in the store; `directory_stamps` writes the owners. This module does not
@@ -51,8 +51,8 @@ def last_stamp(owners: Mapping[str, MetaProperties]) -> int:
 
 
 def known_marks(owners: Mapping[str, MetaProperties]) -> tuple[str, ...]:
-    """Return the names of all marks in `owners`, in order. A mark identifies a metadata store that
-    was restored from an older copy (E8).
+    """Return the names of all marks in `owners`, the oldest first. A mark identifies a metadata
+    store that was restored from an older copy (E8).
     """
     marks = dict.fromkeys(mark for owner in owners.values() for mark in owner.marks)
     return tuple(sorted(marks, key=lambda mark: [int(part) for part in mark.split("-")]))

@@ -10,9 +10,9 @@ recovery ignores checkpointed leader epochs at or beyond the recovery point or t
 All records below the recovery point were flushed, so a crash cannot have damaged them. Recovery
 never truncates below the recovery point, because other replicas may rely on flushed records, and
 valid records may follow the damage. If batches below the recovery point are invalid or out of
-order, or the log ends below it, the broker does not start; the error names file and position. Gaps
-below the recovery point are valid, because the topic is or was compacted. This module runs on the
-directory's thread, and exchanges only plain values with the event loop.
+order, or the log ends below the recovery point, the broker does not start; the error names file and
+position. Gaps below the recovery point are valid, because the topic is or was compacted. This
+module runs on the directory's thread, and exchanges only plain values with the event loop.
 """
 
 from __future__ import annotations
@@ -136,8 +136,9 @@ class _Loader:
         self.epochs_known = True
         #: Whether the active segment's indexes were read from their files.
         self.resumed = False
-        #: Whether the disk had room for the files with rebuilt indexes and leader epochs. Only then
-        #: may the recovery point rise, because later starts trust these files below it.
+        #: Whether the disk had room for the files with rebuilt indexes and leader epochs. Without
+        #: these files, the recovery point must not rise, because later starts trust the files below
+        #: the recovery point.
         self.has_room = True
 
     def load(self) -> LoadedLog:
@@ -543,8 +544,9 @@ class _Loader:
         try:
             segment.first_timestamp_ms = BatchView(first).max_timestamp
             batch = BatchView(entry)
-            # In Kafka's indexes, an entry has the last offset of a write, which may consist of
-            # several batches.
+            # In an index that Kafka wrote, an entry has the last offset of a whole append. The
+            # append may consist of several batches, so the entry's offset may be above the end of
+            # this batch.
             if len(index) and (
                 batch.magic != MAGIC
                 or not segment.base_offset <= batch.last_offset <= index.last_offset()

@@ -10,9 +10,9 @@ as refused, too.
 A gap is a range of refused sequence numbers of one producer. A gap ends when its batches are stored
 or acknowledged, or when the producer uses a newer epoch. A gap expires `REFUSED_BATCH_AWAITED_MS`
 after the last refusal; batches after the gap then get OUT_OF_ORDER_SEQUENCE_NUMBER. If the producer
-still resends such batches, a new gap begins at the earliest of them. A demoted leader keeps its
-gaps. A partition with too many gaps forgets the oldest gap. A new leader also waits for batches
-that its predecessor refused. Source: rd_kafka_handle_idempotent_Produce_error, TransactionManager.
+resends batches after the gap, a new gap begins at the earliest one. A demoted leader keeps its
+gaps. A partition with too many gaps forgets the oldest. A new leader also waits for batches that
+its predecessor refused. Source: rd_kafka_handle_idempotent_Produce_error, TransactionManager.
 """
 
 from __future__ import annotations
@@ -147,8 +147,8 @@ class RefusedBatches:
     def check_next(self, batch: BatchView, now_ms: int) -> None:
         """Raise EarlierBatchRefusedError if a producer's next batch comes after a refused batch.
 
-        The refused batch is nevertheless in this log, for example because the former leader had
-        appended and replicated it.
+        `batch` continues the log, because the refused batch is in the log in spite of the refusal.
+        For example, the former leader may have appended and replicated the refused batch.
         """
         gap = self._live(batch.producer_id, now_ms)
         if gap is None or gap.producer_epoch != batch.producer_epoch:

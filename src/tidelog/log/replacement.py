@@ -217,7 +217,7 @@ class Replacement:
         key = log.topic_partition
         gone = source.delete(key)
         current.end_turn()
-        # With more paths, other older copies may still exist.
+        # If the `moved-from` file names further directories, these may still have older copies.
         if len(target.moved_from[key].paths) == 1:
             gone.then(lambda done: None if done.error else target.forget_moved_from(key))
 

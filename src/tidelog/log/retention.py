@@ -212,8 +212,8 @@ def _remove(log: LogState, count: int, high_watermark: int, completion: Completi
         old = [offset for offset in log.snapshots if offset < first]
         groups[-1] += [f"{log.path}/{names.offset_name(offset, names.SNAPSHOT)}" for offset in old]
         log.snapshots = log.snapshots[len(old) :]
-    # Note whether earlier renames, or the name of the oldest remaining segment, are not durable
-    # yet.
+    # Note whether names in the directory are not durable yet: results of earlier renames, or the
+    # name of the oldest remaining segment.
     names_unsynced, log.names_changed = log.names_unsynced, True
 
     def rename(files: Files) -> list[str]:

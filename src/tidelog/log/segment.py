@@ -179,7 +179,7 @@ class BatchStarts:
         """Return the position of the batch with this base offset, or -1 if it is not remembered."""
         offsets = self._offsets
         low, high = 0, len(offsets)
-        # Most reads ask for the newest batches.
+        # Look at the newest batches first, because most reads ask for them.
         if high and offsets[-1] <= offset:
             return self._positions[-1] if offsets[-1] == offset else -1
         while low < high:

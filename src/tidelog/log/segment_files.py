@@ -191,8 +191,8 @@ def producers_at(
 
     Snapshots before the log's first segment are ignored, because retention has removed the records
     between snapshot and segment. Such a snapshot lacks the last sequence numbers of producers of
-    the removed records, so the broker would reject these producers for ever; the broker accepts a
-    producer that it does not know. Raises OSError, DamagedSegment.
+    the removed records, so the broker would reject these producers for ever. Without the snapshot,
+    the broker does not know these producers and accepts them. Raises OSError, DamagedSegment.
     """
     state = ProducerState()
     start = 0

@@ -373,7 +373,7 @@ def _look(files: Files, root: str, stray: Stray) -> StrayFound:
             elif name == PARTITION_METADATA:
                 topic_id = parse_partition_metadata(files.read_file(f"{path}/{name}"))
         except ValueError:
-            # Ignore an illegible file: the list of strays then shows unknown values, and a restore
-            # reports the error.
+            # Ignore an illegible file: the list of strays then shows the values of this stray as
+            # unknown, and a restore reports the error.
             continue
     return StrayFound(stray, state, topic_id, size_bytes, has_records)
