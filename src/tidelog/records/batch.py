@@ -43,7 +43,8 @@ CREATE_TIME = 0
 LOG_APPEND_TIME = 1
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
-#: Base offset, length and last offset delta: the fields that a step from batch to batch needs.
+#: Base offset, length and last offset delta: the fields that an iteration over batches reads of
+#: each batch.
 STEP = struct.Struct(">qi11xi")
 _OFFSET_LENGTH_EPOCH = struct.Struct(">qii")
 _LENGTH = struct.Struct(">i")
@@ -188,7 +189,7 @@ class BatchView:
 
     @property
     def last_sequence(self) -> int:
-        """Sequence number of the last record, -1 without a sequence; wraps at 2^31."""
+        """Sequence number of the last record, which wraps at 2^31; -1 if the batch has none."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return (self.base_sequence + self.last_offset_delta) & MAX_SEQUENCE

@@ -130,7 +130,10 @@ def seal_batch(
 
 
 def record_size_bytes(record: NewRecord) -> int:
-    """Return an upper bound of a record's bytes in an uncompressed batch, to fill batches."""
+    """Return an upper bound of a record's bytes in an uncompressed batch.
+
+    Callers add up these bounds to decide when a batch is full.
+    """
     size = 35 + len(record.key or b"") + len(record.value or b"")
     for key, value in record.headers:
         size += 10 + 3 * len(key) + len(value or b"")

@@ -1,10 +1,10 @@
 """The leader's checks of the records in a client's batch, before it appends them.
 
 The leader walks every record (`records.walk`), also in uncompressed batches and in batches with
-millions of records. Garbage after the first record stops librdkafka's consumers without an error.
-The leader is stricter than Kafka in one point: offset deltas must be 0, 1, 2, …. If the offset
-deltas of a batch differ from 0, 1, 2, …, Kafka rewrites a compressed batch, and appends an
-uncompressed batch unchanged. Source: LogValidator.
+millions of records. This walk is necessary, because garbage after the first record stops
+librdkafka's consumers without an error. The leader is stricter than Kafka in one point: offset
+deltas must be 0, 1, 2, …. If the offset deltas of a batch differ from 0, 1, 2, …, Kafka rewrites a
+compressed batch, and appends an uncompressed batch unchanged. Source: LogValidator.
 """
 
 from __future__ import annotations

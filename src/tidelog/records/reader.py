@@ -116,7 +116,8 @@ def read_columns(
 def wrapped(timestamp_ms: int) -> int:
     """Return a sum or difference of timestamps, wrapped to 64 bits as in Kafka's clients.
 
-    Base timestamp and delta have 64 bits each, and clients choose both.
+    Clients choose the base timestamp and the delta, which have 64 bits each, so their sum may need
+    more than 64 bits.
     """
     return (timestamp_ms + 2**63) % 2**64 - 2**63
 

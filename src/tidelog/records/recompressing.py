@@ -64,7 +64,7 @@ def recompressed(
 
 
 def _starts_at_base_timestamp(payload: bytes) -> bool:
-    """Return whether the first record has the batch's base timestamp, as clients write it."""
+    """Return whether the timestamp delta of the first record is 0, as in batches of clients."""
     position = 0
     while payload[position] >= 0x80:
         position += 1

@@ -69,7 +69,7 @@ def rewritten(
 
 
 def emptied(batch: BatchView) -> bytearray:
-    """Return the batch without records; its offsets and its producer's sequence stay."""
+    """Return the batch without records, but with its offsets and sequence numbers."""
     attributes = batch.attributes & _KEPT_OF_AN_EMPTIED_BATCH
     return _batch(batch, attributes, NO_TIMESTAMP, batch.max_timestamp, 0, b"")
 
