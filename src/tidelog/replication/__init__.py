@@ -1,10 +1,10 @@
 """Decisions of one replica of one partition: leader, follower, ISR, truncation, high watermark.
 
-This package is pure: no I/O, no clock (time is an argument), no logging, no randomness. Progress
-objects are slotted and change in place; each has one owner. States that change rarely are immutable
-values. A decision returns the actions to take as effects, which the broker runs in order. The
-leader and the follower offer `key()` (the whole state as a hashable value) and `copy()`, so that
-the model checker explores the same code that brokers run.
+This package is pure: no I/O, no clock (time is an argument), no logging, no randomness. The objects
+of replicas and of follower progress have slots and change in place; each object has one owner.
+States that change rarely are immutable values. A decision returns the actions to take as effects,
+which the broker runs in order. The leader and the follower offer `key()` (the whole state as a
+hashable value) and `copy()`, so that the model checker explores the same code that brokers run.
 
 `commands` decides which of the controller's commands the broker obeys, and `effects` defines the
 actions that decisions request.

@@ -79,8 +79,8 @@ class ByteRate:
         total = self._carried + further + sum(window.count for window in self._windows)
         elapsed_ms = self._elapsed_ms(now_ms)
         if self._carried:
-            # With carried bytes, divide by the time since the first window began, even if it is
-            # shorter than one window.
+            # If bytes are carried over, divide by the time since the first window began, even if
+            # this time is shorter than one window.
             elapsed_ms = now_ms - self._windows[0].begun_ms
         return total * _MS_PER_S > self._limit * elapsed_ms
 

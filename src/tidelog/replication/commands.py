@@ -52,8 +52,8 @@ class Placement(Enum):
     KEEP = "keep"
     #: The replica is not on this broker, and may be created empty.
     CREATE = "create"
-    #: The replica is not on this broker, although it leads or is in sync: its log was lost, and an
-    #: empty replica must not take its place (D3).
+    #: The replica is not on this broker, although the command names it as leader or ISR member. The
+    #: replica's log was lost, and an empty replica must not take its place (D3).
     LOST = "lost"
     #: The replica is not on this broker, but may be in a failed log directory, so the broker
     #: creates no replica (D3).

@@ -85,9 +85,9 @@ def _may_join(member: int, change: IsrChange, registered: Mapping[int, int]) -> 
     """Return whether a joining member is still registered with the broker epoch of its fetches
     (V63).
 
-    If the follower re-registers before the write, the recorded epoch shows it (V10). A follower
-    that sends no broker epoch need only be registered, as in Kafka; the leader proposes such a
-    follower only in response to a fetch.
+    If the follower re-registers before the write, the recorded broker epoch is older than its
+    registration, which shows the restart (V10). A follower that sends no broker epoch need only be
+    registered, as in Kafka; the leader proposes such a follower only in response to a fetch.
     """
     counted = _counted(change)[member]
     return member in registered and counted in (NO_BROKER_EPOCH, registered[member])

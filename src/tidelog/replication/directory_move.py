@@ -22,11 +22,11 @@ from tidelog.replication import truncation
 class StepKind(Enum):
     """The action that a step takes on the future replica."""
 
-    #: Append records of the present replica, from the offset on, to the future replica.
+    #: Append records of the present replica, from the step's offset on, to the future replica.
     COPY = "copy"
-    #: Remove the future replica's records at or beyond the offset.
+    #: Remove the future replica's records at or beyond the step's offset.
     TRUNCATE = "truncate"
-    #: Drop all records of the future replica, and restart it at the offset.
+    #: Drop all records of the future replica, and restart it at the step's offset.
     RESTART = "restart"
     #: Do nothing: the future replica has every record of the present replica, and no other record.
     CAUGHT_UP = "caught up"
@@ -59,7 +59,8 @@ def next_step(present: LogExtent, future: LogExtent) -> Step:
             present.epochs, end, latest_epoch, future.log_end_offset
         )
     except KafkaError:
-        # The leader epochs show no record that both logs have.
+        # The leader epochs of the two logs show no record that both logs have, so the future
+        # replica starts over.
         return Step(StepKind.RESTART, start)
     if diverging is not None:
         offset = truncation.truncation_offset(diverging, future.epochs, future.log_end_offset)

@@ -240,7 +240,7 @@ class FollowerReplica:
             return (AdvanceLogStart(leader_log_start),)
         return NOTHING
 
-    # For the model checker.
+    # The following methods serve the model checker.
 
     def key(self) -> tuple[object, ...]:
         """Return the whole state as a hashable value, for the model checker."""

@@ -1,13 +1,13 @@
 """The ISR of a partition as its leader knows it: the confirmed ISR, and changes not yet decided.
 
 The leader proposes ISR changes, and the controller decides on them (A1 to A9). Until the leader
-knows the outcome of a change, the ISR may be any of several; their union is the maximal ISR. The
-maximal ISR includes a proposed member at once (A7), and a removed member until the removal is
-confirmed (A6). Only one request per partition waits at the controller at a time. If a request gets
-no response, the leader may request a newer change instead; the maximal ISR then includes both
-changes. A change no longer counts when a newer partition epoch arrives, or when the controller
-responds with an error of `NOT_MADE` (A8). A newer change replaces a change that was not sent. Only
-the checks for joining and leaving the ISR use follower state and time (V62, V63).
+knows the outcome of a change, the ISR may be any of several ISRs; the union of these ISRs is the
+maximal ISR. The maximal ISR includes a proposed member at once (A7), and a removed member until the
+removal is confirmed (A6). Only one request per partition waits at the controller at a time. If a
+request gets no response, the leader may request a newer change instead; the maximal ISR then
+includes both changes. A change no longer counts when a newer partition epoch arrives, or when the
+controller responds with an error of `NOT_MADE` (A8). A newer change replaces a change that was not
+sent. Only the checks for joining and leaving the ISR use follower state and time (V62, V63).
 `docs/internals/isr.md` shows the transitions in a diagram.
 """
 
@@ -141,7 +141,7 @@ def queue(state: IsrState, change: IsrChange) -> IsrState:
 
 
 def withdraw(state: IsrState) -> IsrState:
-    """Drop the change that was not sent; changes in flight stay (A8)."""
+    """Drop the queued change, which was not sent; changes in flight stay (A8)."""
     assert state.queued is not None, "only a change that waits is withdrawn (A8)"
     return replace(state, queued=None)
 
@@ -213,7 +213,7 @@ def confirmed_as_known(state: IsrState, change: IsrChange, isr: Iterable[int]) -
 
 
 def reached(log_end_offset: int, high_watermark: int, epoch_start_offset: int) -> bool:
-    """Return whether a log is long enough to join the ISR (V63).
+    """Return whether a replica's log is long enough for the replica to join the ISR (V63).
 
     The log must reach the high watermark and the start of the current leader epoch. Records below
     that start may be committed even if the new leader's own high watermark is lower.

@@ -665,7 +665,7 @@ class LeaderReplica:
             follower.in_maximal_isr = follower.replica_id in maximal
             follower.in_target_isr = follower.replica_id in target
 
-    # For the model checker.
+    # The following methods serve the model checker.
 
     def key(self) -> tuple[object, ...]:
         """Return the whole state as a hashable value, for the model checker."""

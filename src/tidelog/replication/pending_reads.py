@@ -58,8 +58,8 @@ class PendingReads:
         #: keep no follower in sync.
         self._dropped: dict[int, PendingRead] = {}
         self._last_number = NO_READ
-        #: The last completed fetch: all its reads ended, at `_done_ms`, within `max_age_ms` of the
-        #: fetch's arrival.
+        #: The last completed fetch, all of whose reads ended within `max_age_ms` of its arrival.
+        #: `_done_ms` is the time at which these reads ended.
         self._done = PendingRead(NO_BROKER_EPOCH, NEVER_MS)
         self._done_ms = NEVER_MS
 
@@ -138,7 +138,7 @@ class PendingReads:
             return self._done_ms
         return NEVER_MS
 
-    # For the model checker.
+    # The following methods serve the model checker.
 
     def key(self) -> tuple[object, ...]:
         """Return the whole state as a hashable value, except the fetch numbers, which affect no

@@ -18,7 +18,7 @@ from tidelog.replication.pending_reads import NEVER_MS, PendingReads
 
 __all__ = ["NEVER_MS", "UNKNOWN_OFFSET", "FollowerProgress"]
 
-#: Log end of a follower that has not fetched in this leadership.
+#: The value for the log end of a follower that has not fetched in this leadership.
 UNKNOWN_OFFSET = -1
 
 
@@ -90,8 +90,8 @@ class FollowerProgress:
         self.is_eligible = False
         #: Whether the follower counts for the high watermark (A8).
         self.in_maximal_isr = False
-        #: Whether the ISR that the leader last proposed, or else the confirmed ISR, has the
-        #: follower.
+        #: Whether the follower is in the ISR that the leader last proposed, or else in the
+        #: confirmed ISR.
         self.in_target_isr = False
         #: The reads for the follower's fetches; None if they do not keep the follower in sync (F5).
         self.reads: PendingReads | None = None
@@ -197,8 +197,8 @@ class FollowerProgress:
     def is_in_sync(self, leader_end_offset: int, now_ms: int, max_lag_ms: int) -> bool:
         """Return whether the follower may stay in the ISR (F3 to F6).
 
-        It may if it has the leader's whole log, waits for the leader's disk, or was caught up
-        within `max_lag_ms`.
+        The follower may stay if it has the leader's whole log, waits for the leader's disk, or was
+        caught up within `max_lag_ms`.
         """
         return (
             leader_end_offset == self.log_end_offset
@@ -255,7 +255,7 @@ class FollowerProgress:
                 fetch_offset >= self.last_fetch_leader_end_offset != UNKNOWN_OFFSET
             )
 
-    # For the model checker.
+    # The following methods serve the model checker.
 
     def key(self) -> tuple[object, ...]:
         """Return the whole state as a hashable value, for the model checker."""

@@ -3,9 +3,9 @@
 A stray may return only if its return loses no record. It must have the topic id of the partition,
 must not replace a replica that holds records, and must have no leader epoch above the partition's.
 A stray does not return while another broker leads, because that leader would make it truncate
-records that the leader lacks. A stray returns to a partition without a leader. It also returns if
-this broker leads with an empty replica, and all followers in the ISR are empty, too. The caller
-passes the state of the replicas; this module reads nothing.
+records that the leader lacks. A stray may return to a partition without a leader. A stray may also
+return if this broker leads with an empty replica, and all followers in the ISR are empty, too. The
+caller passes the state of the replicas; this module reads nothing.
 """
 
 from __future__ import annotations

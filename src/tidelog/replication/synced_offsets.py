@@ -3,9 +3,10 @@
 With `flush.before.ack`, the high watermark uses each replica's synced offset, below which all its
 records are on disk. An acknowledged record is then on the disk of every member of the ISR. Without
 `flush.before.ack`, the high watermark uses each replica's log end; the last records may then be
-only in the page cache. A fetch states whether the follower has synced its log up to the fetch
-offset (`is_synced`, tidelog's own field). A fetch without `is_synced` does not raise the follower's
-synced offset. This module is pure arithmetic, called for every append and follower fetch.
+only in the page cache. A fetch states in `is_synced`, a field that only tidelog has, whether the
+follower has synced its log up to the fetch offset. A fetch without `is_synced` does not raise the
+follower's synced offset. This module is pure arithmetic, called for every append and follower
+fetch.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from typing import Final
 
 #: Value for the time of an event that has not happened.
 NEVER: Final = -1
-#: Phases of a takeover, in the order in which they can end.
+#: The following constants name the phases of a takeover, in the order in which they can end.
 CONNECT: Final = "connect"
 TRUNCATE: Final = "truncate"
 FIRST_FETCH: Final = "first_fetch"

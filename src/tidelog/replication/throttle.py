@@ -5,9 +5,9 @@ follower's side counts bytes fetched. The throttle delays only replicas of throt
 are outside the ISR, and only while the bytes of its side exceed its rate. The throttle checks the
 rate before each read, so one read may exceed the rate. An administrator sets a rate and the
 partitions to throttle; a reassignment throttles its own partition with its own rate. One side has
-one rate for all throttled partitions, the lowest of these rates. The throttle does not know
-requests or logs; the time is an argument, in monotonic milliseconds. Source:
-ReplicationQuotaManager, ReplicaManager.shouldLeaderThrottle,
+one rate for all its throttled partitions: the lowest of the administrator's rate and the rates of
+reassignments. The throttle does not know requests or logs; the time is an argument, in monotonic
+milliseconds. Source: ReplicationQuotaManager, ReplicaManager.shouldLeaderThrottle,
 ReplicaFetcherThread.shouldFollowerThrottle.
 """
 
@@ -48,7 +48,7 @@ class MoveRates:
     __slots__ = ("_counts", "_order", "rates")
 
     def __init__(self) -> None:
-        #: Rates in bytes a second.
+        #: The rate of each partition's reassignment, in bytes a second.
         self.rates: dict[TopicPartition, int] = {}
         #: Number of reassignments by rate; `_order` is a heap of these rates.
         self._counts: Counter[int] = Counter()

@@ -2,10 +2,10 @@
 
 A throttled replica falls behind if producers write more to its partition than the replica receives.
 If producers write more than the throttle's rate, the replica can never catch up. If producers write
-less than the throttle's rate, the replica may lag only because other partitions share the rate. The
-broker then reports it only after two checks in a row found it behind. The broker reports once that
-a replica falls behind, and again only after the throttle's rate has changed. This module knows no
-log; the caller measures bytes and time.
+less than the throttle's rate, the replica may lag only because other partitions share the rate. In
+this case, the broker reports the replica only after two checks in a row found it behind. The broker
+reports once that a replica falls behind, and again only after the throttle's rate has changed. This
+module knows no log; the caller measures bytes and time.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ class Shortfall(NamedTuple):
 
     @property
     def is_for_good(self) -> bool:
-        """Whether the rate is too low for this partition alone."""
+        """Whether the replica can never catch up: producers write more to this partition than the
+        whole rate.
+        """
         return self.produce_rate > self.rate
 
 

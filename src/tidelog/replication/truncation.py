@@ -38,8 +38,8 @@ def before_damage(damaged_offset: int, broker_id: int, members: Container[int]) 
 def diverging_epoch(
     epochs: LeaderEpochs, log_end_offset: int, last_fetched_epoch: int, fetch_offset: int
 ) -> EpochEnd | None:
-    """Return where the follower's log diverges from the leader's; None if the follower's is a
-    prefix.
+    """Return where the follower's log diverges from the leader's log; None if the follower's log is
+    a prefix of the leader's log.
 
     The leader calls this function. Raises KafkaError OFFSET_OUT_OF_RANGE if the leader does not
     know the follower's last epoch, or has none of the follower's records. After
