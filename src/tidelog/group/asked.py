@@ -61,7 +61,7 @@ class Asked(Generic[M]):
     #: Client id of the sender, for JoinGroup.
     client_id: str = ""
     client_host: str = ""
-    #: Random text, with which the coordinator ends a new member id (JoinGroup).
+    #: Random text, which the coordinator appends to a new member id (JoinGroup).
     uuid: str = ""
     #: Returns the present incarnation of a partition, as the coordinator's broker knows it.
     incarnation_of: Callable[[TopicPartition], PartitionIncarnation] = any_incarnation

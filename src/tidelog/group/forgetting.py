@@ -123,8 +123,8 @@ class Ended:
     #: Partitions that were removed from their topics, with the incarnation that the removal ended
     #: (V71).
     partitions: dict[TopicPartition, PartitionIncarnation] = field(default_factory=dict)
-    #: By partition, ended incarnations for which offsets were committed; the time of their end is
-    #: unknown.
+    #: By partition, incarnations that have ended and for which offsets were committed; they ended
+    #: before or during the load, without a notice to this coordinator.
     incarnations: dict[TopicPartition, set[PartitionIncarnation]] = field(default_factory=dict)
 
     @property

@@ -100,7 +100,7 @@ class Group(ABC):
     def listed(self) -> ListedGroup:
         """Return the group's part of a ListGroups response."""
 
-    # For the model checker.
+    # The following methods serve the model checker.
 
     @abstractmethod
     def copy(self) -> Group:

@@ -34,7 +34,7 @@ def list_groups(
 ) -> list[ListedGroup]:
     """Return the groups in any of these states and of any of these types.
 
-    An empty filter matches all groups. The filters ignore upper and lower case.
+    An empty filter matches all groups. The filters do not distinguish upper and lower case.
     """
     wanted = [state.lower() for state in states]
     wanted_types = [each.lower() for each in types]

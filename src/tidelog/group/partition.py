@@ -281,7 +281,7 @@ class GroupPartition:
         return 0 if group is None else group.size
 
     def _done(self, turn: Turn, group_id: str, former_size: int) -> Effects:
-        """End a turn: count the members; drop a group without members, offsets and records."""
+        """End a turn: update the number of members, and drop the group if nothing of it remains."""
         self._member_count += self._size(group_id) - former_size
         assert self._member_count >= 0, "members of all groups are counted once"
         group = self.groups.get(group_id)
@@ -289,7 +289,7 @@ class GroupPartition:
             del self.groups[group_id]
         return tuple(turn.effects)
 
-    # For the model checker.
+    # The following methods serve the model checker.
 
     def copy(self) -> GroupPartition:
         """Return an independent copy."""

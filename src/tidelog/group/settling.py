@@ -36,7 +36,8 @@ _UNAVAILABLE = (
     ErrorCode.NOT_ENOUGH_REPLICAS,
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
 )
-#: Errors of a broker that does not lead the partition, or has lost the partition's log.
+#: Errors of a broker that does not lead the partition, or has lost the partition's log. The client
+#: should look for the group's coordinator again.
 _MOVED = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.FENCED_LEADER_EPOCH,

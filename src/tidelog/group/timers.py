@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class TimerKind(Enum):
-    """Kind of a timer; each kind waits for another event."""
+    """Kind of a timer, by the event for which the coordinator waits until the timer fires."""
 
     #: Wait for a member's next heartbeat, or for the join of a client that was given a member id.
     SESSION = "session"

@@ -32,7 +32,9 @@ from tidelog.wire.messages.offset_delete import OffsetDeleteRequest
 
 @dataclass(frozen=True, slots=True)
 class StoreOffsets:
-    """An OffsetCommit whose records are appended; its response will have partition `errors`."""
+    """An OffsetCommit whose records are appended; `errors` has the error of each partition for the
+    response.
+    """
 
     asked: Asked[OffsetCommitRequest]
     errors: tuple[ErrorCode, ...]
@@ -40,7 +42,9 @@ class StoreOffsets:
 
 @dataclass(frozen=True, slots=True)
 class DeleteOffsets:
-    """An OffsetDelete whose tombstones are appended; its response will have partition `errors`."""
+    """An OffsetDelete whose tombstones are appended; `errors` has the error of each partition for
+    the response.
+    """
 
     asked: Asked[OffsetDeleteRequest]
     errors: tuple[ErrorCode, ...]

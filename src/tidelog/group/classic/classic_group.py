@@ -163,7 +163,9 @@ class ClassicGroup(Group):
 
     @property
     def all_joined(self) -> bool:
-        """Whether all members, and all clients with only a member id, wait in a JoinGroup."""
+        """Whether each member waits in a JoinGroup request, and each client with a new member id
+        has joined.
+        """
         return self.awaiting_join == len(self.members) and not self.pending_members
 
     @property
@@ -388,7 +390,7 @@ class ClassicGroup(Group):
             ),
         )
 
-    # Changes of the group.
+    # The following methods change the group.
 
     def move_to(self, state: GroupState, wall_ms: int) -> None:
         """Enter another state. Raises InvariantError for a transition that Kafka does not have."""
@@ -521,7 +523,7 @@ class ClassicGroup(Group):
             else:
                 del self.speakers[protocol.name]
 
-    # For the model checker.
+    # The following methods serve the model checker.
 
     def copy(self) -> ClassicGroup:
         """Return an independent copy."""
@@ -556,6 +558,6 @@ _FIELDS = (*Group.__slots__, *ClassicGroup.__slots__)
 
 
 def classic(group: Group | None) -> ClassicGroup | None:
-    """Return `group` with its actual type; no other kind of group exists yet."""
+    """Return `group` as a ClassicGroup, because no other kind of group exists yet."""
     assert group is None or isinstance(group, ClassicGroup), "all groups are classic ones"
     return group

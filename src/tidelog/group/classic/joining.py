@@ -333,8 +333,9 @@ def _returned(
     """Return the JoinGroup response to a static member that returned under a new member id.
 
     A returning leader must not compute an assignment, because no member waits for one. From version
-    9 on, `skip_assignment` of the response forbids it. Below version 9, the response names the
-    leader's old member id as the leader, so that the client does not take itself for the leader.
+    9 on, `skip_assignment` of the response forbids this computation. Below version 9, the response
+    names the leader's old member id as the leader, so that the client does not take itself for the
+    leader.
     """
     answer = rebalancing.current_generation(group, member)
     if version < SKIP_ASSIGNMENT_VERSION:

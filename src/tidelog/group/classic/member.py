@@ -116,7 +116,9 @@ class Member:
         )
 
     def described(self, protocol_name: str | None) -> DescribedGroupMember:
-        """Return the member as DescribeGroups shows it; without a protocol, metadata is empty."""
+        """Return the member as DescribeGroups shows it; if `protocol_name` is None, metadata is
+        empty.
+        """
         return DescribedGroupMember(
             self.member_id,
             self.instance_id,

@@ -95,8 +95,8 @@ def complete(turn: Turn, group: ClassicGroup) -> None:
         if member.join_ticket is None and member.instance_id is None:
             waits.remove_member(turn, group, member)
     if group.has_members and not group.elect_leader():
-        # Only static members are left, and none of them has rejoined. Each one leaves when its
-        # session times out.
+        # Only static members are left, and none of them has rejoined. Each of them leaves the group
+        # when its session times out.
         waits.set_join_timer(turn, group, group.rebalance_timeout_ms)
         return
     group.generation_id += 1

@@ -38,7 +38,9 @@ class StoreStaticMember:
 
 @dataclass(frozen=True, slots=True)
 class StoreEmpty:
-    """An append of an empty group's record after the last member left; no request waits for it."""
+    """An append of an empty group's record after the last member left; no request waits for the
+    append.
+    """
 
 
 def await_join(turn: Turn, group: ClassicGroup, member: Member, ticket: int) -> None:
