@@ -1,9 +1,9 @@
 """Faults of log directories for tests: with a fault, a broker's file calls fail or take longer.
 
-One file per broker, mapped into its memory, has a counter, which is 0 without a fault, and the
-faults as JSON. A fault applies to every operation that begins after `put` has returned. While no
-fault is set, a broker only reads one byte of the mapped file per operation. A broker that is down
-gets the fault when it starts.
+One file per broker has the faults as JSON, and a counter of changes, which is 0 until the first
+fault is set. The broker maps this file into its memory. A fault applies to every operation that
+begins after `put` has returned. While the counter is unchanged, the broker reads only this one byte
+of the mapped file per operation. A broker that is down gets the fault when it starts.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ _NAME = "tidelog"
 
 
 def install_command(extra: str) -> str:
-    """Return the command that installs tidelog with an extra, from the place where this tidelog
-    came from.
+    """Return the command that installs tidelog with an extra, from the same checkout or package
+    index as this tidelog.
     """
     source = source_directory()
     what = f"{_NAME if source is None else source}[{extra}]"

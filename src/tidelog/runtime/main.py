@@ -97,7 +97,7 @@ def run_broker(start: Start) -> int:
     try:
         code = _run_logged(start, listener)
     finally:
-        start.signals.install()  # the ended loop has removed its signal handlers
+        start.signals.install()  # again, because the ended loop has removed its signal handlers
         listener.stop()
     if listener.is_blocked:
         os._exit(code)  # a normal exit would wait for a blocked standard error

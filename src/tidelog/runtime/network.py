@@ -36,8 +36,8 @@ class SocketStream(asyncio.BufferedProtocol):
         "_transport", "buffer_updated", "get_buffer", "peer", "send", "sendmsg",
     )  # fmt: skip
 
-    #: These attributes are methods of the handler, which asyncio calls, and of the socket, which
-    #: the handler calls. No call thus passes through a method of this class.
+    #: Through these attributes, asyncio calls methods of the handler, and the handler calls methods
+    #: of the socket. No such call costs a call of a method of this class.
     get_buffer: Callable[[int], memoryview]  # type: ignore[assignment]
     buffer_updated: Callable[[int], None]  # type: ignore[assignment]
     send: Callable[[Buffer], int]

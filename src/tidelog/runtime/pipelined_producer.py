@@ -48,7 +48,8 @@ from tidelog.wire.messages.produce import (
 _WAIT_MS: Final = 500
 #: Minimum time in ms between two reads of metadata.
 _REFRESH_MS: Final = 50
-#: Bytes reserved for each batch in a request beside its data: topic name and numbers.
+#: Bytes that are reserved in a request for each batch in addition to the batch's data: for the
+#: topic name, the partition number and lengths.
 _BATCH_OVERHEAD_BYTES: Final = 512
 _SHOWN_ROWS: Final = 5
 

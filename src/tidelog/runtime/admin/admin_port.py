@@ -82,7 +82,8 @@ class AdminPort:
             text = self._text(form, names)
             making = self._making[form, names] = asyncio.get_running_loop().create_task(text)
             making.add_done_callback(lambda _: self._making.pop((form, names)))
-        # A client that disconnects must not cancel the text that other clients await.
+        # If a client disconnects, the task must still make the text, because other clients may
+        # await it.
         return HttpResponse(HTTPStatus.OK, await asyncio.shield(making), form)
 
     async def _text(self, form: str, names: frozenset[str] | None) -> list[bytes]:

@@ -143,7 +143,10 @@ def _steps(
 
 
 def _head(metric: Metric, form: str) -> str:
-    """Return the lines before a metric's samples; for OpenMetrics, without a counter's `_total`."""
+    """Return the lines before a metric's samples.
+
+    In OpenMetrics, the name of a counter in these lines lacks the ending `_total`.
+    """
     is_shorter = form == OPENMETRICS and metric.kind is MetricKind.COUNTER
     name = metric.name.removesuffix("_total") if is_shorter else metric.name
     meaning = metric.meaning.translate(_ESCAPES) if form == OPENMETRICS else metric.meaning

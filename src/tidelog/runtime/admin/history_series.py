@@ -1,7 +1,8 @@
 """The series that a broker's history keeps, and their values from two readings of the metrics.
 
-A rate is the difference of a counter between two readings, divided by their time. A quantile is
-computed from the observations between two readings, in the histogram's unit.
+A rate is the difference of a counter between two readings, divided by the time between the
+readings. A quantile is computed from the observations between two readings, in the histogram's
+unit.
 """
 
 from __future__ import annotations

@@ -117,7 +117,11 @@ def read_head(data: bytes) -> HttpRequest:
 
 
 def check_local_host(request: HttpRequest, own: str) -> None:
-    """Raise BadRequest unless the request names an IP address, `localhost`, `own` or no host."""
+    """Raise BadRequest if the request names a foreign host.
+
+    A request may name an IP address, `localhost`, no host, or `own`: the host on which the server
+    was configured to listen.
+    """
     value = request.headers.get("host", "")
     name = _HOST_PORT.sub("", value).removeprefix("[").removesuffix("]")
     if name.lower().rstrip(".") in ("", "localhost", own.lower().rstrip(".")):

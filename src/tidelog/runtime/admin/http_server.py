@@ -79,7 +79,8 @@ class HttpServer:
         )
         bound = (each.getsockname()[0] for each in self._server.sockets)
         self._is_loopback = all(ip_address(each).is_loopback for each in bound)
-        # Many machines resolve their own host name to a loopback address.
+        # Requests may name this host, because many machines resolve their own host name to a
+        # loopback address.
         self._host = host
 
     @property

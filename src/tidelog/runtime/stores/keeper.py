@@ -83,7 +83,7 @@ class Keeper:
         self._thread = threading.Thread(target=self._run, name="tidelog-keeper", daemon=True)
         self._thread.start()
 
-    # called by the store's thread
+    # The store's thread calls the following methods.
 
     def keep(self, lease: Lease | None) -> None:
         """Close the current lease, and renew `lease` (or none) from now on."""

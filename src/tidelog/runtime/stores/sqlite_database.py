@@ -187,10 +187,11 @@ class Database:
         remove_session_files(self.directory, session_id)
 
     def expire(self, session_id: int, silent_count: int | None) -> str | None:
-        """End a peer's session if its process has ended or is still silent; return why, or None.
+        """End a peer's session if its process has ended or is still silent.
 
-        `silent_count` is the counter of the peer's lease if it has not changed for too long, and
-        None if the peer's process has ended. The caller holds the store's lock.
+        Returns the reason, or None if this call ended no session. `silent_count` is the counter of
+        the peer's lease if it has not changed for too long, and None if the peer's process has
+        ended. The caller holds the store's lock.
         """
         with self._transaction():
             row = next((row for row in self.sessions() if row.session_id == session_id), None)

@@ -80,7 +80,10 @@ class SqliteWatches:
 
 
 def _mark(was: tuple[int, int] | None, is_now: tuple[int, int] | None) -> str:
-    """Return a node's first change between two states (czxid, mzxid), or "" without a change."""
+    """Return the first change of a node between two states; "" if they are equal.
+
+    A state is (czxid, mzxid), or None for a missing node.
+    """
     if was == is_now:
         return ""
     if was is None:

@@ -111,7 +111,7 @@ class StoreThread:
         self._thread = threading.Thread(target=self._run, name="tidelog-store", daemon=True)
         self._thread.start()
 
-    # called by the loop
+    # The loop calls the following methods.
 
     def submit(self, request: ThreadRequest) -> None:
         """Queue a request."""
@@ -124,7 +124,7 @@ class StoreThread:
         self._thread.join()
         os.close(self._wake)
 
-    # called by the keeper
+    # The keeper calls the following methods.
 
     def _peer_lost(self, session_id: int, silent_count: int | None) -> None:
         """Record that a peer has released its lease, or no longer renews its lease."""

@@ -3,8 +3,9 @@
 The lock is a `flock` on `store.lock`, for which processes wait in the kernel's queue. While the
 lock is held, the file names the holder: pid, start time, session, and the number of the
 acquisition. A peer that waits longer than a session timeout compares acquisition numbers, to
-distinguish a stuck holder from a moving queue. The waiting peer kills exactly the stuck holder,
-because a process that is stopped inside a transaction must not block the cluster.
+distinguish a stuck holder from a queue whose processes acquire the lock one after another. The
+waiting peer kills exactly the stuck holder, because a process that is stopped inside a transaction
+must not block the cluster.
 """
 
 from __future__ import annotations

@@ -36,7 +36,8 @@ from tidelog.metadata.store import (
     TransactionFailed,
 )
 
-#: Parents of notification nodes, which an export omits: their numbers start again in another store.
+#: Parents of notification nodes. An export omits notification nodes, because the numbers in their
+#: names start again in another store.
 _NOTIFICATIONS = (layout.CONFIG_CHANGES, layout.ISR_CHANGES, layout.LOG_DIR_EVENTS)
 _FORMAT = "tidelog metadata"
 _VERSION = 1
@@ -46,7 +47,7 @@ _BYTES_PER_TRANSACTION = MAX_TRANSACTION_BYTES // 2
 #: store. A store makes some 10,000 transactions per second.
 MAX_RAISED_IDS = 2_000_000
 _RAISED_AT_ONCE = 1000
-#: Number of attempts to read a store twice with equal results while brokers run.
+#: Maximum number of readings of a store while brokers run, until two successive readings are equal.
 _READINGS = 30
 
 
@@ -250,7 +251,7 @@ async def _bare_nodes(store: MetadataStore, where: str) -> list[str]:
     bare = dict.fromkeys((*layout.PERSISTENT_ROOTS, layout.CLUSTER_ID, layout.CONTROLLER_EPOCH))
     found = await _persistent_nodes(store)
     if not any(node.path in bare for node in found.nodes):
-        return []  # foreign nodes stay unchanged
+        return []  # the store has only nodes of other programs, which stay unchanged
     for node in found.nodes:
         if node.path not in bare and parent_of(node.path) != layout.BROKER_STAMPS:
             raise TransferError(

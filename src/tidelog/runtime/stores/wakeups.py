@@ -26,7 +26,7 @@ class Wakeups:
             os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC,
         )
         self._sender = self._socket()
-        #: The socket of this process's session, or None.
+        #: The socket of this process's session; None while there is no session.
         self.receiver: socket.socket | None = None
 
     def receive_for(self, session_id: int) -> socket.socket:

@@ -2,11 +2,11 @@
 
 Brokers of this store may be on several machines. This module runs on the loop: it makes requests
 and keeps unanswered requests in order. This module delivers results from the thread
-(`zookeeper_thread`) in the order of the wire. When a connection is lost, a sent write has an
-unknown outcome (S2). Reads and unsent requests wait for the next connection, for a session timeout
-at most. On the next connection, watches are set again and a `sync` is sent first, so that later
-reads are no older than earlier writes. The decision docs/adr/0050 describes how the parts work
-together.
+(`zookeeper_thread`) in the order in which the server sent them. When a connection is lost, a sent
+write has an unknown outcome (S2). Reads and unsent requests wait for the next connection, for a
+session timeout at most. On the next connection, watches are set again and a `sync` is sent first,
+so that later reads are no older than earlier writes. The decision docs/adr/0050 describes how the
+parts work together.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class ZookeeperStore:
         validate_ops(ops)
         return await self._live().transact(ops)
 
-    # methods that the object of the current session calls
+    # The object of the current session calls the following methods.
 
     def _live(self) -> _Life:
         life = self._life
@@ -203,8 +203,8 @@ class _Life:
         self._is_over = False
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._opened: asyncio.Future[None] = self._loop.create_future()
-        # Mark the future's error as retrieved, because the caller that opened the session may be
-        # gone.
+        # Retrieve the future's error here: the caller that opened the session may be gone, and
+        # asyncio would then log the error as never retrieved.
         self._opened.add_done_callback(lambda opened: opened.cancelled() or opened.exception())
         self._patience: asyncio.TimerHandle | None = None
         connect_s = store._connect_timeout_ms / 1000
@@ -363,7 +363,7 @@ class _Life:
         if waiting:
             self._patience = self._loop.call_at(waiting[0].deadline_s, self._give_up)
 
-    # calls from the thread
+    # The thread of the session requests calls of the following methods on the loop.
 
     def connected(self, generation: int, session_id: int, seen_zxid: int) -> None:
         """Start using a new connection."""

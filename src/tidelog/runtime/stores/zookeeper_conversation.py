@@ -1,9 +1,9 @@
 """One connection to a ZooKeeper server: sending, receiving, pings, and detection of silence.
 
 Requests are sent in the order in which the loop made them. Received frames become calls on the
-loop, in the order of the wire (S1). Pings and requests renew the session only while the loop is not
-stuck (DESIGN.md, rule 4). This module neither connects nor interprets requests: each request
-decodes its own response.
+loop, in the order in which the server sent them (S1). Pings and requests renew the session only
+while the loop is not stuck (DESIGN.md, rule 4). This module neither connects nor interprets
+requests: each request decodes its own response.
 """
 
 from __future__ import annotations
@@ -292,8 +292,8 @@ class Conversation:
             raise Dropped(f"an answer to request {header.xid}, which was not asked")
         request = self._in_flight[0][1]
         if header.error in (wire.SESSION_EXPIRED, wire.SESSION_MOVED):
-            # The server rejected the session's requests; the next connection learns the session's
-            # state.
+            # The server rejected all requests of the session, so it applied none of them. The next
+            # connection shows the state of the session.
             for _, unserved, _ in self._in_flight:
                 unserved.is_sent = False
             raise Dropped("the server refuses the session")

@@ -1,10 +1,10 @@
 """The thread that keeps one session with ZooKeeper by connecting and reconnecting.
 
 The client library kazoo chooses an address, connects with TLS, authenticates, and starts the
-session or renews it under the same id. After the handshake, tidelog's own `zookeeper_conversation`
-takes over the connection. The library kazoo delivers events and responses on different threads,
-loses watches with each connection, and cannot distinguish sent from unsent requests. The thread of
-this module passes all results to the loop as calls, in order. A lost connection does not expire the
+session or renews it under the same id. After the handshake, `zookeeper_conversation` takes over the
+connection from kazoo. The library kazoo delivers events and responses on different threads, loses
+watches with each connection, and cannot distinguish sent from unsent requests. The thread of this
+module passes all results to the loop as calls, in order. A lost connection does not expire the
 session; only a server ends a session (S3).
 """
 
@@ -151,7 +151,7 @@ class ServerThread:
         self._thread = threading.Thread(target=self._run, name="tidelog-zookeeper", daemon=True)
         self._thread.start()
 
-    # called by the loop
+    # The loop calls the following methods.
 
     @property
     def session_timeout_ms(self) -> int:

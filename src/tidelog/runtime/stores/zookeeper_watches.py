@@ -25,7 +25,7 @@ class ZookeeperWatches:
         # were set.
         self._data: dict[str, dict[WatchCallback, None]] = {}
         self._children: dict[str, dict[WatchCallback, None]] = {}
-        #: Paths in `_data` whose node was missing.
+        #: Paths in `_data` whose node was missing when the watch was set.
         self._missing: set[str] = set()
 
     def watch_data(self, path: str, callback: WatchCallback, exists: bool) -> None:
