@@ -10,6 +10,6 @@ text, JSON or hex.
 
 `actions` has the changes of the cluster that a viewer may request with the console's secret token;
 `move_plans` has the changes of reassignments. `security` checks requests, and `assets` has the
-files of the front end. `hub` serves live pages, `app` has the routes, and `server` runs the web
-server.
+files of the front end. `hub` serves live pages, `json_documents` makes their JSON, `app` has the
+routes, and `server` runs the web server.
 """
