@@ -129,7 +129,11 @@ def find_admin_ports(
             missing[broker] = f"broker {broker} does not report its {LISTENER_KEY}: {error}"
             continue
         endpoint = admin_endpoint(text or "")
-        if endpoint is None:
+        if text is None:
+            missing[broker] = (
+                f"broker {broker} has no {LISTENER_KEY}: only tidelog's brokers have an admin port"
+            )
+        elif endpoint is None:
             missing[broker] = f"broker {broker} has no admin port: {LISTENER_KEY} is not set"
         elif endpoint.port == 0:
             missing[broker] = (
@@ -148,8 +152,12 @@ def find_admin_ports(
 
 
 def _configured(client: BlockingClient, broker: int) -> str | None:
+    """Return a broker's admin.listener, empty if it is not set; None if the broker lacks the key.
+
+    Brokers leave a key that they do not know out of the response.
+    """
     values = client.describe_configs(ConfigResource(BROKER, str(broker)), [LISTENER_KEY])
-    return next((each.value for each in values if each.name == LISTENER_KEY), None)
+    return next((each.value or "" for each in values if each.name == LISTENER_KEY), None)
 
 
 def _joined(host: str, port: int) -> str:

@@ -272,6 +272,10 @@ def test_a_broker_that_is_not_ready_says_why(serve: Serve) -> None:
     assert read_readiness(serve(unready), 10.0) == "the broker is stopping"
 
 
+#: In the place of a value: the broker does not know the key.
+NO_KEY = "no key"
+
+
 class Configured:
     """A client of brokers with these values of `admin.listener`; None does not respond."""
 
@@ -282,6 +286,8 @@ class Configured:
         value = self._listeners[int(resource.name)]
         if value is None:
             raise RequestTimeout("no response")
+        if value == NO_KEY:
+            return []
         return [ConfigValue(keys[0], value, "static", True, False)]
 
 
@@ -317,6 +323,12 @@ def test_a_missing_admin_port_has_its_reason() -> None:
         2: "broker 2 does not report its admin.listener: no response",
         3: "broker 3 has an admin port, but its number is not known: admin.listener=127.0.0.1:0"
         " takes any free port",
+    }
+
+
+def test_a_broker_of_apache_kafkas_has_no_admin_port() -> None:
+    assert places("127.0.0.1", NO_KEY).missing == {
+        1: "broker 1 has no admin.listener: only tidelog's brokers have an admin port"
     }
 
 
