@@ -13,6 +13,8 @@ Drivers of `tidelog.client`: `broker_connection` (one socket), `blocking`, `bloc
 `leader_connection` and `pipelined_producer` have several requests in flight. `deadline_reads` runs
 reads side by side.
 
+`schema_registry` reads schemas over HTTP.
+
 Help texts: `extras` returns the command that installs a missing extra, and `extensions` names what
 is slower without compiled modules.
 """
