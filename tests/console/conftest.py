@@ -171,11 +171,11 @@ def fill(client: BlockingClient) -> None:
 
 
 @contextmanager
-def running_console(bootstrap: str) -> Iterator[str]:
+def running_console(bootstrap: str, *options: str) -> Iterator[str]:
     """Run a console of a cluster that allows changes; yield its address."""
     words = [sys.executable, "-m", "tidelog", "console", "-b", bootstrap, "--port", "0"]
     process = subprocess.Popen(
-        [*words, "--allow-changes"],
+        [*words, "--allow-changes", *options],
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, "TIDELOG_CONSOLE_TOKEN": TOKEN},

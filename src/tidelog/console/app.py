@@ -33,6 +33,7 @@ from tidelog.console.views.tables import BadQuery, Document
 from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import TidelogError
 from tidelog.runtime.blocking import BlockingClient
+from tidelog.runtime.schema_registry import SchemaRegistry
 
 #: Addresses of pages; the server responds to each with the same file.
 ADDRESSES: Final = (*PAGES, *LOOKUPS)
@@ -53,6 +54,8 @@ class ConsoleSettings:
 
     bootstrap: str
     access: RequestAccess
+    #: The registry of the schemas of records; None if there is none.
+    registry: SchemaRegistry | None = None
 
 
 class ConsoleApp:
@@ -122,8 +125,8 @@ class ConsoleApp:
         lookup = LOOKUPS.get(request.path_params["name"])
         if lookup is None:
             return _error(404, f"the console looks up {', '.join(LOOKUPS)} only")
-        params = request.query_params
-        return _document(await self._asked(lambda client: lookup(client, params)))
+        params, registry = request.query_params, self._settings.registry
+        return _document(await self._asked(lambda client: lookup(client, params, registry)))
 
     async def _act(self, request: Request) -> Response:
         action = ACTIONS.get(request.path_params["name"])
