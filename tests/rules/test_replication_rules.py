@@ -147,6 +147,17 @@ def test_the_byte_lag_is_off_by_default_and_evicts_above_its_limit(
     assert (proposed(effects).isr if asks_for_a_change(effects) else None) == isr
 
 
+@pytest.mark.rule("V62")
+def test_a_follower_that_has_caught_up_is_not_judged_by_the_bytes_it_lacked_before() -> None:
+    """The broker computes the bytes every half of the lag limit; the ISR changes in between."""
+    leader = a_leader(isr=(1, 3), replicas=(1, 2, 3), log_end_offset=10, max_lag_bytes=4_999)
+    leader.followers[2].bytes_behind = 5_000
+    change = proposed(fetch(leader, 2, 10, now_ms=1))
+    assert change.isr == (1, 2, 3)
+    leader.change_sent(change)
+    assert not asks_for_a_change(leader.change_accepted(change, (1, 2, 3), 5, 11, 2))
+
+
 @pytest.mark.rule("F3")
 def test_a_follower_with_the_leaders_end_stays_whatever_the_time() -> None:
     leader = a_leader(isr=(1, 2), replicas=(1, 2), log_end_offset=10)

@@ -74,8 +74,9 @@ class FollowerProgress:
         self.last_caught_up_ms = last_caught_up_ms
         #: When the leader last refused a fetch of the follower because of the fetch's epochs.
         self.last_refused_ms = NEVER_MS
-        #: Bytes of the leader's log beyond the follower's log end, as last computed; 0 if no limit
-        #: on bytes is set (V62).
+        #: Bytes of the leader's log beyond the follower's log end, as the last periodic examination
+        #: computed them; 0 if no limit on bytes is set, or if the follower has fetched more since
+        #: (V62).
         self.bytes_behind = 0
         #: Broker epoch that came with the last fetch.
         self.broker_epoch = NO_BROKER_EPOCH
@@ -127,6 +128,10 @@ class FollowerProgress:
             and self.last_fetch_ms > self.last_caught_up_ms
         ):
             self.last_caught_up_ms = self.last_fetch_ms
+        if fetch_offset != self.log_end_offset:
+            # The bytes were computed for the former log end. A follower that has caught up would
+            # otherwise leave the ISR as soon as it has joined.
+            self.bytes_behind = 0
         self.log_end_offset = fetch_offset
         self.log_start_offset = log_start_offset
         self.last_fetch_leader_end_offset = leader_end_offset
