@@ -21,8 +21,6 @@ from tidelog.local.console_process import check_installed
 
 #: The environment variable with the user's choice of the token that permits changes.
 TOKEN_VARIABLE = "TIDELOG_CONSOLE_TOKEN"
-#: The environment variable with the address of the schema registry.
-REGISTRY_VARIABLE = "TIDELOG_SCHEMA_REGISTRY"
 #: Minimum length of a chosen token.
 _TOKEN_CHARACTERS = 16
 DEFAULT_PORT = 9080
@@ -48,23 +46,14 @@ def console(
         list[str] | None,
         typer.Option(help="A further name by which browsers reach the console, as of a proxy."),
     ] = None,
-    schema_registry: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            help="Schema registry that decodes Avro and Protobuf, as http://127.0.0.1:8081.",
-        ),
-    ] = None,
 ) -> None:
     """Serve the web console of a cluster until Ctrl-C.
 
     The console listens on loopback only, and changes nothing without --allow-changes. A change also
     needs the token, which the printed address contains; TIDELOG_CONSOLE_TOKEN chooses it.
-    TIDELOG_SCHEMA_REGISTRY names a registry whose address has a password, which other users of this
-    machine could read in a command.
     """
     check_installed()
-    from tidelog.console import app, record_schemas, security, server
+    from tidelog.console import app, security, server
 
     if not security.is_loopback(host):
         raise typer.BadParameter(
@@ -73,8 +62,6 @@ def console(
             param_hint="--host",
         )
     token = _token() if allow_changes else None
-    registry_url = schema_registry or os.environ.get(REGISTRY_VARIABLE)
-    registry = record_schemas.registry_at(registry_url) if registry_url else None
     target = choose_target(bootstrap, directory)
     access = security.RequestAccess(token, tuple(map(_host_name, allowed_host or ())))
     listener = server.bound("127.0.0.1" if host == "localhost" else host, port)
@@ -83,8 +70,7 @@ def console(
         say(f"tidelog: the console of {target.bootstrap} answers until Ctrl-C")
         print_line(f"console: {address}" + (f"#token={quote(token, safe='')}" if token else ""))
 
-    settings = app.ConsoleSettings(target.bootstrap, access, registry)
-    server.serve(settings, listener, report)
+    server.serve(app.ConsoleSettings(target.bootstrap, access), listener, report)
 
 
 def _host_name(text: str) -> str:

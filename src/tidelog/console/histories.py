@@ -19,7 +19,6 @@ from tidelog.core.types import NO_LEADER, TopicPartition
 from tidelog.local.admin_ports import (
     AdminPlaces,
     AdminPortError,
-    ExpectedBroker,
     HistoryWindow,
     find_admin_ports,
     read_history,
@@ -92,12 +91,9 @@ class HistoryReader:
         if is_due:
             self._read_s = time.monotonic()
         wanted = [
-            (address, ExpectedBroker(metadata.cluster_id, broker), broker not in self._days)
-            for broker, address in asked.items()
+            (address, is_due or broker not in self._days) for broker, address in asked.items()
         ]
-        found = self._threads.map(
-            lambda each: _read(each[0], each[1], now_s, has_day=is_due or each[2]), wanted
-        )
+        found = self._threads.map(lambda each: _read(each[0], now_s, has_day=each[1]), wanted)
         histories = dict(known.histories)
         for broker, result in zip(asked, found, strict=True):
             if isinstance(result, AdminPortError):
@@ -129,18 +125,15 @@ class HistoryReader:
 
 
 def _read(
-    address: str, expected: ExpectedBroker, now_s: int, *, has_day: bool
+    address: str, now_s: int, *, has_day: bool
 ) -> tuple[HistoryWindow | None, HistoryWindow] | AdminPortError:
     """Return the metrics of the day (None without `has_day`) and of the last minutes.
 
-    Returns the error if the admin port at `address` serves neither, or is another broker's.
+    Returns the error if the admin port at `address` serves neither.
     """
-
-    def since(seconds: int) -> HistoryWindow:
-        return read_history(address, SERIES, now_s - seconds, now_s + 1, _PORT_S, expected)
-
     try:
-        return since(DAY_S) if has_day else None, since(RECENT_S)
+        day = read_history(address, SERIES, now_s - DAY_S, now_s + 1, _PORT_S) if has_day else None
+        return day, read_history(address, SERIES, now_s - RECENT_S, now_s + 1, _PORT_S)
     except AdminPortError as error:
         return error
 

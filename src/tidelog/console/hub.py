@@ -11,7 +11,6 @@ import json
 from collections.abc import AsyncIterator, Mapping
 from typing import Final
 
-from tidelog.console.json_documents import json_text
 from tidelog.console.poller import Poller
 from tidelog.console.readings import ClusterReading
 from tidelog.console.views.catalogue import page_document, viewed_partitions
@@ -95,7 +94,7 @@ class Hub:
             while not self._ending:
                 document = self.document(page, params)
                 clock = {key: document.pop(key) for key in ("reading", "time_ms")}
-                text = json_text(document)
+                text = json.dumps(document, separators=(",", ":"))
                 if text != last:
                     last, sent_s = text, loop.time()
                     yield f"data: {json.dumps(clock)[:-1]},{text[1:]}\n\n"

@@ -22,6 +22,8 @@ Disks: `disk`, `file_content`, `files`, `lanes`, `log_dir_failure`. `sandbox` fo
 `checkers` check the cluster's state (`observed`) and the responses to clients (`client_history`).
 `mutation` puts a known defect into the brokers, to prove that a checker notices it.
 
+`small` has small worlds, which search one part of the brokers much faster than whole runs.
+
 Searches over seeds: `known_seeds`, `search_coverage`, `shrink` with `reductions`. `suggestions`
 proposes corrections of mistyped names.
 """

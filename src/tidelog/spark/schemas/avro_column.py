@@ -15,18 +15,19 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tidelog.core.errors import ConfigError, TidelogError
-from tidelog.records.confluent_format import BadRecordError, split_schema_id
+from tidelog.core.errors import TidelogError
 from tidelog.runtime.extras import install_command
-from tidelog.runtime.schema_registry import (
+from tidelog.spark.option_values import OptionError
+from tidelog.spark.schemas.avro_types import arrow_type_of, without_other_logical_types
+from tidelog.spark.schemas.bad_records import BadRecordError
+from tidelog.spark.schemas.decoded_column import decoded_column
+from tidelog.spark.schemas.registry import (
     RegisteredSchema,
     RegistryError,
     SchemaRegistry,
     UnknownSchemaError,
 )
-from tidelog.spark.option_values import OptionError
-from tidelog.spark.schemas.avro_types import arrow_type_of, without_other_logical_types
-from tidelog.spark.schemas.decoded_column import decoded_column
+from tidelog.spark.schemas.wire_format import split_schema_id
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -57,10 +58,7 @@ def avro_decoder(
 ) -> AvroDecoder:
     """Return the decoder of `avro_column`."""
     if isinstance(registry, str):
-        try:
-            registry = SchemaRegistry(registry)
-        except ConfigError as error:
-            raise OptionError(str(error)) from None
+        registry = SchemaRegistry(registry)
     if (subject is None) == (schema is None):
         raise OptionError("exactly one of subject and schema must be given")
     if schema is not None:

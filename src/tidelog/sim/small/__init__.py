@@ -1,0 +1,13 @@
+"""Small worlds: real code without the rest of a cluster, against a reference that is much simpler.
+
+A whole run takes most of a second and reaches a rare state a few times in a thousand runs. A small
+world plays hundreds of histories in the same time. `small_world` is the interface of a world and
+the list of worlds.
+
+The world `replica_set` has one partition's leader and followers. `replica_set_world` is its state,
+with each broker's replica in `replica_set_brokers` and published state in `replica_set_register`.
+`replica_set_fetch_steps`, `replica_set_controller_steps` and `replica_set_broker_steps` have the
+kinds of steps. `replica_set_reference` states what must hold after each step, and
+`replica_set_rarities` names the states from which histories branch. `replica_set_values` has
+settings and messages.
+"""

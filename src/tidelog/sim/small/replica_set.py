@@ -1,0 +1,394 @@
+"""The small world A LEADER AND ITS FOLLOWERS: histories of one partition's replicas.
+
+The code under test is that of `tidelog.replication`. `replica_set_world` has the state of a history
+and the modules `replica_set_*_steps` the kinds of its steps. `replica_set_reference` states what
+must hold, and `replica_set_register` stands for the controller.
+
+A history is drawn from a seed: first its settings, then one step after the other. Where it first
+reaches a rare state (`replica_set_rarities`), it branches: several short histories continue from
+there, with draws of their own.
+
+After the last drawn step all faults end. Every replica must then come to the same log, in the ISR,
+with one high watermark (`recover`). `explore` does not draw: it plays every order of steps up to a
+depth, from a state that a drawn history has reached. `shrunk` leaves steps out of a history as long
+as the same rule breaks.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
+from typing import Final, NamedTuple
+
+from tidelog.sim.seeds import stream
+from tidelog.sim.small import (  # noqa: F401 - they register the kinds of steps
+    replica_set_broker_steps,
+    replica_set_controller_steps,
+    replica_set_fetch_steps,
+)
+from tidelog.sim.small.replica_set_brokers import SmallBroker
+from tidelog.sim.small.replica_set_rarities import RARITIES
+from tidelog.sim.small.replica_set_values import MAX_LAG_MS, ReplicaSetSettings, Step
+from tidelog.sim.small.replica_set_world import STEP_KINDS, ReplicaSetWorld, SmallStepKind, in_words
+from tidelog.sim.small.small_world import PlayedSeed, SmallViolation
+
+NAME: Final = "replicas"
+#: The faults that a history may have.
+FAULTS: Final = tuple(dict.fromkeys(kind.fault for kind in STEP_KINDS.values() if kind.fault))
+#: Each history multiplies how often each kind of steps is drawn by one of these.
+_BENT: Final = (0.1, 0.4, 1.0, 1.0, 3.0)
+#: Steps of a branch.
+_BRANCH_LENGTH: Final = 12
+#: Rounds of the recovery after which it has failed.
+_RECOVERY_ROUNDS: Final = 60
+
+
+class ReplicaSetHistory(NamedTuple):
+    """What was played, and what did not hold."""
+
+    seed: int
+    #: The branch of the seed's drawn history, "" for the drawn history itself.
+    path: str
+    settings: ReplicaSetSettings
+    steps: tuple[Step, ...]
+    violation: str
+
+    def story(self) -> list[str]:
+        """Return the history in words: each step, and each state that it changes."""
+        lines = [
+            f"seed {self.seed} {self.path} of {NAME}, {len(self.steps)} steps: {self.settings}"
+        ]
+        world = ReplicaSetWorld(self.settings)
+        before = world.status()
+        for number, step in enumerate(self.steps, 1):
+            world.play(step)
+            lines.append(f"{number:3} {in_words(step)}")
+            after = world.status()
+            lines += [f"      {who} {what}" for who, what in after.items() if before[who] != what]
+            before = after
+        return [*lines, f"  -> {self.violation or 'all holds'}"]
+
+
+def settings_of(draw: random.Random) -> ReplicaSetSettings:
+    """Draw the settings of a history."""
+    count = draw.choice((2, 3, 3, 3, 3, 4))
+    replicas = tuple(range(1, count + 1))
+    faults = tuple(fault for fault in FAULTS if draw.random() < 0.6)
+    return ReplicaSetSettings(
+        replicas=replicas,
+        first_isr=tuple(each for each in replicas if each == 1 or draw.random() < 0.6),
+        minimum=draw.choice((1, 1, 2, 2, 3)),
+        flush_before_ack=draw.random() < 0.25,
+        counts_pending_reads=draw.random() < 0.4,
+        max_lag_bytes=2 if draw.random() < 0.15 else -1,
+        without_epochs=tuple(each for each in replicas if draw.random() < 0.3)
+        if draw.random() < 0.2
+        else (),
+        faults=faults,
+        length=draw.choice((40, 80, 80, 150, 250)),
+    )
+
+
+def kinds_of(settings: ReplicaSetSettings) -> list[SmallStepKind]:
+    """Return the kinds of steps that a history has."""
+    return [kind for kind in STEP_KINDS.values() if kind.fault in ("", *settings.faults)]
+
+
+class ReplicaSetWalk:
+    """One world, and the steps that were drawn for it."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._draw = stream(seed, NAME)
+        self.settings = settings_of(self._draw)
+        self.world = ReplicaSetWorld(self.settings)
+        self.played: list[Step] = []
+        self._kinds = kinds_of(self.settings)
+        weights = [kind.weight * self._draw.choice(_BENT) for kind in self._kinds]
+        self._bounds = list(accumulate(weights))
+
+    def go(self, length: int) -> None:
+        """Play drawn steps up to the first violation."""
+        draw, world, played = self._draw, self.world, self.played
+        while length and not world.reference.violation:
+            kind = draw.choices(self._kinds, cum_weights=self._bounds)[0]
+            options = list(kind.options(world))
+            if not options:
+                continue
+            arguments = options[int(draw.random() * len(options))]
+            played.append((kind.name, *arguments))
+            world.apply(kind, arguments)
+            length -= 1
+
+    def branch(self, name: str) -> ReplicaSetWalk:
+        """Return another continuation of this walk, in which all kinds of steps are as likely."""
+        other = ReplicaSetWalk.__new__(ReplicaSetWalk)
+        other._seed, other.settings = self._seed, self.settings
+        other._draw = stream(self._seed, NAME, name)
+        other.world, other.played = self.world.copy(), self.played.copy()
+        other._kinds = list(STEP_KINDS.values())
+        other._bounds = list(range(1, len(other._kinds) + 1))
+        return other
+
+    def history(self, path: str) -> ReplicaSetHistory:
+        """Return what was played."""
+        violation = self.world.reference.violation
+        return ReplicaSetHistory(self._seed, path, self.settings, tuple(self.played), violation)
+
+
+def histories(seed: int) -> Iterator[ReplicaSetHistory]:
+    """Play the histories of a seed: the drawn one, and branches where it reaches a rare state."""
+    walk = ReplicaSetWalk(seed)
+    left = dict(RARITIES)
+    for _ in range(walk.settings.length):
+        walk.go(1)
+        if walk.world.reference.violation:
+            break
+        for name in [each for each, (is_there, _) in left.items() if is_there(walk.world)]:
+            _, branches = left.pop(name)
+            yield from _branches(walk, name, branches)
+    recover(walk.world, walk.played)
+    yield walk.history("")
+
+
+def _branches(walk: ReplicaSetWalk, name: str, count: int) -> Iterator[ReplicaSetHistory]:
+    for number in range(count):
+        path = f"{name} {number}"
+        branch = walk.branch(path)
+        branch.go(_BRANCH_LENGTH)
+        if number == 0:
+            recover(branch.world, branch.played)
+        yield branch.history(path)
+
+
+def play(seed: int) -> ReplicaSetHistory:
+    """Return the first history of a seed that breaks a rule, or else the drawn one."""
+    history = None
+    for history in histories(seed):
+        if history.violation:
+            break
+    assert history is not None, "each seed has a history"
+    return history
+
+
+def replayed(seed: int, settings: ReplicaSetSettings, given: Sequence[Step]) -> ReplicaSetHistory:
+    """Play given steps, without those that are not possible, and then the recovery."""
+    world = ReplicaSetWorld(settings)
+    played = [step for step in given if not world.reference.violation and world.play(step)]
+    recover(world, played)
+    return ReplicaSetHistory(seed, "", settings, tuple(played), world.reference.violation)
+
+
+def shrunk(history: ReplicaSetHistory) -> ReplicaSetHistory:
+    """Return the shortest history found that breaks the same rule."""
+    rule = history.violation.partition(":")[0]
+    best, size = history, max(1, len(history.steps) // 2)
+    while size:
+        start = 0
+        while start < len(best.steps):
+            shorter = (*best.steps[:start], *best.steps[start + size :])
+            found = replayed(history.seed, history.settings, shorter)
+            if found.violation.partition(":")[0] == rule and len(found.steps) < len(best.steps):
+                best = found._replace(path=history.path)
+            else:
+                start += size
+        size //= 2
+    return best
+
+
+def explore(
+    seed: int, length: int, depth: int, limit: int = 1_000_000
+) -> tuple[ReplicaSetHistory | None, int]:
+    """Play every order of `depth` steps after the first `length` steps of a seed.
+
+    Return the first history that breaks a rule, and the number of steps played. States that were
+    reached before are not left again. At most `limit` steps are played.
+    """
+    walk = ReplicaSetWalk(seed)
+    walk.go(length)
+    world, path = walk.world, f"{length} steps, then all orders"
+    if world.reference.violation:
+        return walk.history(path), length
+    kinds = kinds_of(world.settings)
+    frontier: list[tuple[ReplicaSetWorld, tuple[Step, ...]]] = [(world, tuple(walk.played))]
+    seen = {world.key()}
+    count = 0
+    for _ in range(depth):
+        reached: list[tuple[ReplicaSetWorld, tuple[Step, ...]]] = []
+        for before, taken in frontier:
+            for kind, arguments in _choices(before, kinds):
+                after = before.copy()
+                after.apply(kind, arguments)
+                count += 1
+                step = (kind.name, *arguments)
+                if after.reference.violation:
+                    violation = after.reference.violation
+                    return ReplicaSetHistory(
+                        seed, path, walk.settings, (*taken, step), violation
+                    ), count
+                if count >= limit:
+                    return None, count
+                key = after.key()
+                if key not in seen:
+                    seen.add(key)
+                    reached.append((after, (*taken, step)))
+        frontier = reached
+    return None, count
+
+
+def _choices(
+    world: ReplicaSetWorld, kinds: Sequence[SmallStepKind]
+) -> Iterator[tuple[SmallStepKind, tuple[str | int, ...]]]:
+    for kind in kinds:
+        for arguments in list(kind.options(world)):
+            yield kind, arguments
+
+
+# The recovery.
+
+
+def recover(world: ReplicaSetWorld, played: list[Step]) -> None:
+    """End all faults; every replica must come to the same log, in sync, within some rounds.
+
+    The steps of the recovery follow from the last state of the history. They become part of it only
+    if one of them breaks a rule.
+    """
+    if world.reference.violation:
+        return
+    recovery = ReplicaSetRecovery(world)
+    for number in range(_RECOVERY_ROUNDS):
+        if number and not _what_is_missing(world):
+            return
+        recovery.round(number)
+        if world.reference.violation:
+            played += recovery.steps
+            return
+    world.reference.violate(f"not recovered: {_what_is_missing(world)}")
+
+
+class ReplicaSetRecovery:
+    """The recovery of a world, round by round."""
+
+    def __init__(self, world: ReplicaSetWorld) -> None:
+        self._world = world
+        self.steps: list[Step] = []
+
+    def round(self, number: int) -> None:
+        """Let everything that is due happen once, without faults."""
+        self._bring_up()
+        self._lead()
+        self._decide()
+        self._work()
+        leaders = self._world.leaders()
+        if number == 2 and leaders:
+            self._do("write", leaders[0].broker_id)
+        if number % 8 == 7:
+            self._do("wait")
+        else:
+            self._do("time", MAX_LAG_MS // 2)
+
+    def _do(self, name: str, *arguments: str | int) -> None:
+        if not self._world.reference.violation:
+            self.steps.append((name, *arguments))
+            self._world.apply(STEP_KINDS[name], arguments)
+
+    def _each(
+        self, name: str, choose: Callable[[tuple[str | int, ...]], bool] = lambda _: True
+    ) -> None:
+        """Do each step of a kind that is possible now, as long as it is."""
+        options = STEP_KINDS[name].options
+        for arguments in list(options(self._world)):
+            if choose(arguments) and arguments in options(self._world):
+                self._do(name, *arguments)
+
+    def _bring_up(self) -> None:
+        for name in ("start", "view", "notice"):
+            self._each(name)
+
+    def _lead(self) -> None:
+        """Let the controller handle restarts, elect a leader, and send the roles."""
+        world, register = self._world, self._world.register
+        state = register.state
+        if not register.is_proven(state.leader):
+            for arguments in list(STEP_KINDS["elect"].options(world))[:1]:
+                self._do("elect", *arguments)
+        else:
+            for member in state.isr:
+                if not register.is_proven(member):
+                    self._do("remove", member)
+        self._each("command")
+        for _ in range(max(len(broker.inbox) for broker in world.brokers.values())):
+            self._each("obey", lambda arguments: arguments[1] == 0)
+
+    def _decide(self) -> None:
+        """Let the controller respond to all requests."""
+        world = self._world
+        self._each("send")
+        self._each("judge", lambda arguments: arguments[1] == 0)
+        while world.verdicts and not world.reference.violation:
+            self._do("answer", 0)
+        self._each("unanswered")
+        # The controller has read the topic again, and sends the role with the known epochs (A3).
+        leaders = [leader.broker_id for leader in world.leaders()]
+        self._each("repeat", lambda arguments: arguments[0] in leaders)
+
+    def _work(self) -> None:
+        """Let followers fetch."""
+        for name in ("sync", "resume", "fetch"):
+            self._each(name)
+        self._each("arrive", lambda arguments: arguments[2] == 0)
+        for name in ("read", "deliver", "complete", "sync"):
+            self._each(name)
+
+
+def _what_is_missing(world: ReplicaSetWorld) -> str:
+    leader = world.brokers.get(world.register.state.leader)
+    if leader is None or leader.leading is None:
+        return "no leader"
+    state = world.register.state
+    if leader.known != (state.leader_epoch, state.partition_epoch):
+        return f"leader {leader.broker_id} does not know the published state"
+    if sorted(state.isr) != sorted(world.settings.replicas):
+        return f"the ISR is {list(state.isr)}"
+    for broker in world.brokers.values():
+        missing = _lacks(broker, leader)
+        if missing:
+            return f"broker {broker.broker_id} {missing}"
+    return ""
+
+
+def _lacks(broker: SmallBroker, leader: SmallBroker) -> str:
+    if len(broker.log) != len(leader.log):
+        return f"has {len(broker.log)} records, the leader {len(leader.log)}"
+    start = max(broker.log_start, leader.log_start)
+    if broker.log[start:] != leader.log[start:]:
+        return "has other records than the leader"
+    if broker.high_watermark != len(leader.log):
+        return f"has the high watermark {broker.high_watermark}, not {len(leader.log)}"
+    return ""
+
+
+class ReplicaSetSearch:
+    """The world as the command line and the soak play it: one history for each seed."""
+
+    name = NAME
+    description = "a leader and its followers, whose messages are late, lost or doubled"
+
+    def play(
+        self, seed: int, only: str = "", say: Callable[[str], None] | None = None
+    ) -> PlayedSeed:
+        """Play the histories of a seed, as `SmallWorld` specifies."""
+        played, violations = 0, []
+        for history in histories(seed):
+            played += 1
+            path = f"{history.path} step {len(history.steps)}".strip()
+            if history.violation and only in ("", path):
+                violations.append(SmallViolation(path, history.violation))
+                if say is not None:
+                    for line in shrunk(history).story():
+                        say(line)
+        return PlayedSeed(played, violations)
+
+
+WORLD = ReplicaSetSearch()

@@ -1,0 +1,72 @@
+"""Rare states of the small world of replicas, from which a history branches.
+
+A fault often needs two rare events close together. A drawn history that has reached the first one
+continues several times from there (`replica_set`), so that the second one need not be awaited in
+as many whole histories.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from tidelog.replication.follower import FollowerReplica
+from tidelog.sim.small.replica_set_world import ReplicaSetWorld
+
+
+def _two_changes(world: ReplicaSetWorld) -> bool:
+    """The controller may accept either of two changes (A8)."""
+    if len(world.requests) < 2:
+        return False
+    may_be_accepted = world.register.may_be_accepted
+    changes = [each.change for each in world.requests if may_be_accepted(each)]
+    return any(change != changes[0] for change in changes)
+
+
+def _lost_records(world: ReplicaSetWorld) -> bool:
+    """A member that the controller relies on has lost records (V10, V63)."""
+    reference = world.reference
+    return any(
+        member in reference.lost or recorded < reference.intact_from[member]
+        for member, recorded in world.register.state.recorded().items()
+    )
+
+
+def _two_leaders(world: ReplicaSetWorld) -> bool:
+    """Two brokers believe that they lead (V65)."""
+    return len(world.leaders()) > 1
+
+
+def _late_fetch(world: ReplicaSetWorld) -> bool:
+    """A fetch is under way whose sender has given up its connection, or restarted (V63)."""
+    return any(each.requests and not each.is_open for each in world.connections.values())
+
+
+def _late_read(world: ReplicaSetWorld) -> bool:
+    """The leader reads for a closed connection, or for an earlier leader epoch (F7)."""
+    return any(
+        each.reading is not None
+        and (not each.is_open or world.brokers[each.leader].role is not each.reading.role)
+        for each in world.connections.values()
+    )
+
+
+def _half_done(world: ReplicaSetWorld) -> bool:
+    """An operation has failed after a part of it was done (V66)."""
+    return any(
+        isinstance(broker.role, FollowerReplica)
+        and broker.is_backing_off
+        and broker.role.log_end_offset != len(broker.log)
+        for broker in world.brokers.values()
+    )
+
+
+#: Rare states by name, with the number of branches from each: the rarer, the more.
+RARITIES: Final[dict[str, tuple[Callable[[ReplicaSetWorld], bool], int]]] = {
+    "two_changes": (_two_changes, 24),
+    "half_done": (_half_done, 6),
+    "two_leaders": (_two_leaders, 6),
+    "late_read": (_late_read, 4),
+    "lost_records": (_lost_records, 4),
+    "late_fetch": (_late_fetch, 2),
+}
