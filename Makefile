@@ -44,6 +44,7 @@ docs: $(TEST_READY)  ## write every generated page again, from declarations and 
 	$(BIN)/python -m tests.support.mutilations.page
 	$(BIN)/python -m tests.sim.fault_table
 	$(BIN)/python -m tests.support.mutants page
+	$(BIN)/python -m tests.mutation page
 	$(BIN)/python -m tests.sim.coverage --write
 	$(BIN)/python -m tests.clients.matrix.document --kept
 

@@ -177,6 +177,7 @@ LIMITS_S = {
     "rules": 600,
     "wire_oracles": 300,
     "mutants": 600,
+    "mutation": 600,
     "store": 600,
     "fuzz": 600,
     "clients": 900,
@@ -275,7 +276,7 @@ ANY_STORE = tuple(
 #: On each other Python, `make soak` runs whole parts: a part of its own.
 PYTHONS = "tests/pythons"
 #: Those whose tests only compute; any other folder may hold real processes with timeouts.
-COMPUTING = ("sim", "rules", "wire_oracles", "mutants", "model")
+COMPUTING = ("sim", "rules", "wire_oracles", "mutants", "mutation", "model")
 #: Parts of real processes that take longest, the longest first.
 LONGEST = ("pipelines", "spark", "cluster", "own_store", "zookeeper", "guide", "spark_kills")
 #: Parts that know no real time.

@@ -30,6 +30,7 @@ WORDS, SENTENCES, LOOPS = "banned_words", "long_sentences", "loops_over_one"
 GENERATED = (
     "docs/configuration.md",
     "docs/internals/coverage.md",
+    "docs/internals/drawn-mutants.md",
     "docs/internals/mutants.md",
     "docs/reference/cli.md",
 )

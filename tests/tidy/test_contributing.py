@@ -18,7 +18,7 @@ def test_files_and_folders_exist() -> None:
 
 def test_commands_name_modules_and_parts_that_exist() -> None:
     modules = re.findall(r"-m (tests\.[\w.]+)", TEXT)
-    assert len(modules) == 4
+    assert len(modules) == 5
     for module in modules:
         path = ROOT / module.replace(".", "/")
         path = path / "__main__.py" if path.is_dir() else path.with_suffix(".py")

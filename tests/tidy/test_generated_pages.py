@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import pytest
 from bench import isr_slow_reads
+from tests.mutation import page as drawn_mutants
 from tests.sim import coverage
 from tests.sim.coverage_summary import KEPT, read_summary
 from tests.support import reader_versions
@@ -38,6 +39,10 @@ PAGES = {
     "docs/internals/coverage.md": Generated(
         "python -m tests.sim.coverage --write",
         "test_generated_pages.py::test_the_page_of_coverage_is_what_the_last_search_found",
+    ),
+    "docs/internals/drawn-mutants.md": Generated(
+        "python -m tests.mutation page",
+        "test_generated_pages.py::test_the_page_of_drawn_mutants_is_what_their_judges_said",
     ),
     "docs/internals/mutants.md": Generated(
         "python -m tests.support.mutants page",
@@ -75,6 +80,7 @@ PAGES = {
 #: What commands record for tests and pages: found seeds, results of runs, counts that may not rise.
 RECORDS = (
     "tests/clients/matrix/results.json",
+    "tests/mutation/verdicts.json",
     "tests/sim/coverage_summary.json",
     "tests/sim/kills.json",
     "tests/tidy/prose.toml",
@@ -177,6 +183,11 @@ def test_the_page_of_coverage_is_what_the_last_search_found() -> None:
     assert coverage.PAGE.read_text(encoding="utf-8") == coverage.render(kept), (
         f"run: {PAGES['docs/internals/coverage.md'].command}"
     )
+
+
+def test_the_page_of_drawn_mutants_is_what_their_judges_said() -> None:
+    text = drawn_mutants.render(drawn_mutants.read(), drawn_mutants.findings())
+    assert drawn_mutants.PAGE.read_text(encoding="utf-8") == text
 
 
 def frame(drawing: str) -> str:

@@ -35,7 +35,8 @@ mutants:
   of the same production functions. The name in the table is that of the model's variant.
 
 `python -m tests.support.mutants` tries, searches and records, and writes this page. [A mutant of
-your own](../guide/simulation.md) needs no checkout.
+your own](../guide/simulation.md) needs no checkout. [Drawn mutants](drawn-mutants.md) are changes
+that no one chose.
 
 ## By seeds and models
 
