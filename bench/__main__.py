@@ -1,13 +1,13 @@
 """`python -m bench [part ...] [--beside VERSION] [--store STORE]`: docs/measurements.md's tables.
 
 Parts: throughput produce walk failover clients scale controller shutdown isr flush groups offsets
-metrics compaction starts first_use memory unread reassign jbod simulation spark lake. With
-`--beside` Apache Kafka of that version runs next to us and is measured in turns, where Java, Maven
-and a registry are; where they are not, one line says so and the parts go on without. The parts
-scale, controller and isr measure both stores, or with `--store` one of them. With `--against` each
-part runs in turns with another checkout, so that a change is measured where it is made; produce
-runs both clusters at the same time. The parts spark and lake take Spark's official connector beside
-ours, and the cases named with `--cases` alone.
+metrics console compaction starts first_use memory unread reassign jbod simulation spark lake.
+With `--beside` Apache Kafka of that version runs next to us and is measured in turns, where Java,
+Maven and a registry are; where they are not, one line says so and the parts go on without. The
+parts scale, controller and isr measure both stores, or with `--store` one of them. With `--against`
+each part runs in turns with another checkout, so that a change is measured where it is made;
+produce runs both clusters at the same time. The parts spark and lake take Spark's official
+connector beside ours, and the cases named with `--cases` alone.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from collections.abc import Iterable, Sequence
 
 from bench import (
     against,
+    console,
     controller,
     directory_moves,
     failover,
@@ -61,6 +62,7 @@ PARTS = (
     "groups",
     "offsets",
     "metrics",
+    "console",
     "compaction",
     "starts",
     "first_use",
@@ -89,6 +91,9 @@ def main() -> None:
     parser.add_argument(
         "--cases", metavar="TEXT", help="of spark, lake: those whose title has the text"
     )
+    parser.add_argument(
+        "--topics", type=int, default=console.TOPICS, help="of console: topics (default 3,000)"
+    )
     parser.add_argument("--clients", metavar="TEXT", help="of clients: those whose name has it")
     parser.add_argument("--kills", action="store_true", help="of clients: producers at kills alone")
     options = parser.parse_args()
@@ -101,6 +106,7 @@ def main() -> None:
     cases = f" --cases '{options.cases}'" if options.cases else ""
     cases += f" --clients '{options.clients}'" if options.clients else ""
     cases += " --kills" if options.kills else ""
+    cases += f" --topics {options.topics}" if options.topics != console.TOPICS else ""
     print(
         f"{os.cpu_count()} cores, Python {platform.python_version()}, {platform.system()}; "
         f"command: python -m bench {' '.join([*options.parts, ''])}--rounds {options.rounds} "
@@ -117,6 +123,8 @@ def main() -> None:
             texts = _spark(options.rounds, options.mib * MIB, options.cases or "")
         elif part == "lake":
             texts = _lake(options.rounds, options.mib * MIB, options.cases or "")
+        elif part == "console":
+            texts = console.run(options.rounds, options.topics)
         elif part == "clients":
             texts = _clients(systems, options.rounds, options.clients or "", options.kills)
         else:
@@ -189,7 +197,7 @@ def _tables(
 def _given(options: argparse.Namespace, parser: argparse.ArgumentParser) -> list[str]:
     """Return the options that differ from their defaults, for a turn of one part."""
     words: list[str] = []
-    for name in ("mib", "volume_mib", "store", "cases", "clients"):
+    for name in ("mib", "volume_mib", "store", "cases", "clients", "topics"):
         value = getattr(options, name)
         if value != parser.get_default(name):
             words += [f"--{name.replace('_', '-')}", str(value)]

@@ -20,6 +20,7 @@ from textual.widgets import DataTable, Static
 from tidelog.cli.live.frame import TopBroker, TopFrame
 from tidelog.cli.live.look import ClusterLook
 from tidelog.cli.live.screen import TopScreen
+from tidelog.client.configs import BROKER, ConfigResource
 from tidelog.client.groups import FetchedOffset
 from tidelog.core.types import TopicPartition
 from tidelog.local import LocalCluster
@@ -121,7 +122,7 @@ def test_the_screen_shows_a_cluster_while_a_broker_dies(make_cluster: MakeCluste
         await screen.pilot.press(KEYS["partitions"])
         await screen.until(lambda: screen.table[0][0] == str(HOT), "the hot partition")
         await screen.until(
-            lambda: not {"-", "0 B/s"} & set(screen.table[0][1:3]), "bytes in and out"
+            lambda: not {"unknown", "0 B/s"} & set(screen.table[0][1:3]), "bytes in and out"
         )
         await screen.pilot.press(KEYS["groups"])
         await screen.until(
@@ -216,6 +217,50 @@ def test_a_port_that_is_no_admin_port_is_a_note(make_cluster: MakeCluster) -> No
     assert found.returncode == 0, found.stderr
     assert f"note: {address} is no admin port: it responds with" in found.stdout
     assert "\x1b" not in found.stdout
+
+
+def is_late(frame: TopFrame, broker: int) -> bool:
+    """Whether a frame came without one broker's metrics, and with those of all others."""
+    return (
+        any("has not ended yet" in note for note in frame.notes)
+        and f"broker {broker} has not reported its metrics yet" in " ".join(frame.notes)
+        and all(each.state == "ready" for each in frame.brokers if each.broker != broker)
+    )
+
+
+def test_a_broker_that_hangs_costs_a_frame_its_time_limit_and_hides_no_other_broker(
+    make_cluster: MakeCluster,
+) -> None:
+    cluster = make_cluster(3)
+    fill(cluster)
+    look = ClusterLook(cluster.bootstrap, {}, 200, frame_s=PATIENCE_S)
+    try:
+        assert look.frame().notes == []
+        cluster.pause(2)
+        look._frame_s = 1.0
+        deadline = time.monotonic() + PATIENCE_S
+        frame = look.frame()
+        while not is_late(frame, 2):
+            assert time.monotonic() < deadline, frame
+            frame = look.frame()
+        assert [each.group for each in frame.groups] == [GROUP], "the last value stays"
+    finally:
+        cluster.resume(2)
+        look.close()
+
+
+def test_the_admin_port_of_another_clusters_broker_is_refused(make_cluster: MakeCluster) -> None:
+    ours, theirs = make_cluster(1), make_cluster(1, name="other")
+    with BlockingClient(theirs.bootstrap) as client:
+        (listener,) = client.describe_configs(ConfigResource(BROKER, "1"), ["admin.listener"])
+        their_id = client.metadata([]).cluster_id
+    found = tidelog("top", "--json", "-b", ours.bootstrap, "--admin", f"1={listener.value}")
+    frame = json.loads(found.stdout)
+    (broker,) = frame["brokers"]
+    assert broker["state"] == "up" and broker["connections"] is None
+    sentence = f"{listener.value} is the admin port of broker 1 of cluster {their_id}, but broker 1"
+    assert broker["reason"].startswith(sentence)
+    assert any(note.startswith(sentence) for note in frame["notes"])
 
 
 def test_a_cluster_without_admin_ports_is_shown_by_kafkas_protocol(

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -169,12 +170,12 @@ def fill(client: BlockingClient) -> None:
     client.commit(HOSTILE_GROUP, {tp: FetchedOffset(1)})
 
 
-@pytest.fixture(scope="session")
-def console(cluster: LocalCluster) -> Iterator[str]:
-    """The address of a console that allows changes."""
-    words = [sys.executable, "-m", "tidelog", "console", "-b", cluster.bootstrap, "--port", "0"]
+@contextmanager
+def running_console(bootstrap: str, *options: str) -> Iterator[str]:
+    """Run a console of a cluster that allows changes; yield its address."""
+    words = [sys.executable, "-m", "tidelog", "console", "-b", bootstrap, "--port", "0"]
     process = subprocess.Popen(
-        [*words, "--allow-changes"],
+        [*words, "--allow-changes", *options],
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, "TIDELOG_CONSOLE_TOKEN": TOKEN},
@@ -191,6 +192,13 @@ def console(cluster: LocalCluster) -> Iterator[str]:
         alarm.cancel()
         process.terminate()
         process.communicate(timeout=PATIENCE_S)
+
+
+@pytest.fixture(scope="session")
+def console(cluster: LocalCluster) -> Iterator[str]:
+    """The address of a console that allows changes."""
+    with running_console(cluster.bootstrap) as address:
+        yield address
 
 
 @pytest.fixture

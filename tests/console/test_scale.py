@@ -6,16 +6,13 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-import uvicorn
 from selenium import webdriver
-from tests.console.conftest import PATIENCE_S, Browser
+from tests.console.conftest import Browser
+from tests.console.serving import served
 
 from tidelog.client.cluster import BrokerNode, ClusterMetadata, PartitionMetadata, TopicMetadata
-from tidelog.console.app import ConsoleApp, ConsoleSettings
 from tidelog.console.poller import Poller, Publish
 from tidelog.console.readings import ClusterReading
-from tidelog.console.security import RequestAccess
-from tidelog.console.server import address_of, bound
 from tidelog.core.types import TopicPartition
 from tidelog.runtime.blocking import BlockingClient
 
@@ -67,19 +64,8 @@ class GrowingCluster(Poller):
 
 @pytest.fixture
 def large(driver: webdriver.Chrome) -> Iterator[Browser]:
-    listener = bound("127.0.0.1", 0)
-    app = ConsoleApp(ConsoleSettings("127.0.0.1:1", RequestAccess()), GrowingCluster)
-    config = uvicorn.Config(app.asgi(), log_level="warning", timeout_graceful_shutdown=1)
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-    thread.start()
-    browser = Browser(driver, address_of(listener).rstrip("/"))
-    browser.complaints()
-    yield browser
-    driver.get("about:blank")
-    app.hub.end()
-    server.should_exit = True
-    thread.join(PATIENCE_S)
+    with served(driver, GrowingCluster) as browser:
+        yield browser
 
 
 def test_a_large_cluster_is_a_small_page_that_stays_live(large: Browser) -> None:

@@ -101,6 +101,11 @@ def test_each_command_of_the_guide_does_what_it_says(places: list[Host]) -> None
     third.return_to_network()
     start_zookeeper(third)
     typed(third, "returned")
+    for host in places[:3]:
+        assert "3.3" in typed(host, "lower")
+    assert read_all(third) == Counter(map(str, range(1, 2001)))
+    for host in places[:3]:
+        typed(host, "raise")
 
     third.lose()
     eventually(first, "look", 1)

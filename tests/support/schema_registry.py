@@ -16,6 +16,8 @@ class FakeRegistry:
     def __init__(self) -> None:
         self.schemas: dict[int, dict[str, Any]] = {}
         self.versions: dict[str, list[int]] = {}
+        #: Protobuf schemas as descriptors in base64, by id, for `format=serialized`.
+        self.serialized: dict[int, str] = {}
         #: The paths of all requests, and their Authorization headers.
         self.asked: list[str] = []
         self.authorizations: list[str | None] = []
@@ -70,11 +72,20 @@ class FakeRegistry:
         self._thread.join(5)
 
     def _answer(self, path: str) -> tuple[int, bytes]:
+        path, _, query = path.partition("?")
+        is_serialized = query == "format=serialized"
+
+        def found(schema_id: int) -> dict[str, Any]:
+            schema = dict(self.schemas[schema_id])
+            if is_serialized and schema_id in self.serialized:
+                schema["schema"] = self.serialized[schema_id]
+            return schema
+
         match [unquote(each) for each in path.strip("/").split("/")]:
             case ["schemas", "ids", number] if int(number) in self.schemas:
-                return 200, json.dumps(self.schemas[int(number)]).encode()
+                return 200, json.dumps(found(int(number))).encode()
             case ["subjects", subject, "versions", version] if subject in self.versions:
                 ids = self.versions[subject]
                 schema_id = ids[-1] if version == "latest" else ids[int(version) - 1]
-                return 200, json.dumps({"id": schema_id, **self.schemas[schema_id]}).encode()
+                return 200, json.dumps({"id": schema_id, **found(schema_id)}).encode()
         return 404, json.dumps({"error_code": 40403, "message": "Schema not found"}).encode()

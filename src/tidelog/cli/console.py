@@ -21,6 +21,8 @@ from tidelog.local.console_process import check_installed
 
 #: The environment variable with the user's choice of the token that permits changes.
 TOKEN_VARIABLE = "TIDELOG_CONSOLE_TOKEN"
+#: The environment variable with the address of the schema registry.
+REGISTRY_VARIABLE = "TIDELOG_SCHEMA_REGISTRY"
 #: Minimum length of a chosen token.
 _TOKEN_CHARACTERS = 16
 DEFAULT_PORT = 9080
@@ -46,14 +48,23 @@ def console(
         list[str] | None,
         typer.Option(help="A further name by which browsers reach the console, as of a proxy."),
     ] = None,
+    schema_registry: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Schema registry that decodes Avro and Protobuf, as http://127.0.0.1:8081.",
+        ),
+    ] = None,
 ) -> None:
     """Serve the web console of a cluster until Ctrl-C.
 
     The console listens on loopback only, and changes nothing without --allow-changes. A change also
     needs the token, which the printed address contains; TIDELOG_CONSOLE_TOKEN chooses it.
+    TIDELOG_SCHEMA_REGISTRY names a registry whose address has a password, which other users of this
+    machine could read in a command.
     """
     check_installed()
-    from tidelog.console import app, security, server
+    from tidelog.console import app, record_schemas, security, server
 
     if not security.is_loopback(host):
         raise typer.BadParameter(
@@ -62,6 +73,8 @@ def console(
             param_hint="--host",
         )
     token = _token() if allow_changes else None
+    registry_url = schema_registry or os.environ.get(REGISTRY_VARIABLE)
+    registry = record_schemas.registry_at(registry_url) if registry_url else None
     target = choose_target(bootstrap, directory)
     access = security.RequestAccess(token, tuple(map(_host_name, allowed_host or ())))
     listener = server.bound("127.0.0.1" if host == "localhost" else host, port)
@@ -70,7 +83,8 @@ def console(
         say(f"tidelog: the console of {target.bootstrap} answers until Ctrl-C")
         print_line(f"console: {address}" + (f"#token={quote(token, safe='')}" if token else ""))
 
-    server.serve(app.ConsoleSettings(target.bootstrap, access), listener, report)
+    settings = app.ConsoleSettings(target.bootstrap, access, registry)
+    server.serve(settings, listener, report)
 
 
 def _host_name(text: str) -> str:

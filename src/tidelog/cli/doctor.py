@@ -15,6 +15,7 @@ import typer
 from tidelog.cli.documents import prints
 from tidelog.cli.health import LEVEL_STYLES, place_of, read_health
 from tidelog.cli.output import OutputFormat, OutputOption, print_document, print_text, say
+from tidelog.cli.parameters import finite
 from tidelog.cli.target import (
     BootstrapOption,
     OptionalDirectoryOption,
@@ -63,6 +64,7 @@ def doctor(
             "--watch",
             min=0.0,
             max=3_600.0,
+            callback=finite,
             help="Seconds between two looks at moves and groups; 0 looks once. Commits of consumers"
             " are 5 s apart by default.",
         ),

@@ -6,12 +6,14 @@ The generated reference and `--help` both use this module, so that their names o
 from __future__ import annotations
 
 import inspect
+import math
 import types
 import typing
 from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
+import typer
 from typer.models import ArgumentInfo, OptionInfo
 
 from tidelog.core.dataclass import dataclass
@@ -55,6 +57,16 @@ class Parameter:
     def long(self) -> str:
         """Return the longest spelling of an option."""
         return max(self.declared, key=len)
+
+
+def finite(value: float) -> float:
+    """Return the value of an option that is a number; raise typer.BadParameter for nan and inf.
+
+    The limits `min` and `max` of an option do not refuse nan, because nan is not less than `min`.
+    """
+    if not math.isfinite(value):
+        raise typer.BadParameter(f"{value} is not a number of seconds: a finite number expected")
+    return value
 
 
 def parameters_of(function: Callable[..., Any]) -> list[Parameter]:

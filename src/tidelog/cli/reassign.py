@@ -56,6 +56,7 @@ from tidelog.cli.move_queue import freeze, queue, say_waiting, unfreeze
 from tidelog.cli.move_watch import show_moves, watch_moves
 from tidelog.cli.names import topics_named
 from tidelog.cli.output import OutputFormat, or_none, print_rows, say
+from tidelog.cli.parameters import finite
 from tidelog.cli.planned_moves import plan, rebalance
 from tidelog.cli.reassignment_files import check_expected, ids, read, rollback, save
 from tidelog.cli.target import ClusterOptions, DryRunOption
@@ -273,7 +274,8 @@ def list_moves(
         bool, typer.Option("--watch", help="Go on until no partition is on the move.")
     ] = False,
     interval: Annotated[
-        float, typer.Option("--interval", min=0.1, help="Seconds between two samples.")
+        float,
+        typer.Option("--interval", min=0.1, callback=finite, help="Seconds between two samples."),
     ] = 1.0,
 ) -> None:
     """List the partitions on the move: replicas that are added and removed, state, bytes left.

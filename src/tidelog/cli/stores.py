@@ -19,6 +19,7 @@ import typer
 from tidelog.cli.documents import StoreDifference, prints
 from tidelog.cli.help import CommandGroup
 from tidelog.cli.output import OutputFormat, OutputOption, print_line, print_rows, say
+from tidelog.cli.parameters import finite
 from tidelog.core.config import BrokerConfig
 from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import ConfigError
@@ -47,7 +48,9 @@ StoreArgument = Annotated[
         " directory of a local cluster.",
     ),
 ]
-WaitOption = Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds to reach a store.")]
+WaitOption = Annotated[
+    float, typer.Option("--timeout", min=0.1, callback=finite, help="Seconds to reach a store.")
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from tidelog.cli.output import OutputFormat, OutputOption, printed, say
+from tidelog.cli.parameters import finite
 from tidelog.client.bootstrap import parse_bootstrap
 from tidelog.core.config_text import BOOTSTRAP_VARIABLE
 from tidelog.core.dataclass import dataclass
@@ -40,7 +41,8 @@ BootstrapOption = Annotated[
     ),
 ]
 TimeoutOption = Annotated[
-    float, typer.Option("--timeout", min=0.1, help="Seconds to wait for the cluster.")
+    float,
+    typer.Option("--timeout", min=0.1, callback=finite, help="Seconds to wait for the cluster."),
 ]
 
 

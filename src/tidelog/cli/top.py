@@ -16,9 +16,10 @@ import typer
 
 from tidelog.cli.documents import prints
 from tidelog.cli.live.frame import TopFrame
-from tidelog.cli.live.look import ClusterLook
+from tidelog.cli.live.look import FRAME_S, ClusterLook
 from tidelog.cli.live.views import plain_lines
 from tidelog.cli.output import print_document, print_line
+from tidelog.cli.parameters import finite
 from tidelog.cli.target import (
     BootstrapOption,
     OptionalDirectoryOption,
@@ -51,7 +52,10 @@ def top(
         ),
     ] = None,
     interval: Annotated[
-        float, typer.Option(min=0.5, max=60.0, help="Seconds between two looks at the cluster.")
+        float,
+        typer.Option(
+            min=0.5, max=60.0, callback=finite, help="Seconds between two looks at the cluster."
+        ),
     ] = 2.0,
     rows: Annotated[
         int | None,
@@ -77,7 +81,8 @@ def top(
     with target.client(timeout) as client:
         client.metadata([])  # a cluster that cannot be reached ends the command with its exit code
     is_single = once or json or not sys.stdout.isatty()
-    look = ClusterLook(target.bootstrap, given, rows or (_ONCE_ROWS if is_single else 200))
+    rows = rows or (_ONCE_ROWS if is_single else 200)
+    look = ClusterLook(target.bootstrap, given, rows, timeout if is_single else FRAME_S)
     try:
         if is_single:
             _print_frame(look, interval, json)

@@ -24,6 +24,7 @@ import tidelog
 from tidelog.console.actions import ACTIONS
 from tidelog.console.assets import Asset, load_assets
 from tidelog.console.hub import MAX_VIEWERS, Hub
+from tidelog.console.json_documents import json_text
 from tidelog.console.lookups import LOOKUPS
 from tidelog.console.poller import Poller
 from tidelog.console.security import HEADERS, RequestAccess
@@ -32,6 +33,7 @@ from tidelog.console.views.tables import BadQuery, Document
 from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import TidelogError
 from tidelog.runtime.blocking import BlockingClient
+from tidelog.runtime.schema_registry import SchemaRegistry
 
 #: Addresses of pages; the server responds to each with the same file.
 ADDRESSES: Final = (*PAGES, *LOOKUPS)
@@ -52,6 +54,8 @@ class ConsoleSettings:
 
     bootstrap: str
     access: RequestAccess
+    #: The registry of the schemas of records; None if there is none.
+    registry: SchemaRegistry | None = None
 
 
 class ConsoleApp:
@@ -115,14 +119,14 @@ class ConsoleApp:
 
     async def _view(self, request: Request) -> Response:
         page, params = _page(request)
-        return JSONResponse(await self.hub.first_document(page, params))
+        return _document(await self.hub.first_document(page, params))
 
     async def _lookup(self, request: Request) -> Response:
         lookup = LOOKUPS.get(request.path_params["name"])
         if lookup is None:
             return _error(404, f"the console looks up {', '.join(LOOKUPS)} only")
-        params = request.query_params
-        return JSONResponse(await self._asked(lambda client: lookup(client, params)))
+        params, registry = request.query_params, self._settings.registry
+        return _document(await self._asked(lambda client: lookup(client, params, registry)))
 
     async def _act(self, request: Request) -> Response:
         action = ACTIONS.get(request.path_params["name"])
@@ -139,7 +143,7 @@ class ConsoleApp:
             body = None
         if not isinstance(body, dict):
             raise BadQuery("a change must be a JSON object")
-        return JSONResponse(await self._asked(lambda client: action(client, body)))
+        return _document(await self._asked(lambda client: action(client, body)))
 
     async def _asked(self, ask: Callable[[BlockingClient], Document]) -> Document:
         """Return the result of `ask`, called in a thread with a client of its own."""
@@ -204,6 +208,10 @@ def _served(asset: Asset, request: Request) -> Response:
     if request.headers.get("if-none-match") == asset.tag:
         return Response(status_code=304, headers=headers)
     return Response(asset.content, media_type=asset.content_type, headers=headers)
+
+
+def _document(document: Document) -> Response:
+    return Response(json_text(document), media_type="application/json")
 
 
 def _error(status: int, reason: str) -> JSONResponse:

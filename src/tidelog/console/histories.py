@@ -19,6 +19,7 @@ from tidelog.core.types import NO_LEADER, TopicPartition
 from tidelog.local.admin_ports import (
     AdminPlaces,
     AdminPortError,
+    ExpectedBroker,
     HistoryWindow,
     find_admin_ports,
     read_history,
@@ -91,9 +92,12 @@ class HistoryReader:
         if is_due:
             self._read_s = time.monotonic()
         wanted = [
-            (address, is_due or broker not in self._days) for broker, address in asked.items()
+            (address, ExpectedBroker(metadata.cluster_id, broker), broker not in self._days)
+            for broker, address in asked.items()
         ]
-        found = self._threads.map(lambda each: _read(each[0], now_s, has_day=each[1]), wanted)
+        found = self._threads.map(
+            lambda each: _read(each[0], each[1], now_s, has_day=is_due or each[2]), wanted
+        )
         histories = dict(known.histories)
         for broker, result in zip(asked, found, strict=True):
             if isinstance(result, AdminPortError):
@@ -125,15 +129,18 @@ class HistoryReader:
 
 
 def _read(
-    address: str, now_s: int, *, has_day: bool
+    address: str, expected: ExpectedBroker, now_s: int, *, has_day: bool
 ) -> tuple[HistoryWindow | None, HistoryWindow] | AdminPortError:
     """Return the metrics of the day (None without `has_day`) and of the last minutes.
 
-    Returns the error if the admin port at `address` serves neither.
+    Returns the error if the admin port at `address` serves neither, or is another broker's.
     """
+
+    def since(seconds: int) -> HistoryWindow:
+        return read_history(address, SERIES, now_s - seconds, now_s + 1, _PORT_S, expected)
+
     try:
-        day = read_history(address, SERIES, now_s - DAY_S, now_s + 1, _PORT_S) if has_day else None
-        return day, read_history(address, SERIES, now_s - RECENT_S, now_s + 1, _PORT_S)
+        return since(DAY_S) if has_day else None, since(RECENT_S)
     except AdminPortError as error:
         return error
 

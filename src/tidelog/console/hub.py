@@ -11,6 +11,7 @@ import json
 from collections.abc import AsyncIterator, Mapping
 from typing import Final
 
+from tidelog.console.json_documents import json_text
 from tidelog.console.poller import Poller
 from tidelog.console.readings import ClusterReading
 from tidelog.console.views.catalogue import page_document, viewed_partitions
@@ -94,7 +95,7 @@ class Hub:
             while not self._ending:
                 document = self.document(page, params)
                 clock = {key: document.pop(key) for key in ("reading", "time_ms")}
-                text = json.dumps(document, separators=(",", ":"))
+                text = json_text(document)
                 if text != last:
                     last, sent_s = text, loop.time()
                     yield f"data: {json.dumps(clock)[:-1]},{text[1:]}\n\n"

@@ -15,6 +15,7 @@ from tidelog.client.consuming import read_records
 from tidelog.client.fetching import EARLIEST, LATEST
 from tidelog.console.record_filters import RecordFilter
 from tidelog.console.record_forms import shown_record
+from tidelog.console.record_schemas import SchemaReader
 from tidelog.console.views.tables import BadQuery, Document, TableQuery, number, text, window
 from tidelog.core.config import BrokerConfig
 from tidelog.core.config_keys import keys_of, to_text
@@ -25,6 +26,7 @@ from tidelog.core.topic_config import TopicConfig, broker_keys
 from tidelog.core.types import TopicPartition
 from tidelog.records.reader import Record
 from tidelog.runtime.blocking import BlockingClient
+from tidelog.runtime.schema_registry import SchemaRegistry
 
 #: Maximum number of records that one page shows; one search reads at most _SEARCH_BYTES.
 _RECORDS: Final = 500
@@ -32,11 +34,14 @@ _SEARCH_BYTES: Final = 32 * MIB
 _FETCH_BYTES: Final = 2 * MIB
 
 
-def records_document(client: BlockingClient, params: Mapping[str, str]) -> Document:
+def records_document(
+    client: BlockingClient, params: Mapping[str, str], registry: SchemaRegistry | None = None
+) -> Document:
     """Return records of a partition from an offset, a time, the start or the end on.
 
     `from` is an offset, `earliest`, `latest` (the last records), or a time in ISO 8601. `key`, the
-    words of `q`, `header` and `json` filter records. Raises BadQuery.
+    words of `q`, `header` and `json` filter records. With `registry`, records in Confluent's wire
+    format are decoded. Raises BadQuery.
     """
     wanted = RecordFilter.from_params(params)
     tp = TopicPartition(text(params, "topic"), number(params, "partition", 0))
@@ -53,6 +58,7 @@ def records_document(client: BlockingClient, params: Mapping[str, str]) -> Docum
     high = client.list_offsets({tp: LATEST})[tp].offset
     start = min(max(_start(client, tp, params, limit, high), low), high)
     found, end = _search(client, tp, (start, high), wanted, limit)
+    schemas = SchemaReader(registry)
     return {
         **title,
         "low": low,
@@ -61,7 +67,7 @@ def records_document(client: BlockingClient, params: Mapping[str, str]) -> Docum
         "next": end,
         "is_ended": end >= high,
         "limit": limit,
-        "records": [shown_record(each) for each in found],
+        "records": [shown_record(each, schemas) for each in found],
     }
 
 
@@ -124,7 +130,9 @@ def _search(
     return found, position
 
 
-def configuration_document(client: BlockingClient, params: Mapping[str, str]) -> Document:
+def configuration_document(
+    client: BlockingClient, params: Mapping[str, str], _registry: SchemaRegistry | None = None
+) -> Document:
     """Return the configuration of a topic, a broker or all brokers, with each key's meaning."""
     resource = _resource(params)
     values = client.describe_configs(resource, with_synonyms=True)
@@ -184,8 +192,9 @@ def _effect(value: ConfigValue, is_topic: bool) -> str:
     return "A change is stored; the broker's log says what it does."
 
 
+Lookup = Callable[[BlockingClient, Mapping[str, str], SchemaRegistry | None], Document]
 #: The lookup functions, by the name of the page that shows the result.
-LOOKUPS: Final[Mapping[str, Callable[[BlockingClient, Mapping[str, str]], Document]]] = {
+LOOKUPS: Final[Mapping[str, Lookup]] = {
     "records": records_document,
     "configuration": configuration_document,
 }

@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from tidelog.console import reader
 from tidelog.console.histories import HistoryReader, TopicDayReader
@@ -59,6 +59,16 @@ _VIEWED: Final = 2_000
 
 Publish = Callable[[ClusterReading], None]
 _LOG: Final = logging.getLogger("tidelog.console")
+
+
+class PartResult(NamedTuple):
+    """The result of one read of a part of a reading."""
+
+    fields: reader.Fields
+    #: Why the part is missing or out of date; None after a successful read.
+    problem: str | None
+    #: The interval in ms until the part is due again.
+    interval_ms: int
 
 
 class Poller:
@@ -144,13 +154,8 @@ class Poller:
                 continue
             is_any = True
             started_s = time.monotonic()
-            interval_ms = self._read(part)
+            self._take(part, self._result(part, self._client, self._reading), started_s)
             ended_s = time.monotonic()
-            with self._lock:
-                if not self._viewers[None]:
-                    interval_ms *= _IDLE
-                rest_s = max(interval_ms / 1000, _REST * (ended_s - started_s))
-                self._due_s[part] = ended_s + rest_s
             if ended_s - published_s > _ROUND_S:
                 published_s = ended_s
                 self._publish(self._reading)
@@ -159,36 +164,52 @@ class Poller:
             self._publish(self._reading)
         return is_any
 
-    def _read(self, part: ReadingPart) -> int:
-        """Read one part into the reading; return the interval in ms until it is due again."""
-        now, problems = self._reading, dict(self._reading.problems)
-        now_ms = time.time_ns() // 1_000_000
+    def _result(
+        self, part: ReadingPart, client: BlockingClient, known: ClusterReading
+    ) -> PartResult:
+        """Read one part with `client`; `known` is the last reading."""
         interval_ms = INTERVALS_MS[part]
-        fields: reader.Fields = {}
         try:
-            fields = self._fields(part)
+            return PartResult(self._fields(part, client, known), None, interval_ms)
         except reader.PartNotServed as reason:
-            problems[part] = str(reason)
-            interval_ms = _NOT_SERVED_MS
+            return PartResult({}, str(reason), _NOT_SERVED_MS)
         except TidelogError as error:
-            problems[part] = _sentence(part, error)
             if isinstance(error, KafkaError) and error.code is ErrorCode.UNSUPPORTED_VERSION:
                 interval_ms = _NOT_SERVED_MS
+            return PartResult({}, _sentence(part, error), interval_ms)
         except Exception as error:
             # The thread must go on: without it, the console would show the last reading for ever as
             # if it were current.
             _LOG.exception("reading %s failed", part)
-            problems[part] = f"Reading {part} failed by a defect of the console: {error!r}"
-        else:
-            problems.pop(part, None)
-            fields["read_ms"] = {**now.read_ms, part: now_ms}
-        self._reading = replace(
-            now, number=now.number + 1, time_ms=now_ms, problems=problems, **fields
-        )
-        return interval_ms
+            problem = f"Reading {part} failed by a defect of the console: {error!r}"
+            return PartResult({}, problem, interval_ms)
 
-    def _fields(self, part: ReadingPart) -> reader.Fields:
-        client, known = self._client, self._reading
+    def _take(self, part: ReadingPart, result: PartResult, started_s: float) -> None:
+        """Put a part that was read since `started_s` into the reading, and note its next time."""
+        now, now_ms = self._reading, time.time_ns() // 1_000_000
+        problems = {key: text for key, text in now.problems.items() if key is not part}
+        read_ms = dict(now.read_ms)
+        if result.problem is None:
+            read_ms[part] = now_ms
+        else:
+            problems[part] = result.problem
+        self._reading = replace(
+            now,
+            number=now.number + 1,
+            time_ms=now_ms,
+            problems=problems,
+            read_ms=read_ms,
+            **result.fields,
+        )
+        ended_s = time.monotonic()
+        with self._lock:
+            interval_ms = result.interval_ms if self._viewers[None] else _IDLE * result.interval_ms
+            rest_s = max(interval_ms / 1000, _REST * (ended_s - started_s))
+            self._due_s[part] = ended_s + rest_s
+
+    def _fields(
+        self, part: ReadingPart, client: BlockingClient, known: ClusterReading
+    ) -> reader.Fields:
         match part:
             case ReadingPart.CLUSTER:
                 return reader.read_cluster(client)

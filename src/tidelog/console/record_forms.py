@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable
 from typing import Final
 
+from tidelog.console.record_schemas import SchemaReader
 from tidelog.console.views.tables import Document
 from tidelog.records.reader import Record
 
@@ -22,15 +23,31 @@ _INDENTED: Final = 8 * SHOWN_BYTES
 _SPACES: Final = "\n\r\t"
 
 
-def shown_bytes(data: bytes | memoryview | None) -> Document:
-    """Return bytes for a page: `form` is null, empty, json, text or hex."""
+def shown_bytes(data: bytes | memoryview | None, schemas: SchemaReader | None = None) -> Document:
+    """Return bytes for a page: `form` is null, empty, json, text, hex, or the schema's format.
+
+    A value that `schemas` decodes has a `schema_id`. A value that it does not decode, although the
+    value begins as Confluent's wire format does, has a `note` with the reason.
+    """
     if data is None:
         return {"form": "null", "text": "", "bytes": 0, "is_cut": False}
     whole = bytes(data)
     if not whole:
         return {"form": "empty", "text": "", "bytes": 0, "is_cut": False}
     form, text = _form(whole)
-    return {"form": form, "text": text, "bytes": len(whole), "is_cut": len(whole) > SHOWN_BYTES}
+    shown = {"form": form, "text": text, "bytes": len(whole), "is_cut": len(whole) > SHOWN_BYTES}
+    found = None if schemas is None else schemas.decoded(whole)
+    if found is None:
+        return shown
+    if found.reason:
+        return {**shown, "note": found.reason}
+    return {
+        "form": found.form,
+        "text": found.text[:_INDENTED],
+        "bytes": len(whole),
+        "is_cut": len(found.text) > _INDENTED,
+        "schema_id": found.schema_id,
+    }
 
 
 def _form(whole: bytes) -> tuple[str, str]:
@@ -66,13 +83,13 @@ def _indented(text: str) -> str | None:
     return "".join(parts)
 
 
-def shown_record(record: Record) -> Document:
-    """Return the JSON document of a record for a page."""
+def shown_record(record: Record, schemas: SchemaReader | None = None) -> Document:
+    """Return the JSON document of a record for a page; `schemas` decode its key and value."""
     return {
         "offset": record.offset,
         "time_ms": record.timestamp_ms if record.timestamp_ms >= 0 else None,
-        "key": shown_bytes(record.key),
-        "value": shown_bytes(record.value),
+        "key": shown_bytes(record.key, schemas),
+        "value": shown_bytes(record.value, schemas),
         "headers": [
             {"key": _header_key(key), "value": shown_bytes(value)} for key, value in record.headers
         ],

@@ -11,7 +11,8 @@ errors. `starting` starts a broker; `forking` starts the brokers of tests as for
 for which `java` finds a Java. `ports` and `listeners` choose addresses. `readiness` proves that the
 cluster accepts a write. `admin_ports` reads the admin ports of brokers. `cluster_reading` reads the
 state that plans of moves need. `console_process` runs the web console. `status`, `health` and
-`lost_replicas` show the cluster from outside; `doctor` finds causes of faults.
+`lost_replicas` show the cluster from outside; `doctor` finds causes of faults. `remedy_commands`
+quotes names in the commands that `health` and `doctor` recommend.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
 Brokers return their `admin.listener` with DescribeConfigs, so a client that knows the address of
 one broker can find the admin ports of all brokers. The client checks every response, because
-another program may listen on the port. A request has a time limit and a size limit for the whole
-response. The time limit also ends a request to a port that sends one byte at a time.
+another program, or a broker of another cluster, may listen on the port. A request has a time limit
+and a size limit for the whole response. The time limit also ends a request to a port that sends one
+byte at a time.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from tidelog.core.listeners import admin_endpoint
 from tidelog.runtime.blocking import BlockingClient
 
 LISTENER_KEY: Final = "admin.listener"
+#: The metric whose labels name the broker and its cluster; older brokers lack it.
+INFO: Final = "tidelog_broker_info"
 #: Maximum size of one response. A broker with 20,000 replicas has 30 MiB of metrics.
 MAX_RESPONSE_BYTES: Final = 64 << 20
 _CHUNK_BYTES: Final = 1 << 16
@@ -34,6 +37,7 @@ _LABEL: Final = re.compile(r'([A-Za-z_][A-Za-z0-9_]*)="((?:[^"\\]|\\.)*)"(?:,|$)
 #: Samples of this value or more are ignored: no counter or gauge of a broker grows so large, so
 #: another program sent them. Sums and rates of smaller numbers are finite.
 _LEAST_UNLIKELY: Final = 2.0**64
+_UNKNOWN_METRIC: Final = re.compile(rb"names='([A-Za-z0-9_:]+)': no metric has this name")
 _ESCAPED: Final = re.compile(r"\\(.)")
 _ESCAPES: Final = {"n": "\n"}
 
@@ -53,10 +57,39 @@ class AdminPlaces:
 
 
 @dataclass(frozen=True, slots=True)
+class ExpectedBroker:
+    """The broker that a reader expects at an admin port; the cluster's id None matches any id."""
+
+    cluster_id: str | None
+    broker: int
+
+    def check(self, address: str, cluster_id: object, broker: object) -> None:
+        """Raise AdminPortError if the port at `address` belongs to another broker.
+
+        `cluster_id` and `broker` are what the port reports. An older broker reports neither (None),
+        and a broker without a session reports an empty cluster id: such a broker is accepted.
+        """
+        is_its_id = broker is None or str(broker) == str(self.broker)
+        is_its_cluster = not cluster_id or not self.cluster_id or cluster_id == self.cluster_id
+        if is_its_id and is_its_cluster:
+            return
+        expected = f"broker {self.broker} of cluster {self.cluster_id}"
+        raise AdminPortError(
+            f"{address} is the admin port of broker {_named(broker)} of cluster"
+            f" {_named(cluster_id)}, but {expected} was expected there: give each broker a port"
+            f" of its own in {LISTENER_KEY}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class MetricSamples:
-    """The samples of a broker's metrics: (labels, value) by the name of the metric."""
+    """The samples of a broker's metrics: (labels, value) by the name of the metric.
+
+    `unknown` has the requested metrics that the broker does not know, because it is older.
+    """
 
     by_name: Mapping[str, Sequence[tuple[Mapping[str, str], float]]]
+    unknown: frozenset[str] = frozenset()
 
     def value(self, name: str, **labels: str) -> float | None:
         """Return the value of a sample that has these labels; None without such a sample."""
@@ -96,7 +129,11 @@ def find_admin_ports(
             missing[broker] = f"broker {broker} does not report its {LISTENER_KEY}: {error}"
             continue
         endpoint = admin_endpoint(text or "")
-        if endpoint is None:
+        if text is None:
+            missing[broker] = (
+                f"broker {broker} has no {LISTENER_KEY}: only tidelog's brokers have an admin port"
+            )
+        elif endpoint is None:
             missing[broker] = f"broker {broker} has no admin port: {LISTENER_KEY} is not set"
         elif endpoint.port == 0:
             missing[broker] = (
@@ -115,8 +152,12 @@ def find_admin_ports(
 
 
 def _configured(client: BlockingClient, broker: int) -> str | None:
+    """Return a broker's admin.listener, empty if it is not set; None if the broker lacks the key.
+
+    Brokers leave a key that they do not know out of the response.
+    """
     values = client.describe_configs(ConfigResource(BROKER, str(broker)), [LISTENER_KEY])
-    return next((each.value for each in values if each.name == LISTENER_KEY), None)
+    return next((each.value or "" for each in values if each.name == LISTENER_KEY), None)
 
 
 def _joined(host: str, port: int) -> str:
@@ -178,12 +219,35 @@ def _received(
             raise AdminPortError(f"{address} sent more than {MAX_RESPONSE_BYTES} bytes")
 
 
-def read_metrics(address: str, names: Sequence[str], timeout_s: float) -> MetricSamples:
-    """Return these metrics of a broker. Raises AdminPortError."""
-    status, body = read_admin_port(address, f"/metrics?names={','.join(names)}", timeout_s)
-    if status != 200:
-        raise AdminPortError(f"the admin port {address} refused /metrics: {_shown(body)}")
-    return parse_metrics(body, address, names)
+def read_metrics(
+    address: str,
+    names: Sequence[str],
+    timeout_s: float,
+    expected: ExpectedBroker | None = None,
+) -> MetricSamples:
+    """Return these metrics of a broker. Raises AdminPortError, also for another broker's port.
+
+    A broker refuses a request with a metric that it does not know. The request is therefore
+    repeated without the metrics that the broker has refused, all within `timeout_s`.
+    """
+    deadline_s = time.monotonic() + timeout_s
+    wanted, unknown = list(names), set[str]()
+    while True:
+        left_s = max(0.001, deadline_s - time.monotonic())
+        status, body = read_admin_port(address, f"/metrics?names={','.join(wanted)}", left_s)
+        if status == 200:
+            break
+        refused = _UNKNOWN_METRIC.match(body)
+        name = "" if refused is None else refused[1].decode()
+        if status != 400 or name not in wanted or len(wanted) == 1:
+            raise AdminPortError(f"the admin port {address} refused /metrics: {_shown(body)}")
+        wanted.remove(name)
+        unknown.add(name)
+    found = parse_metrics(body, address, names)
+    if expected is not None:
+        labels = next((each for each, _ in found.by_name.get(INFO, ())), {})
+        expected.check(address, labels.get("cluster_id"), labels.get("node_id"))
+    return MetricSamples(found.by_name, frozenset(unknown))
 
 
 def parse_metrics(body: bytes, address: str, names: Sequence[str]) -> MetricSamples:
@@ -228,18 +292,24 @@ def _labels(text: str) -> dict[str, str]:
 
 
 def read_history(
-    address: str, series: Sequence[str], since_s: int, until_s: int, timeout_s: float
+    address: str,
+    series: Sequence[str],
+    since_s: int,
+    until_s: int,
+    timeout_s: float,
+    expected: ExpectedBroker | None = None,
 ) -> HistoryWindow:
     """Return the history of a broker's metrics `series` between two times, in s since 1970.
 
-    Raises AdminPortError.
+    Raises AdminPortError, also if another broker than `expected` responds.
     """
     path = f"/history?series={','.join(series)}&since={since_s}&until={until_s}"
     status, body = read_admin_port(address, path, timeout_s)
     if status != 200:
         raise AdminPortError(f"the admin port {address} refused /history: {_shown(body)}")
     try:
-        return _window(json.loads(body), series, since_s, until_s)
+        document = json.loads(body)
+        window = _window(document, series, since_s, until_s)
     except (
         ValueError,
         OverflowError,
@@ -251,6 +321,9 @@ def read_history(
         raise AdminPortError(
             f"{address}: /history is no history of metrics: {_shown(body)}"
         ) from error
+    if expected is not None:
+        expected.check(address, document.get("cluster_id"), document.get("node_id"))
+    return window
 
 
 def _window(document: Any, series: Sequence[str], since_s: int, until_s: int) -> HistoryWindow:
@@ -289,5 +362,9 @@ def read_readiness(address: str, timeout_s: float) -> str:
 
 
 def _shown(body: bytes) -> str:
-    text = body[:200].decode("utf-8", "replace").strip()
-    return "".join(sign if sign.isprintable() else " " for sign in text)
+    return _named(body[:200].decode("utf-8", "replace").strip())
+
+
+def _named(value: object) -> str:
+    """Return a value that an admin port reported as a short text without control characters."""
+    return "".join(sign if sign.isprintable() else " " for sign in str(value)[:200])

@@ -18,6 +18,7 @@ from tidelog.core.config_text import BOOTSTRAP_VARIABLE
 from tidelog.core.dataclass import dataclass
 from tidelog.core.types import NO_LEADER, TopicPartition
 from tidelog.core.wording import counted
+from tidelog.local.remedy_commands import command_on
 from tidelog.local.status import BrokerStatus, ClusterStatus, PartitionStatus
 
 HEALTHY = 0
@@ -265,7 +266,7 @@ class _Steps:
 
     def of_partition(self, partition: PartitionStatus) -> str:
         """Return how to inspect a partition whose brokers are all up."""
-        return f"tidelog topics describe {partition.topic}{self._place.option}"
+        return command_on("tidelog topics describe", partition.topic, self._place.option)
 
 
 def _of_partitions(

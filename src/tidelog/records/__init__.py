@@ -11,4 +11,6 @@ For a client's batch at the leader, `checking` checks its records by `walk`, who
 and `recompressing` changes the codec.
 
 For compaction, `rewriting` keeps some records of a batch.
+
+`confluent_format` reads the head of a record that has the id of its schema.
 """

@@ -10,7 +10,10 @@ The ports of `core.ports`: `clock`, `files` with `disk_faults`, `lanes`, `networ
 stores. `admin` is the admin port: metrics and probes over HTTP.
 
 Drivers of `tidelog.client`: `broker_connection` (one socket), `blocking`, `blocking_consumer`.
-`leader_connection` and `pipelined_producer` have several requests in flight.
+`leader_connection` and `pipelined_producer` have several requests in flight. `deadline_reads` runs
+reads side by side.
+
+`schema_registry` reads schemas over HTTP.
 
 Help texts: `extras` returns the command that installs a missing extra, and `extensions` names what
 is slower without compiled modules.

@@ -84,3 +84,24 @@ async def test_the_log_of_a_follower_outside_the_isr_says_nothing_of_the_end() -
         assert ends.of(T0) == expected
     await broker.command(state(1, leader_epoch=1, partition_epoch=1))
     assert ends.of(T0) == LogEnds(0, 0), "the leader's own log, whatever the view shows"
+
+
+@told
+async def test_the_ends_that_a_leader_returned_are_forgotten_when_they_are_old() -> None:
+    cluster = a_cluster()
+    await cluster[1].command(state(1, is_new=True))
+    shown = PartitionView(1, 0, (1,), (1,), (), 0)
+    asking = cluster[2]
+    asking.view.topics = {"t": TopicView("t", b"T" * 16, {0: shown})}
+    ends = KnownEnds(asking.services, asking.replicas)
+    assert ends.of(T0) is None, "it is only noted"
+    ends.refresh()
+    await asking.clock.advance(0)
+    assert ends.of(T0) == LogEnds(0, 0)
+    ends.refresh()
+    assert ends.of(T0) == LogEnds(0, 0), "too early to ask again"
+    for seconds, expected in ((30, LogEnds(0, 0)), (31, None)):
+        asking.clock.now_ms += seconds * 1_000
+        ends._wanted.clear()  # no group has offsets of it, or its log is here
+        ends.refresh()
+        assert ends.of(T0) == expected

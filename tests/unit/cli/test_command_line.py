@@ -53,6 +53,8 @@ class TestExitCodes:
             ["topics", "create", "t", "--replication-factor", "-1"],
             ["topics", "create", "t", "--replication-factor", "32768"],
             ["broker"],
+            *(["top", "--interval", each, "-b", NOBODY] for each in ("nan", "inf", "0", "-1")),
+            *(["groups", "list", "--timeout", each, "-b", NOBODY] for each in ("nan", "inf")),
             ["topics", "alter", "t"],
             ["topics", "alter", "t", "--config", "a=1", "--delete-config", "a"],
             ["topics", "alter", "t", "--delete-config", "a=1"],

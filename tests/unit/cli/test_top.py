@@ -50,9 +50,9 @@ def test_growth_is_a_rate_between_two_readings() -> None:
 
 
 def test_a_counter_that_has_just_come_began_at_0() -> None:
-    growth: RateMeter[str] = RateMeter(begins_at_0=True)
-    assert growth.rates(1_000, {}) == {}
-    assert growth.rates(2_000, {"a": 500}) == {"a": 500.0}
+    growth: RateMeter[str] = RateMeter()
+    assert growth.rates(1_000, {}, begins_at_0=True) == {}
+    assert growth.rates(2_000, {"a": 500}, begins_at_0=True) == {"a": 500.0}
 
 
 def test_a_broker_without_admin_port_says_why_its_numbers_are_missing() -> None:
@@ -77,6 +77,51 @@ def test_a_broker_has_the_rate_between_looks_and_before_it_that_of_its_history()
     }
     second = brokers_in(known, ports, places, Rates({1: counted}, {}, {}))[0]
     assert (second.cpu_cores, second.bytes_in_per_s, second.bytes_out_per_s) == (0.1, 100.0, 0)
+
+
+def counting(**more: object) -> MetricSamples:
+    """The samples of a broker that counts 7 bytes of one partition."""
+    by_name = {
+        "tidelog_broker_info": [({"cluster_id": "c", "node_id": "1"}, 1.0)],
+        "tidelog_partition_bytes_in_total": [({"topic": "flights", "partition": "0"}, 7.0)],
+        "process_cpu_seconds_total": [({}, 1.0)],
+    }
+    return MetricSamples({**by_name, **more})  # type: ignore[dict-item]  # samples, too
+
+
+@pytest.mark.parametrize(
+    ("samples", "reason"),
+    [
+        (counting(), ""),
+        (counting(tidelog_partition_bytes_in_total=[]), ""),
+        (MetricSamples({}, frozenset({"tidelog_partition_bytes_in_total"})), "its version"),
+        (MetricSamples({"process_cpu_seconds_total": [({}, 1.0)]}), "its version"),
+        (counting(tidelog_metrics_partitions_left_out=[({}, 12.0)]), "leave out 12 replicas"),
+        (None, ""),
+    ],
+    ids=["all", "no-traffic", "older", "oldest", "limited", "no-response"],
+)
+def test_a_broker_that_lacks_counters_says_why(samples: MetricSamples | None, reason: str) -> None:
+    found = AdminReading("127.0.0.1:1", 1, samples, None, "", "").uncounted()
+    assert reason in found and bool(found) is bool(reason)
+
+
+def test_traffic_that_is_not_counted_is_unknown_and_not_0() -> None:
+    known = reading(metadata=metadata({"flights": [partition(0), partition(1)]}))
+    counted = {1: {CPU_KEY: 0.1, ("tidelog_partition_bytes_in_total", "flights", "0"): 9.0}}
+    found = partitions_in(known, Rates(counted, {}, {}, {1}))
+    assert [(each.bytes_in_per_s, each.bytes_out_per_s) for each in found] == [
+        (9.0, None),
+        (None, None),
+    ]
+    history = HistoryWindow(10, (1,), {"bytes_in_per_s": (70.0,), "bytes_out_per_s": (None,)})
+    ports = {1: AdminReading("127.0.0.1:1", 1, counting(), history, "", "")}
+    broker = brokers_in(known, ports, AdminPlaces({}, {}), Rates(counted, {}, {}, {1}))[0]
+    assert (broker.cpu_cores, broker.bytes_in_per_s, broker.bytes_out_per_s) == (0.1, 70.0, None)
+    frame = replace(EMPTY, brokers=[broker], partitions=found)
+    rows = [line.split() for line in plain_lines(frame, None) if "flights-" in line]
+    assert rows[0][:4] == ["flights-0", "9", "B/s", "unknown"]
+    assert rows[1][:3] == ["flights-1", "unknown", "unknown"]
 
 
 def test_a_port_that_fails_is_the_reason_of_its_broker() -> None:

@@ -13,8 +13,10 @@ from tidelog.client.configs import ConfigResource, ConfigValue
 from tidelog.core.errors import RequestTimeout
 from tidelog.local import admin_ports
 from tidelog.local.admin_ports import (
+    INFO,
     AdminPlaces,
     AdminPortError,
+    ExpectedBroker,
     find_admin_ports,
     parse_metrics,
     read_admin_port,
@@ -113,6 +115,87 @@ def test_a_program_that_is_no_broker_gets_a_sentence(
     assert reason in str(raised.value) and str(raised.value).isprintable()
 
 
+EXPECTED = ExpectedBroker("ours", 1)
+
+
+def info(cluster_id: str, node_id: int) -> bytes:
+    labels = f'{{cluster_id="{cluster_id}",node_id="{node_id}",version="0.9.0"}}'
+    return f"tidelog_broker_info{labels} 1\na 7\n".encode()
+
+
+def history_of(cluster_id: str, node_id: int) -> bytes:
+    return HISTORY.replace(b"{", b'{"cluster_id": "%s", "node_id": %d, ' % (
+        cluster_id.encode(), node_id), 1)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("cluster_id", "node_id"), [("theirs", 1), ("ours", 2), ("theirs\x1b[2J", 2)]
+)
+def test_the_port_of_another_clusters_broker_is_refused(
+    serve: Serve, cluster_id: str, node_id: int
+) -> None:
+    answers: list[Callable[[], object]] = [
+        lambda: read_metrics(
+            serve(response(info(cluster_id, node_id))), [INFO, "a"], 10.0, EXPECTED
+        ),
+        lambda: read_history(
+            serve(response(history_of("theirs", node_id))), ["cpu_cores"], 90, 120, 10.0, EXPECTED
+        ),
+    ]
+    for read in answers:
+        with pytest.raises(AdminPortError) as raised:
+            read()
+        assert f"is the admin port of broker {node_id} of cluster" in str(raised.value)
+        assert "but broker 1 of cluster ours was expected there" in str(raised.value)
+        assert str(raised.value).isprintable()
+
+
+def test_the_expected_broker_is_read_and_so_is_one_that_has_no_session_yet(serve: Serve) -> None:
+    for cluster_id in ("ours", ""):
+        found = read_metrics(serve(response(info(cluster_id, 1))), [INFO, "a"], 10.0, EXPECTED)
+        assert found.value("a") == 7
+    found_history = read_history(
+        serve(response(history_of("ours", 1))), ["cpu_cores"], 90, 120, 10.0, EXPECTED
+    )
+    assert found_history.times_s == (100, 110)
+
+
+def test_metrics_that_an_older_broker_does_not_know_are_left_out() -> None:
+    known = {"idle", "old"}
+    asked: list[str] = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def run() -> None:
+            while True:
+                try:
+                    connection = listener.accept()[0]
+                except OSError:
+                    return
+                with connection:
+                    head = connection.recv(65_536).decode()
+                    asked.append(head.split()[1])
+                    names = asked[-1].partition("=")[2].split(",")
+                    unknown = sorted(set(names) - known)
+                    if unknown:
+                        text = f"names='{unknown[0]}': no metric has this name; see the list\n"
+                        connection.sendall(response(text.encode(), "400 Bad Request"))
+                    else:
+                        connection.sendall(response(b"idle 1\nold 2\n"))
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        try:
+            found = read_metrics(address, ["idle", "new", INFO, "old"], 10.0, EXPECTED)
+            with pytest.raises(AdminPortError, match="refused /metrics: names='new'"):
+                read_metrics(address, ["new"], 10.0)
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join(10)
+    assert found.unknown == {"new", INFO} and found.value("old") == 2
+    assert asked[2] == "/metrics?names=idle,old"
+
+
 def test_an_address_where_nothing_listens_gets_a_sentence() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"127.0.0.1:{listener.getsockname()[1]}"
@@ -189,6 +272,10 @@ def test_a_broker_that_is_not_ready_says_why(serve: Serve) -> None:
     assert read_readiness(serve(unready), 10.0) == "the broker is stopping"
 
 
+#: In the place of a value: the broker does not know the key.
+NO_KEY = "no key"
+
+
 class Configured:
     """A client of brokers with these values of `admin.listener`; None does not respond."""
 
@@ -199,6 +286,8 @@ class Configured:
         value = self._listeners[int(resource.name)]
         if value is None:
             raise RequestTimeout("no response")
+        if value == NO_KEY:
+            return []
         return [ConfigValue(keys[0], value, "static", True, False)]
 
 
@@ -234,6 +323,12 @@ def test_a_missing_admin_port_has_its_reason() -> None:
         2: "broker 2 does not report its admin.listener: no response",
         3: "broker 3 has an admin port, but its number is not known: admin.listener=127.0.0.1:0"
         " takes any free port",
+    }
+
+
+def test_a_broker_of_apache_kafkas_has_no_admin_port() -> None:
+    assert places("127.0.0.1", NO_KEY).missing == {
+        1: "broker 1 has no admin.listener: only tidelog's brokers have an admin port"
     }
 
 

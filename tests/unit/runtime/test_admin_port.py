@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tidelog.broker.services import Identity
 from tidelog.core.metrics import PAUSE, MetricReading, Metrics
 from tidelog.runtime.admin import exposition
 from tidelog.runtime.admin.admin_port import AdminPort
@@ -34,7 +35,8 @@ def test_texts_of_different_metrics_are_made_one_after_the_other(
 
     metrics.collect(readings)
     config = SimpleNamespace(admin_history_path="", metrics_newer_names_enable=False)
-    broker: Any = SimpleNamespace(services=SimpleNamespace(metrics=metrics, config=config))
+    services = SimpleNamespace(metrics=metrics, config=config, identity=Identity(1))
+    broker: Any = SimpleNamespace(services=services)
 
     async def run() -> None:
         port = AdminPort(broker, TurnSelector())

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidelog.broker.services import Identity
 from tidelog.core.metrics import Metrics, counter, gauge, histogram, reading
 from tidelog.runtime.admin.admin_port import PUBLISHED
 from tidelog.runtime.admin.history import History
@@ -164,10 +165,12 @@ def page(history: History, **query: str) -> dict[str, Any]:
 
 
 def test_the_page_has_the_chosen_series_and_refuses_others() -> None:
-    history = History(Metrics(), PUBLISHED, "", lambda: (NOW_S + 60) * 10**9)
+    history = History(Metrics(), PUBLISHED, Identity(1), "", lambda: (NOW_S + 60) * 10**9)
     run(history.look())
     document = page(history, series="leaders,cpu_cores", since=str(NOW_S))
     assert document == {
+        "cluster_id": "",
+        "node_id": 1,
         "step_s": 10,
         "times": [NOW_S + 60],
         "series": {"leaders": [None], "cpu_cores": [None]},
@@ -178,7 +181,7 @@ def test_the_page_has_the_chosen_series_and_refuses_others() -> None:
 
 
 def test_a_long_answer_lets_the_loop_turn_and_has_each_series_once() -> None:
-    history = History(Metrics(), PUBLISHED, "", lambda: NOW_S * 10**9)
+    history = History(Metrics(), PUBLISHED, Identity(1), "", lambda: NOW_S * 10**9)
     turns = 0
 
     async def respond(series: str) -> bytes:
@@ -208,7 +211,7 @@ def test_a_reading_that_fails_is_a_line_of_the_log_and_not_the_end(
     metrics.collect(failing)
 
     async def life() -> None:
-        history = History(metrics, PUBLISHED, "", lambda: NOW_S * 10**9)
+        history = History(metrics, PUBLISHED, Identity(1), "", lambda: NOW_S * 10**9)
         history.start()
         while "has no values of now" not in caplog.text:
             await asyncio.sleep(0)
@@ -223,7 +226,7 @@ def test_the_next_process_takes_the_file_over(tmp_path: Path) -> None:
     path = tmp_path / "metrics.history"
 
     async def life(now_s: int) -> History:
-        history = History(Metrics(), PUBLISHED, str(path), lambda: now_s * 10**9)
+        history = History(Metrics(), PUBLISHED, Identity(1), str(path), lambda: now_s * 10**9)
         history.start()
         await history.look()
         await history.close()
@@ -242,7 +245,7 @@ def test_a_file_that_cannot_be_read_or_written_is_a_line_of_the_log(
     path.write_text("no history")
 
     async def life(where: Path) -> None:
-        history = History(Metrics(), PUBLISHED, str(where), lambda: NOW_S * 10**9)
+        history = History(Metrics(), PUBLISHED, Identity(1), str(where), lambda: NOW_S * 10**9)
         history.start()
         await history.look()
         await history.close()

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from tidelog.broker.services import Services
 
 _REFRESH_MS: Final = 5_000
+#: Maximum age of offsets that another broker returned. Without a bound, a group that was not read
+#: for an hour, because its partition was led here meanwhile, would lag by an hour-old end.
+_KEPT_MS: Final = 60_000
 _EARLIEST: Final = -2
 _LATEST: Final = -1
 _CONSUMER: Final = -1
@@ -49,7 +52,9 @@ class KnownEnds:
     def __init__(self, services: Services, replicas: HostedPartitions) -> None:
         self._services = services
         self._replicas = replicas
+        #: The offsets that leaders returned last, at `_read_ms`.
         self._remote: dict[TopicPartition, LogEnds] = {}
+        self._read_ms = 0
         self._wanted: dict[TopicPartition, None] = {}
         self._asked_ms = -_REFRESH_MS
         self._is_asking = False
@@ -71,6 +76,8 @@ class KnownEnds:
     def refresh(self) -> None:
         """Request the noted partitions' offsets from their leaders, unless a request is running."""
         now_ms = self._services.clock.monotonic_ms()
+        if now_ms - self._read_ms >= _KEPT_MS:
+            self._remote = {}
         if not self._wanted or self._is_asking or now_ms - self._asked_ms < _REFRESH_MS:
             return
         self._asked_ms, self._is_asking = now_ms, True
@@ -95,6 +102,7 @@ class KnownEnds:
             services.unexpected("the ends of logs for the lag of groups", error)
         finally:
             self._remote, self._is_asking = found, False
+            self._read_ms = services.clock.monotonic_ms()
 
     def _by_leader(self, wanted: dict[TopicPartition, None]) -> dict[int, list[TopicPartition]]:
         led: dict[int, list[TopicPartition]] = {}

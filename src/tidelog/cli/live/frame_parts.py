@@ -7,7 +7,7 @@ merged here.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from typing import Final, Generic, TypeVar
 
 from tidelog.cli.live.frame import (
@@ -24,7 +24,7 @@ from tidelog.console.views.groups import lag_by_group
 from tidelog.console.views.topics import STATES, state_of
 from tidelog.core.dataclass import dataclass
 from tidelog.core.types import NO_LEADER, TopicPartition
-from tidelog.local.admin_ports import AdminPlaces, HistoryWindow, MetricSamples
+from tidelog.local.admin_ports import INFO, AdminPlaces, HistoryWindow, MetricSamples
 from tidelog.local.status import BrokerStatus, brokers_of
 
 K = TypeVar("K", bound=Hashable)
@@ -37,6 +37,9 @@ _CONNECTIONS: Final = "kafka_server_socket_server_metrics_connection_count"
 _LOSSES: Final = "kafka_server_sessionexpirelistener_zookeeperexpires_total"
 _MEMORY: Final = "process_resident_memory_bytes"
 _LAG_S: Final = "tidelog_consumergroup_lag_seconds"
+_LEFT_OUT: Final = "tidelog_metrics_partitions_left_out"
+#: The metrics of an admin port that a frame needs.
+METRICS: Final = (INFO, _IN, _OUT, _CPU, _IDLE, _CONNECTIONS, _LOSSES, _MEMORY, _LAG_S, _LEFT_OUT)
 
 #: Key of a counter in a broker's metrics: name of the metric, topic and partition, as texts. Topic
 #: and partition are empty for the CPU time.
@@ -74,6 +77,24 @@ class AdminReading:
         samples = () if self.samples is None else self.samples.by_name.get(name, ())
         return sum(value for _, value in samples) if samples else None
 
+    def uncounted(self) -> str:
+        """Return why the broker lacks counters of partitions; empty if it has all of them.
+
+        A broker has no counters of a partition without traffic. If other counters are missing, too,
+        the traffic of a partition without counters is unknown, and not 0.
+        """
+        if self.samples is None:
+            return ""
+        has_any = any(self.samples.by_name.get(name) for name in (_IN, _OUT, INFO))
+        if _IN in self.samples.unknown or not has_any:
+            return "its version does not count the bytes of partitions"
+        left_out = int(self.value(_LEFT_OUT) or 0)
+        if left_out:
+            return (
+                f"its metrics leave out {left_out:,} replicas, which are beyond the limit of series"
+            )
+        return ""
+
     def latest(self, series: str) -> float | None:
         """Return the latest value of a series of the broker's history."""
         values = () if self.history is None else self.history.series.get(series, ())
@@ -83,34 +104,40 @@ class AdminReading:
 class RateMeter(Generic[K]):
     """The growth per second of counters and other numbers, between their two latest readings."""
 
-    def __init__(self, *, begins_at_0: bool = False) -> None:
-        """Create a meter.
-
-        With `begins_at_0`, a number that is missing in the previous reading counts as 0 there.
-        """
-        self._begins_at_0 = begins_at_0
+    def __init__(self) -> None:
         self._read_ms = 0
         self._before: dict[K, float] | None = None
         self._rates: dict[K, float] = {}
 
-    def rates(self, read_ms: int, values: Mapping[K, float]) -> Mapping[K, float]:
+    def rates(
+        self, read_ms: int, values: Mapping[K, float], *, begins_at_0: bool = False
+    ) -> Mapping[K, float]:
         """Return the rates between the previous reading and the reading `values` of `read_ms`.
 
+        With `begins_at_0`, a number that the previous reading lacks was 0.
         A number that fell, as after a restart of a broker, has no rate. If `read_ms` is not later
         than the previous reading, the previous rates are returned.
         """
         if self._before is None or read_ms > self._read_ms:
             if self._before is not None:
-                self._rates = self._grown(read_ms - self._read_ms, self._before, values)
+                missing = 0.0 if begins_at_0 else None
+                self._rates = self._grown(
+                    read_ms - self._read_ms, self._before, values, missing=missing
+                )
             self._read_ms, self._before = read_ms, dict(values)
         return {key: self._rates[key] for key in values if key in self._rates}
 
     def _grown(
-        self, passed_ms: int, before: Mapping[K, float], values: Mapping[K, float]
+        self,
+        passed_ms: int,
+        before: Mapping[K, float],
+        values: Mapping[K, float],
+        *,
+        missing: float | None,
     ) -> dict[K, float]:
         found: dict[K, float] = {}
         for key, value in values.items():
-            earlier = before.get(key, 0.0 if self._begins_at_0 else None)
+            earlier = before.get(key, missing)
             if earlier is not None and value >= earlier:
                 found[key] = (value - earlier) * 1000 / passed_ms
         return found
@@ -123,6 +150,8 @@ class Rates:
     counters: Mapping[int, Mapping[Counter, float]]
     records: Mapping[TopicPartition, float]
     sizes: Mapping[TopicPartition, float]
+    #: The brokers that lack counters of partitions, for any reason but that they had no traffic.
+    uncounted: Collection[int] = ()
 
     def bytes_of(self, name: str, tp: TopicPartition) -> float | None:
         """Return a partition's bytes a second, summed over brokers; None if no broker counts it."""
@@ -146,8 +175,7 @@ def brokers_in(
     if reading.metadata is None:
         return []
     return [
-        _broker(each, ports.get(each.id), places, rates.counters.get(each.id, {}))
-        for each in brokers_of(reading.metadata)
+        _broker(each, ports.get(each.id), places, rates) for each in brokers_of(reading.metadata)
     ]
 
 
@@ -155,8 +183,10 @@ def _broker(
     broker: BrokerStatus,
     port: AdminReading | None,
     places: AdminPlaces,
-    rates: Mapping[Counter, float],
+    rates: Rates,
 ) -> TopBroker:
+    counted = rates.counters.get(broker.id, {})
+    summed = {} if broker.id in rates.uncounted else counted
     state, reason = "up", ""
     if not broker.registered:
         state, reason = "down", "the broker is not registered"
@@ -174,14 +204,14 @@ def _broker(
         controller=broker.controller,
         address=f"{broker.host}:{broker.port}" if broker.host else None,
         admin=places.addresses.get(broker.id),
-        cpu_cores=rates.get(CPU_KEY, _latest(port, "cpu_cores")),
+        cpu_cores=counted.get(CPU_KEY, _latest(port, "cpu_cores")),
         loop_turn_p99_ms=_latest(port, "loop_turn_p99_ms"),
         loop_busy=None if idle is None else max(0.0, 1.0 - idle),
         connections=_whole(port, _CONNECTIONS),
         session_losses=_whole(port, _LOSSES),
         memory_bytes=_whole(port, _MEMORY),
-        bytes_in_per_s=_bytes(port, rates, _IN, "bytes_in_per_s"),
-        bytes_out_per_s=_bytes(port, rates, _OUT, "bytes_out_per_s"),
+        bytes_in_per_s=_bytes(port, summed, _IN, "bytes_in_per_s"),
+        bytes_out_per_s=_bytes(port, summed, _OUT, "bytes_out_per_s"),
         leaders=broker.leaders,
         replicas=broker.replicas,
         out_of_sync=broker.out_of_sync,
@@ -202,7 +232,8 @@ def _bytes(
 ) -> float | None:
     """Return the bytes a second between the two latest looks at a broker's counters.
 
-    Before the second look, returns the latest value of `series` in the broker's own history.
+    Before the second look, and without counters of all partitions, returns the latest value of
+    `series` in the broker's own history.
     """
     if CPU_KEY not in rates:
         return _latest(port, series)
@@ -232,7 +263,10 @@ def _heat(partition: TopPartition) -> float:
 def _partition(
     tp: TopicPartition, partition: PartitionMetadata, reading: ClusterReading, rates: Rates
 ) -> TopPartition:
-    has_counters = CPU_KEY in rates.counters.get(partition.leader, {})
+    has_counters = (
+        CPU_KEY in rates.counters.get(partition.leader, {})
+        and partition.leader not in rates.uncounted
+    )
     bytes_in, bytes_out = rates.bytes_of(_IN, tp), rates.bytes_of(_OUT, tp)
     if has_counters:  # a partition without traffic has no counters
         bytes_in, bytes_out = bytes_in or 0.0, bytes_out or 0.0

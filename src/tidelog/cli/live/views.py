@@ -88,10 +88,11 @@ def _number(
     level: int = 1,
     show: Callable[[Any], str] = "{:,}".format,
     style: Callable[[Any], str] = lambda row: "",
+    none: str = _NONE,
 ) -> ViewColumn:
     def text(row: Any) -> str:
         value = getattr(row, field)
-        return _NONE if value is None else show(value)
+        return none if value is None else show(value)
 
     return ViewColumn(title, text, lambda row: getattr(row, field), level, True, style)
 
@@ -108,6 +109,11 @@ def _ids(title: str, field: str, level: int = 1) -> ViewColumn:
 def rate_text(rate: float) -> str:
     """Return bytes a second for people."""
     return f"{size_text(round(rate))}/s"
+
+
+def _traffic(title: str, field: str, level: int) -> ViewColumn:
+    """Return a column of bytes a second, whose unknown values cannot be taken for no traffic."""
+    return _number(title, field, level, rate_text, none="unknown")
 
 
 def _percent(share: float) -> str:
@@ -156,8 +162,8 @@ BROKERS: Final = FrameView(
         _number("loop busy", "loop_busy", 2, _percent),
         _number("conns", "connections", 2),
         _number("sessions lost", "session_losses", 3),
-        _number("bytes in", "bytes_in_per_s", 2, rate_text),
-        _number("bytes out", "bytes_out_per_s", 2, rate_text),
+        _traffic("bytes in", "bytes_in_per_s", 2),
+        _traffic("bytes out", "bytes_out_per_s", 2),
         _number("memory", "memory_bytes", 3, size_text),
         _number("leads", "leaders", 3),
         _number("replicas", "replicas", 3),
@@ -172,8 +178,8 @@ PARTITIONS: Final = FrameView(
     lambda frame: frame.partitions, lambda frame: frame.partitions_total,
     (
         _PARTITION,
-        _number("bytes in", "bytes_in_per_s", show=rate_text),
-        _number("bytes out", "bytes_out_per_s", show=rate_text),
+        _traffic("bytes in", "bytes_in_per_s", 1),
+        _traffic("bytes out", "bytes_out_per_s", 1),
         _number("records in", "records_in_per_s", 2, lambda rate: f"{rate:,.0f}/s"),
         _number("leader", "leader", 2, str),
         _number("high watermark", "high_watermark", 3),

@@ -1,7 +1,7 @@
 // Line charts as SVG: one line for each series, scaled together; the same numbers as a text.
 
 import { h } from "./dom.js";
-import { compact, duration } from "./format.js";
+import { compact, difference, duration, sum } from "./format.js";
 
 const WIDTH = 600;
 const HEIGHT = 120;
@@ -15,13 +15,16 @@ export function chart({ label, series, format = compact, fromZero = false, nothi
   }
   const points = lines.flatMap((each) => each.points).filter(([, value]) => value !== null);
   const times = points.map(([at]) => at);
-  const values = points.map(([, value]) => value);
+  // Values are drawn by their differences from the first one: offsets beyond 2^53 are no numbers.
+  const origin = points[0][1];
+  const zero = difference(0, origin);
+  const values = points.map(([, value]) => difference(value, origin));
   const [start, end] = [Math.min(...times), Math.max(...times)];
   let [low, high] = [Math.min(...values), Math.max(...values)];
-  if (fromZero) low = Math.min(0, low);
-  if (low === high) [low, high] = low > 0 ? [low - 1, high + 1] : [low, high + 1];
+  if (fromZero) low = Math.min(zero, low);
+  if (low === high) [low, high] = low > zero ? [low - 1, high + 1] : [low, high + 1];
   const x = (at) => ((at - start) / Math.max(1, end - start)) * WIDTH;
-  const y = (value) => HEIGHT - ((value - low) / (high - low)) * HEIGHT;
+  const y = (value) => HEIGHT - ((difference(value, origin) - low) / (high - low)) * HEIGHT;
   const marks = ticks(start, end);
   const newest = (each) => format(each.points.findLast(([, value]) => value !== null)[1]);
   const last = lines.map((each) => `${each.name} ${newest(each)}`).join(", ");
@@ -30,7 +33,7 @@ export function chart({ label, series, format = compact, fromZero = false, nothi
       h("ul", { class: "legend" }, lines.map((each, index) =>
         h("li", { class: `series-${index % 6}` }, each.name, " ", h("b", null, newest(each)))))),
     h("div", { class: "plot" },
-      h("div", { class: "scale", "aria-hidden": "true" }, h("span", null, format(high)), h("span", null, format(low))),
+      h("div", { class: "scale", "aria-hidden": "true" }, h("span", null, format(sum(origin, high))), h("span", null, format(sum(origin, low)))),
       h("div", { class: "drawing" },
         h("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img",
                    "aria-label": `${label}, the last ${duration(end - start)}: ${last}` },
@@ -89,7 +92,7 @@ export function growth(points, window = 5) {
   for (let index = window; index < points.length; index += 1) {
     const [from, before] = points[index - window];
     const [to, value] = points[index];
-    found.push([to, Math.max(0, value - before) * 1000 / Math.max(1, to - from)]);
+    found.push([to, Math.max(0, difference(value, before)) * 1000 / Math.max(1, to - from)]);
   }
   return found;
 }

@@ -5,9 +5,18 @@ const numbers = new Intl.NumberFormat("en-US");
 const short = new Intl.NumberFormat("en-US", { notation: "compact", maximumFractionDigits: 1 });
 const known = (value) => value !== null && value !== undefined;
 
-export const count = (value) => (known(value) ? numbers.format(value) : NONE);
+// Whole numbers beyond 2^53 come as strings of digits, because a number would be rounded.
+const exact = (value) => (typeof value === "string" ? BigInt(value) : value);
+const isExact = (value) => typeof value === "number";
+
+/** Return a - b as a number, where both may be strings of digits. */
+export const difference = (a, b) => (isExact(a) && isExact(b) ? a - b : Number(BigInt(a) - BigInt(b)));
+/** Return a + change, where a may be a string of digits; then the sum is a whole number, too. */
+export const sum = (a, change) => (isExact(a) ? a + change : String(BigInt(a) + BigInt(Math.round(change))));
+
+export const count = (value) => (known(value) ? numbers.format(exact(value)) : NONE);
 export const compact = (value) =>
-  known(value) ? (Math.abs(value) < 10_000 ? numbers.format(value) : short.format(value)) : NONE;
+  known(value) ? (Math.abs(value) < 10_000 ? numbers.format(value) : short.format(exact(value))) : NONE;
 
 export function rate(value) {
   if (!known(value)) return NONE;

@@ -7,7 +7,6 @@ is a sentence in `unexamined`, and does not change the exit code.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Sequence
 
 from tidelog.core.dataclass import dataclass
@@ -108,22 +107,6 @@ def _finding(
 def shown(name: str) -> str:
     """Return a client-chosen name as one line of text, without control characters."""
     return name if name.isprintable() else repr(name)[1:-1]
-
-
-def quoted(name: str) -> str:
-    """Return a client-chosen name quoted for a shell, which reads it as one harmless word.
-
-    Control characters get the form `$'\\n'` of bash, so that the command stays on one line.
-    """
-    if name.isprintable():
-        return shlex.quote(name)
-    return "$'" + "".join(map(_in_quotes, name)) + "'"
-
-
-def _in_quotes(character: str) -> str:
-    if character in ("'", "\\"):
-        return f"\\{character}"
-    return character if character.isprintable() else f"\\U{ord(character):08x}"
 
 
 def some(names: Sequence[object]) -> str:

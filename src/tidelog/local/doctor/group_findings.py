@@ -15,8 +15,9 @@ from tidelog.core.names import CONSUMER_OFFSETS
 from tidelog.core.types import NO_LEADER
 from tidelog.core.wording import counted
 from tidelog.local.doctor.cluster_facts import ClusterFacts, GroupFacts
-from tidelog.local.doctor.diagnosis import notice, quoted, shown, some, unavailable
+from tidelog.local.doctor.diagnosis import notice, shown, some, unavailable
 from tidelog.local.health import ClusterPlace, Finding
+from tidelog.local.remedy_commands import command_on
 
 #: Number of replicas with which `__consumer_offsets` survives the loss of a broker while another
 #: broker restarts.
@@ -32,10 +33,10 @@ def of_groups(facts: ClusterFacts, place: ClusterPlace) -> Iterator[Finding]:
 
 
 def _of_group(group: GroupFacts, watched_s: float, place: ClusterPlace) -> Iterator[Finding]:
-    behind, name, word = group.behind, shown(group.group), quoted(group.group)
+    behind, name = group.behind, shown(group.group)
     lag = counted(sum(group.lag[tp] for tp in behind), "record")
     report = partial(notice, brokers=[group.coordinator], partitions=behind)
-    look = f"tidelog groups describe {word}{place.option}"
+    look = command_on("tidelog groups describe", group.group, place.option)
     if all(state in _REBALANCING for state in group.states):
         message = (
             f"group {name} was rebalancing at both looks, {watched_s:g} s apart: no member"
@@ -45,8 +46,9 @@ def _of_group(group: GroupFacts, watched_s: float, place: ClusterPlace) -> Itera
         yield report("group_rebalancing", message, remedy)
     elif behind and not group.has_advanced and group.states[1] == EMPTY:
         message = f"group {name} has no members, and {lag} of {some(behind)} wait for it"
-        remedy = f"start its consumers; or, if it is retired: tidelog groups delete {word}"
-        yield report("group_without_members", message, remedy + place.option)
+        delete = command_on("tidelog groups delete", group.group, place.option)
+        remedy = f"start its consumers; or, if it is retired: {delete}"
+        yield report("group_without_members", message, remedy)
     elif behind and not group.has_advanced and watched_s > 0:
         members = counted(group.members, "member")
         message = (

@@ -14,6 +14,7 @@ from tidelog.core.wording import brokers_text
 from tidelog.local.doctor.cluster_facts import ClusterFacts
 from tidelog.local.doctor.diagnosis import degraded, notice
 from tidelog.local.health import ClusterPlace, Finding
+from tidelog.local.remedy_commands import command_on
 
 
 def of_moves(facts: ClusterFacts, place: ClusterPlace) -> Iterator[Finding]:
@@ -32,7 +33,7 @@ def of_moves(facts: ClusterFacts, place: ClusterPlace) -> Iterator[Finding]:
             yield _stuck(facts, place, tp, message, absent)
         elif move.adding and partition is not None and partition.leader == NO_LEADER:
             message = f"the move of {tp} cannot end: the partition has no leader to copy from"
-            remedy = f"tidelog topics describe {tp.topic} --replicas{place.option}"
+            remedy = command_on("tidelog topics describe", tp.topic, f" --replicas{place.option}")
             yield degraded("move_stuck", message, remedy, brokers=move.adding, partitions=[tp])
         elif tp in never:
             rate = never[tp].rate or 0
@@ -44,7 +45,7 @@ def of_moves(facts: ClusterFacts, place: ClusterPlace) -> Iterator[Finding]:
             yield degraded("move_never", message, remedy, brokers=move.adding, partitions=[tp])
         elif move.paused:
             message = f"the move of {tp} pauses: {move.paused}"
-            remedy = f"tidelog topics describe {tp.topic} --replicas{place.option}"
+            remedy = command_on("tidelog topics describe", tp.topic, f" --replicas{place.option}")
             yield notice("move_paused", message, remedy, brokers=move.adding, partitions=[tp])
     yield from _queued(facts, place)
 

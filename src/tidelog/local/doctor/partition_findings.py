@@ -17,6 +17,7 @@ from tidelog.core.wording import brokers_text, counted
 from tidelog.local.doctor.cluster_facts import ClusterFacts
 from tidelog.local.doctor.diagnosis import degraded, notice, some
 from tidelog.local.health import ClusterPlace, Finding
+from tidelog.local.remedy_commands import command_on
 
 #: Number of replicas from which one replica can be down without a stop of writes or a risk of data
 #: loss.
@@ -64,7 +65,7 @@ def _remedy(
 ) -> str:
     """Return the remedy that brings a replica back into the ISR, by the cause for which it left."""
     option = place.option
-    look = f"tidelog topics describe {tp.topic} --replicas{option}"
+    look = command_on("tidelog topics describe", tp.topic, f" --replicas{option}")
     if not facts.is_registered(broker_id):
         if place.directory:
             return f"tidelog up{option}"
@@ -120,12 +121,12 @@ def _more_durable(facts: ClusterFacts, place: ClusterPlace, kind: str, topic: st
     partitions = [each for _, each in facts.partitions_of(topic)]
     replicas = min(len(each.replicas) for each in partitions)
     minimum = max(replicas, _REPLICAS) - 1
-    command = f"tidelog topics alter {topic}"
-    step = f"{command} --config min.insync.replicas={minimum}{place.option}"
+    command = "tidelog topics alter"
+    step = command_on(command, topic, f" --config min.insync.replicas={minimum}{place.option}")
     if replicas >= _REPLICAS:
         is_early = any(len(each.isr) < minimum for each in partitions)
         return f"once its replicas are in sync: {step}" if is_early else step
-    more = f"{command} --replication-factor {_REPLICAS} --wait{place.option}"
+    more = command_on(command, topic, f" --replication-factor {_REPLICAS} --wait{place.option}")
     step = more if kind == "min_isr_needs_all" else f"{more} && {step}"
     if len(facts.metadata.brokers) < _REPLICAS:
         return f"add brokers until there are {_REPLICAS}, then {step}"

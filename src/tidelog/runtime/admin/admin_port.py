@@ -37,7 +37,8 @@ class AdminPort:
 
     def __init__(self, broker: Broker, turns: TurnSelector) -> None:
         self._broker = broker
-        self._process = ProcessReadings(broker.services.metrics, turns)
+        services = broker.services
+        self._process = ProcessReadings(services.metrics, services.identity, turns)
         self.readiness = Readiness(broker)
         #: The running tasks that make the text of `/metrics`, by format and requested metric names.
         self._making: dict[tuple[str, frozenset[str] | None], asyncio.Task[list[bytes]]] = {}
@@ -46,8 +47,8 @@ class AdminPort:
         self.routes.add("GET", "/metrics", self._metrics)
         self.routes.add("GET", "/healthz", healthz)
         self.routes.add("GET", "/readyz", self.readiness.readyz)
-        services = broker.services
-        self.history = History(services.metrics, PUBLISHED, services.config.admin_history_path)
+        path = services.config.admin_history_path
+        self.history = History(services.metrics, PUBLISHED, services.identity, path)
         self.routes.add("GET", "/history", self.history.respond)
         self.server = HttpServer(self.routes, _LOG)
 

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import Final
 
+from tidelog.broker.services import Identity
 from tidelog.core.metrics import Metric, Metrics
 from tidelog.runtime.admin.history_ring import FINE_S, HistoryError, HistoryRing
 from tidelog.runtime.admin.history_series import SERIES, Readings, read, values_of
@@ -39,12 +40,14 @@ class History:
         self,
         metrics: Metrics,
         declared: Sequence[Metric],
+        identity: Identity,
         path: str,
         now_ns: Callable[[], int] = time.time_ns,
     ) -> None:
         """Keep the history in the file at `path`; an empty path keeps it in memory only."""
         self._metrics = metrics
         self._declared = list(declared)
+        self._identity = identity
         self._path = path
         self._now_ns = now_ns
         self.ring = HistoryRing([each.name for each in SERIES])
@@ -114,7 +117,11 @@ class History:
             _LOG.warning("%s: the history of metrics is not written: %s", self._path, error)
 
     async def respond(self, request: HttpRequest) -> HttpResponse:
-        """Respond to `/history?series=NAME,NAME&since=SECONDS&until=SECONDS`."""
+        """Respond to `/history?series=NAME,NAME&since=SECONDS&until=SECONDS`.
+
+        The response names the broker and its cluster, whose id is empty before the broker has
+        opened its session with the metadata store.
+        """
         now_s = self._now_ns() // 1_000_000_000
         until_s = _seconds(request, "until", now_s)
         since_s = _seconds(request, "since", until_s - _DEFAULT_S)
@@ -128,7 +135,11 @@ class History:
             )
         step_s, rows = self.ring.rows(since_s, until_s)
         times = json.dumps([time_s for time_s, _ in rows])
-        parts = [f'{{"step_s": {step_s}, "times": {times}, "series": {{']
+        cluster_id = json.dumps(self._identity.cluster_id)
+        parts = [
+            f'{{"cluster_id": {cluster_id}, "node_id": {self._identity.broker_id},'
+            f' "step_s": {step_s}, "times": {times}, "series": {{'
+        ]
         for number, name in enumerate(wanted):
             column = names.index(name)
             values = json.dumps([_shown(row[column]) for _, row in rows])

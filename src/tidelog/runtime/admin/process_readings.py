@@ -1,4 +1,4 @@
-"""The metrics of a broker's process: its loop, processor time, memory, descriptors and disk bytes.
+"""The metrics of a broker's process: its identity, loop, processor time, memory and disk bytes.
 
 Most of these metrics are read from `/proc` at each scrape. In Kafka, two metrics report the idle
 shares of the network threads and of the request handler threads. A tidelog broker has one loop
@@ -13,6 +13,8 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
+import tidelog
+from tidelog.broker.services import Identity
 from tidelog.core.metrics import (
     LATENCY_BOUNDS_US,
     US_PER_MS,
@@ -57,10 +59,19 @@ DISK_READ: Final = gauge(
 DISK_WRITTEN: Final = gauge(
     "kafka_server_kafkaserver_linux_disk_write_bytes", "bytes that the process wrote to disks"
 )
+#: The broker that this process is. Readers of an admin port check with this metric that the port
+#: belongs to the broker, and to the cluster, that they expect.
+INFO: Final = gauge(
+    "tidelog_broker_info",
+    "1; the labels are the broker's cluster, its id and its version",
+    "cluster_id",
+    "node_id",
+    "version",
+)
 #: All metrics of this module.
 PROCESS_METRICS: Final[tuple[Metric, ...]] = tuple(
     declared_in(
-        IDLE, LOOP_TURN_MS, CPU, MEMORY, DESCRIPTORS, MAX_DESCRIPTORS, STARTED, DISK_READ,
+        INFO, IDLE, LOOP_TURN_MS, CPU, MEMORY, DESCRIPTORS, MAX_DESCRIPTORS, STARTED, DISK_READ,
         DISK_WRITTEN,
     )
 )  # fmt: skip
@@ -69,7 +80,8 @@ PROCESS_METRICS: Final[tuple[Metric, ...]] = tuple(
 class ProcessReadings:
     """The readings of this process, and of its loop."""
 
-    def __init__(self, metrics: Metrics, turns: TurnSelector) -> None:
+    def __init__(self, metrics: Metrics, identity: Identity, turns: TurnSelector) -> None:
+        self._identity = identity
         self._turns = turns
         self._started_ms = time.time_ns() // 1_000_000
         #: (time, time spent waiting) in ns, at two earlier scrapes.
@@ -79,6 +91,8 @@ class ProcessReadings:
 
     def readings(self) -> Iterator[MetricReading]:
         """Read the metrics of the process, and of its loop."""
+        known = self._identity
+        yield reading(INFO, 1, known.cluster_id, known.broker_id, tidelog.__version__)
         idle = self._idle_thousandths()
         yield MetricReading(IDLE, (idle, idle))
         usage = resource.getrusage(resource.RUSAGE_SELF)

@@ -5,6 +5,6 @@ module imports nothing, because Avro and Protobuf need Python packages of tidelo
 
 The functions are `json_column`, `avro_column` and `protobuf_column`. `avro_types` and
 `protobuf_types` have the column types. The functions share `decoded_column` (a decoder as a column
-function) and `bad_records` (records that do not fit their schema). `wire_format` and `registry`
-implement Confluent's conventions.
+function) and `bad_records` (records that do not fit their schema). Confluent's conventions are in
+`records/confluent_format` and `runtime/schema_registry`.
 """

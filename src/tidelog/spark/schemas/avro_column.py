@@ -15,19 +15,18 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tidelog.core.errors import TidelogError
+from tidelog.core.errors import ConfigError, TidelogError
+from tidelog.records.confluent_format import BadRecordError, split_schema_id
 from tidelog.runtime.extras import install_command
-from tidelog.spark.option_values import OptionError
-from tidelog.spark.schemas.avro_types import arrow_type_of, without_other_logical_types
-from tidelog.spark.schemas.bad_records import BadRecordError
-from tidelog.spark.schemas.decoded_column import decoded_column
-from tidelog.spark.schemas.registry import (
+from tidelog.runtime.schema_registry import (
     RegisteredSchema,
     RegistryError,
     SchemaRegistry,
     UnknownSchemaError,
 )
-from tidelog.spark.schemas.wire_format import split_schema_id
+from tidelog.spark.option_values import OptionError
+from tidelog.spark.schemas.avro_types import arrow_type_of, without_other_logical_types
+from tidelog.spark.schemas.decoded_column import decoded_column
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -58,7 +57,10 @@ def avro_decoder(
 ) -> AvroDecoder:
     """Return the decoder of `avro_column`."""
     if isinstance(registry, str):
-        registry = SchemaRegistry(registry)
+        try:
+            registry = SchemaRegistry(registry)
+        except ConfigError as error:
+            raise OptionError(str(error)) from None
     if (subject is None) == (schema is None):
         raise OptionError("exactly one of subject and schema must be given")
     if schema is not None:

@@ -15,17 +15,13 @@ from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
-from tidelog.core.errors import TidelogError
+from tidelog.records.confluent_format import BadRecordError
 from tidelog.spark.option_values import OptionError
 
 PERMISSIVE: Final = "permissive"
 FAILFAST: Final = "failfast"
 #: Number of bytes of a bad record that its error shows.
 _SHOWN_BYTES: Final = 16
-
-
-class BadRecordError(TidelogError):
-    """A record that does not fit its schema; the message has the reason."""
 
 
 class RecordDecoder(Protocol):

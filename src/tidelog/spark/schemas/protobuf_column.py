@@ -14,12 +14,15 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tidelog.core.errors import TidelogError
+from tidelog.records.confluent_format import (
+    BadRecordError,
+    split_message_path,
+    split_schema_id,
+)
 from tidelog.runtime.extras import install_command
 from tidelog.spark.option_values import OptionError
-from tidelog.spark.schemas.bad_records import BadRecordError
 from tidelog.spark.schemas.decoded_column import decoded_column
 from tidelog.spark.schemas.protobuf_types import message_getter, message_type
-from tidelog.spark.schemas.wire_format import split_message_path, split_schema_id
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

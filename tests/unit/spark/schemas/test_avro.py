@@ -17,11 +17,12 @@ import pytest
 from tests.support.schema_registry import FakeRegistry
 
 from tidelog.core.errors import ConfigError
+from tidelog.records.confluent_format import BadRecordError
+from tidelog.runtime import schema_registry as registry_client
+from tidelog.runtime.schema_registry import RegistryError, SchemaRegistry, UnknownSchemaError
 from tidelog.spark.option_values import OptionError
-from tidelog.spark.schemas import registry as registry_client
 from tidelog.spark.schemas.avro_column import AvroDecoder, avro_decoder
-from tidelog.spark.schemas.bad_records import BadRecordError, decode_column
-from tidelog.spark.schemas.registry import RegistryError, SchemaRegistry, UnknownSchemaError
+from tidelog.spark.schemas.bad_records import decode_column
 
 FLIGHT: Any = {
     "type": "record",
@@ -266,8 +267,11 @@ class TestRegistry:
 
     @pytest.mark.parametrize("url", ["registry:8081", "ftp://h", "http://"])
     def test_an_address_must_be_one(self, url: str) -> None:
-        with pytest.raises(OptionError, match="expected an address such as http://127.0.0.1:8081"):
+        sentence = "expected an address such as http://127.0.0.1:8081"
+        with pytest.raises(ConfigError, match=sentence):
             SchemaRegistry(url)
+        with pytest.raises(OptionError, match=sentence):
+            avro_decoder(url, subject="s")
 
     def test_a_subject_of_another_type_is_named(self, registry: FakeRegistry) -> None:
         registry.register("p", "message M {}", "PROTOBUF")

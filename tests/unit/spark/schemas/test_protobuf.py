@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, timestamp_pb2
 
+from tidelog.records.confluent_format import BadRecordError, split_message_path
 from tidelog.spark.option_values import OptionError
-from tidelog.spark.schemas.bad_records import BadRecordError, decode_column
+from tidelog.spark.schemas.bad_records import decode_column
 from tidelog.spark.schemas.protobuf_column import protobuf_decoder
-from tidelog.spark.schemas.wire_format import split_message_path
 
 TYPES = descriptor_pb2.FieldDescriptorProto
 

@@ -4,7 +4,7 @@ import { href } from "../address.js";
 import { changeButton } from "../change.js";
 import { chart } from "../chart.js";
 import { h } from "../dom.js";
-import { bytes, count, duration, words } from "../format.js";
+import { bytes, count, difference, duration, sum, words } from "../format.js";
 import { age, brokers, crumbs, figures, groupLink, lag, missing, page, panel, partitionState, state, why } from "../parts.js";
 
 export const title = (params) => `Partition ${params.get("topic")}-${params.get("partition")}`;
@@ -60,10 +60,11 @@ function changes(doc) {
 function lanes(doc) {
   const ends = doc.replicas.map((each) => each.log_end).filter((end) => end !== null);
   if (!ends.length) return null;
-  const top = Math.max(...ends, doc.high_watermark ?? 0);
-  const low = Math.min(...ends, doc.high_watermark ?? top);
-  const base = Math.max(0, low - Math.max(10, top - low));
-  const share = (offset) => `${(100 * (offset - base)) / Math.max(1, top - base)}%`;
+  const known = [...ends, doc.high_watermark].filter((end) => end !== null).sort(difference);
+  const [low, top] = [known[0], known.at(-1)];
+  const below = Math.max(10, difference(top, low));
+  const base = difference(low, 0) > below ? sum(low, -below) : 0;
+  const share = (offset) => `${(100 * difference(offset, base)) / Math.max(1, difference(top, base))}%`;
   return h("div", { class: "lanes", role: "img", "aria-label": `Log ends from ${count(base)} to ${count(top)}: ` +
       doc.replicas.map((each) => `broker ${each.broker} ${each.log_end === null ? "unknown" : count(each.log_end)}`).join(", ") },
     doc.replicas.map((each) => h("div", { class: "lane", key: `lane-${each.broker}` },

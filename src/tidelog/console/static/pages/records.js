@@ -62,5 +62,6 @@ export function shown(part) {
   if (part.form === "null") return h("i", null, "null");
   if (part.form === "empty") return h("i", null, "empty");
   return h("div", { class: "bytes" }, h("pre", { class: part.form }, part.text),
-    h("small", null, part.form, part.is_cut && `, the first part of ${bytes(part.bytes)}`));
+    h("small", null, part.form, part.schema_id && `, schema ${part.schema_id}`, part.is_cut && `, the first part of ${bytes(part.bytes)}`),
+    part.note && h("small", { class: "note" }, `Not decoded: ${part.note}.`));
 }

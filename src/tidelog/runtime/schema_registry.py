@@ -1,7 +1,7 @@
 """A schema registry over HTTP with Confluent's paths, which has schemas by id and by subject.
 
 The schema of an id never changes, so each process caches it. Each process also caches that an id
-is unknown. A registry that cannot be reached is an error of the query, not of a record. Spark
+is unknown. A registry that cannot be reached is an error of the reader, not of a record. Spark
 pickles the registry object with a query; the pickle contains only the address, and each worker
 fills its own cache.
 """
@@ -16,8 +16,7 @@ from typing import Any, Final
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 from tidelog.core.dataclass import dataclass
-from tidelog.core.errors import TidelogError
-from tidelog.spark.option_values import OptionError
+from tidelog.core.errors import ConfigError, TidelogError
 
 _TIMEOUT_S: Final = 30.0
 _ACCEPT: Final = "application/vnd.schemaregistry.v1+json, application/json"
@@ -48,14 +47,22 @@ _cache: dict[tuple[str, str], Any] = {}
 class SchemaRegistry:
     """The registry at an address such as `http://user:password@registry:8081`."""
 
-    def __init__(self, url: str, timeout_s: float = _TIMEOUT_S) -> None:
+    def __init__(
+        self, url: str, timeout_s: float = _TIMEOUT_S, *, keeps_unknown: bool = True
+    ) -> None:
+        """Raise ConfigError for a text that is no address.
+
+        Without `keeps_unknown`, a schema that was unknown is requested again, because a process
+        that runs for days may see its registration.
+        """
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise OptionError(
+            raise ConfigError(
                 f"registry is {_without_secret(url)!r}; expected an address such as"
                 " http://127.0.0.1:8081"
             )
         self._timeout_s = timeout_s
+        self._keeps_unknown = keeps_unknown
         self._secret = ""
         if parts.username is not None:
             pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
@@ -65,21 +72,31 @@ class SchemaRegistry:
 
     def by_id(self, schema_id: int) -> RegisteredSchema:
         """Return the schema of an id. Raises UnknownSchemaError, RegistryError."""
-        return self._schema(f"/schemas/ids/{schema_id}")
+        return self._schema(f"/schemas/ids/{schema_id}", "")
+
+    def serialized(self, schema_id: int) -> RegisteredSchema:
+        """Return the schema of an id, for Protobuf as a FileDescriptorProto in base64.
+
+        Raises UnknownSchemaError, RegistryError. A registry that does not know the parameter
+        `format` returns the text of the `.proto` file.
+        """
+        return self._schema(f"/schemas/ids/{schema_id}", "?format=serialized")
 
     def latest(self, subject: str) -> RegisteredSchema:
         """Return the newest schema of a subject at this moment; the schema is not cached.
 
         Raises UnknownSchemaError, RegistryError.
         """
-        return self._parsed(f"/subjects/{quote(subject, safe='')}/versions/latest")
+        return self._parsed(f"/subjects/{quote(subject, safe='')}/versions/latest", "")
 
-    def _schema(self, path: str) -> RegisteredSchema:
-        key = (self.url, path)
+    def _schema(self, path: str, form: str) -> RegisteredSchema:
+        key = (self.url, path + form)
         if key not in _cache:
             try:
-                _cache[key] = self._parsed(path)
+                _cache[key] = self._parsed(path, form)
             except UnknownSchemaError as error:
+                if not self._keeps_unknown:
+                    raise
                 _cache[key] = error
         found = _cache[key]
         if isinstance(found, UnknownSchemaError):
@@ -87,15 +104,15 @@ class SchemaRegistry:
         assert isinstance(found, RegisteredSchema)
         return found
 
-    def _parsed(self, path: str) -> RegisteredSchema:
-        answer = self._get(path)
+    def _parsed(self, path: str, form: str) -> RegisteredSchema:
+        answer = self._get(path + form)
         text = answer.get("schema")
         if not isinstance(text, str):
             raise RegistryError(f"schema registry {self.url}{path} answered without a schema")
         references: dict[str, None] = {}
         for each in answer.get("references") or ():
             subject, version = quote(each["subject"], safe=""), int(each["version"])
-            inner = self._schema(f"/subjects/{subject}/versions/{version}")
+            inner = self._schema(f"/subjects/{subject}/versions/{version}", form)
             references |= dict.fromkeys((*inner.references, inner.text))
         return RegisteredSchema(answer.get("schemaType") or "AVRO", text, tuple(references))
 

@@ -10,11 +10,15 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from tidelog.spark.schemas.bad_records import BadRecordError
+from tidelog.core.errors import TidelogError
 
 _HEAD: Final = struct.Struct(">bi")
 #: Maximum depth of nested messages, more than any real file has.
 _MAX_DEPTH: Final = 64
+
+
+class BadRecordError(TidelogError):
+    """A record that does not fit its schema; the message has the reason."""
 
 
 def split_schema_id(data: bytes) -> tuple[int, int]:
