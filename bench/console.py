@@ -20,7 +20,7 @@ import time
 import tracemalloc
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -113,7 +113,7 @@ class _Viewer:
         while not self._ends:
             try:
                 data = self._response.read1(65_536)
-            except (OSError, ValueError):
+            except (OSError, ValueError, HTTPException):
                 data = b""
             if not data:
                 self._has_ended = not self._ends

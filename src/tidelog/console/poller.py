@@ -193,6 +193,8 @@ class Poller:
             read_ms[part] = now_ms
         else:
             problems[part] = result.problem
+            if result.interval_ms == _NOT_SERVED_MS:  # so no earlier value is out of date
+                read_ms.pop(part, None)
         self._reading = replace(
             now,
             number=now.number + 1,

@@ -24,6 +24,8 @@ from tidelog.core.listeners import admin_endpoint
 from tidelog.runtime.blocking import BlockingClient
 
 LISTENER_KEY: Final = "admin.listener"
+#: The end of the reason for which a broker without the key has no admin port.
+NOT_SET: Final = f"{LISTENER_KEY} is not set"
 #: The metric whose labels name the broker and its cluster; older brokers lack it.
 INFO: Final = "tidelog_broker_info"
 #: Maximum size of one response. A broker with 20,000 replicas has 30 MiB of metrics.
@@ -134,7 +136,7 @@ def find_admin_ports(
                 f"broker {broker} has no {LISTENER_KEY}: only tidelog's brokers have an admin port"
             )
         elif endpoint is None:
-            missing[broker] = f"broker {broker} has no admin port: {LISTENER_KEY} is not set"
+            missing[broker] = f"broker {broker} has no admin port: {NOT_SET}"
         elif endpoint.port == 0:
             missing[broker] = (
                 f"broker {broker} has an admin port, but its number is not known:"

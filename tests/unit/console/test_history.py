@@ -12,7 +12,13 @@ from tidelog.client.fetching import ListedOffset
 from tidelog.console import histories
 from tidelog.console.histories import TOPIC_STEP_MS, HistoryReader, TopicDayReader
 from tidelog.console.readings import BrokerHistory, ClusterReading, Samples
-from tidelog.console.views.history import broker_view, cluster_history, runs_of, topic_day
+from tidelog.console.views.history import (
+    broker_view,
+    cluster_history,
+    history_note,
+    runs_of,
+    topic_day,
+)
 from tidelog.core.types import TopicPartition
 from tidelog.local.admin_ports import AdminPlaces, AdminPortError, HistoryWindow
 
@@ -95,6 +101,16 @@ class Offsets:
             )
             for tp, at_ms in wanted.items()
         }
+
+
+def test_only_a_broker_without_the_key_is_advised_to_set_it() -> None:
+    advice = "Set admin.listener in the broker's configuration"
+    for reason, is_advised in (
+        ("broker 1 has no admin port: admin.listener is not set", True),
+        ("broker 1 has no admin.listener: only tidelog's brokers have an admin port", False),
+    ):
+        note = history_note(reading(silent_histories={1: reason}), [1])
+        assert note is not None and (advice in note) is is_advised
 
 
 def test_a_topics_day_is_read_once_and_in_several_rounds() -> None:

@@ -49,6 +49,26 @@ def test_a_defect_does_not_end_the_poller(
     assert "reading cluster failed" in caplog.text and "Traceback" in caplog.text
 
 
+def test_a_part_that_is_not_served_has_no_age(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = iter([{"described": {}}])
+
+    def described(*_: object) -> Any:
+        try:
+            return next(answers)
+        except StopIteration:
+            raise reader.PartNotServed("Kafka's brokers do not serve it.") from None
+
+    monkeypatch.setattr(reader, "read_replicas", described)
+    published: list[ClusterReading] = []
+    poller = Poller(BlockingClient("127.0.0.1:1"), published.append, [ReadingPart.REPLICAS])
+    poller.run_due()
+    assert ReadingPart.REPLICAS in published[-1].read_ms
+    poller.add_viewer(())
+    poller.run_due()
+    assert published[-1].problems == {ReadingPart.REPLICAS: "Kafka's brokers do not serve it."}
+    assert published[-1].read_ms == {}
+
+
 def test_a_partition_that_gets_its_first_leader_is_no_burst_of_records() -> None:
     poller = Poller(BlockingClient("127.0.0.1:1"), lambda _: None)
     placed = metadata({"t": [partition(0, 1, [1]), partition(1, -1, [2])]})

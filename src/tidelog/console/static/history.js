@@ -16,10 +16,11 @@ const FORMATS = {
 /** Return the charts of a document's `history`, and why some brokers are missing. */
 export const history = ({ note, charts }) =>
   h("div", { class: "page" },
-    note && h("p", { class: "nothing" }, note, " Set admin.listener in the broker's configuration to keep a history."),
+    note && h("p", { class: "nothing" }, note),
     h("div", { class: "charts" }, charts.map((each) =>
       panel(each.title, chart({
         label: each.label, format: FORMATS[each.unit], fromZero: true,
         series: each.series.map(({ name, runs }) => ({ name, points: pointsOf(runs) })),
-        nothing: "No broker has a history of this yet: the first values come with two readings, ten seconds apart.",
+        nothing: note ? "No broker returns a history of this."
+          : "No broker has a history of this yet: the first values come with two readings, ten seconds apart.",
       })))));

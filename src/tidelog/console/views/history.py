@@ -15,7 +15,7 @@ from typing import Final
 from tidelog.console.readings import BrokerHistory, ClusterReading, Samples
 from tidelog.console.views.tables import Document, number
 from tidelog.core.types import NO_LEADER
-from tidelog.local.admin_ports import HistoryWindow
+from tidelog.local.admin_ports import LISTENER_KEY, NOT_SET, HistoryWindow
 from tidelog.local.status import brokers_of
 
 #: Interval in seconds between two points of the day.
@@ -94,7 +94,10 @@ def history_note(reading: ClusterReading, brokers: Iterable[int]) -> str | None:
     if not reasons:
         return None
     more = f" The same holds for {len(reasons) - 1} more." if len(reasons) > 1 else ""
-    return f"The charts lack a broker: {reasons[0]}.{more}"
+    advice = ""
+    if reasons[0].endswith(NOT_SET):
+        advice = f" Set {LISTENER_KEY} in the broker's configuration to keep a history."
+    return f"The charts lack a broker: {reasons[0]}.{more}{advice}"
 
 
 def cluster_history(reading: ClusterReading) -> Document:

@@ -34,7 +34,7 @@ export function render(doc) {
       panel("Groups", groups(doc))),
     panel("Why", doc.why.length
       ? h("ol", { class: "why" }, doc.why.map((each) => why(each, doc.time_ms)))
-      : h("p", { class: "nothing" }, "The events in memory tell nothing of this partition.")));
+      : h("p", { class: "nothing" }, "No event in memory is about this partition.")));
 }
 
 function changes(doc) {
