@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -50,7 +51,7 @@ def test_a_defect_does_not_end_the_poller(
 
 
 def test_a_part_that_is_not_served_has_no_age(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = iter([{"described": {}}])
+    answers: Iterator[dict[str, Any]] = iter([{"described": {}}])
 
     def described(*_: object) -> Any:
         try:
