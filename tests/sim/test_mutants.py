@@ -3,9 +3,10 @@
 The recorded seed must kill the mutant, and shows nothing without it until then. Where
 `test_seeds.py` runs the same seed to its end, that is proven there. A cluster that does not recover
 is given up after `RECOVERY_S`, with the mutant and without. Kills of more than `AFFORDABLE_EVENTS`
-are replayed by `make soak`. What a seed does changes with every change of the brokers: `python -m
-tests.support.mutants record NAME` records another one, and `make soak` counts the seeds that kill
-each. What no seed shows must be found by a model (`tests/model/test_variants.py`).
+are replayed by `make soak`, unless a mutant is `REQUIRED`. What a seed does changes with every
+change of the brokers: `python -m tests.support.mutants record NAME` records another one, and `make
+soak` counts the seeds that kill each. What no seed shows must be found by a model
+(`tests/model/test_variants.py`).
 """
 
 from __future__ import annotations
@@ -24,12 +25,6 @@ from tests.support.mutants.trials import not_running
 PROOF = ROOT / "docs" / "internals" / "proof.md"
 KILLS = kills.load()
 BY_SEEDS = [name for name, mutant in MUTANTS.items() if not mutant.why_no_seed]
-#: All of them: `make test` replays those whose kill it can afford, `make soak` the others.
-REPLAYED = [
-    pytest.param(name, marks=[] if kills.is_affordable(name, kill) else [pytest.mark.soak])
-    for name, kill in KILLS.items()
-]
-
 #: The rules that must not be broken unnoticed, whatever others are thought of.
 REQUIRED = {
     "truncate to the high watermark": "truncate_to_high_watermark",
@@ -55,6 +50,17 @@ REQUIRED = {
     "strays of a topic that could not be read": "unreadable_topic_is_stray",
     "offsets acknowledged before they are replicated": "offsets_acked_before_replicated",
 }
+#: All of them: `make test` replays those whose kill it can afford and those required, `make soak`
+#: the others.
+REPLAYED = [
+    pytest.param(
+        name,
+        marks=[]
+        if name in REQUIRED.values() or kills.is_affordable(name, kill)
+        else [pytest.mark.soak],
+    )
+    for name, kill in KILLS.items()
+]
 
 
 def test_every_mutant_has_a_recorded_seed_or_a_model_that_finds_it() -> None:

@@ -30,7 +30,7 @@ SEEDS: Final = range(200)
 #: So many seeds after the first that kills the mutant may do so earlier.
 AFTER_FIRST: Final = 11
 #: A kill that costs more than so many events is replayed by `make soak`, not by `make test`.
-AFFORDABLE_EVENTS: Final = 30_000
+AFFORDABLE_EVENTS: Final = 14_000
 #: Virtual seconds; what recovers in a minute and not in these is found by `make soak`.
 RECOVERY_S: Final = 15
 #: `tests/sim/test_seeds.py` runs this seed of every profile but the default one to its end, and
