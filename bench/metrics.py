@@ -4,8 +4,12 @@ Two clusters run at the same time, one without admin ports and one whose brokers
 second. Short runs of produce are on the one and on the other, in a drawn order. For the cost of
 counting itself, `python -m bench produce --against CHECKOUT` compares with an older checkout.
 
-The scrape is of one broker with 10,000 partitions. Meanwhile a client asks the same broker for its
-versions, one request after the other: the longest response shows how long the loop was busy.
+The second table has the CPU of a scrape of a broker with few partitions, measured without
+producers: on a noisy machine the first table shows less than that.
+
+The scrape of the third table is of one broker with 10,000 partitions. Meanwhile a client asks the
+same broker for its versions, one request after the other: the longest response shows how long the
+loop was busy.
 """
 
 from __future__ import annotations
@@ -27,6 +31,10 @@ from tidelog.local.cluster import LocalCluster
 from tidelog.runtime.blocking import BlockingClient
 
 _SCRAPED_PARTITIONS = 10_000
+#: Topics, scrapes, and seconds without them, of the table of a usual broker.
+_FEW_TOPICS = 5
+_SCRAPES = 200
+_WATCHED_S = 5.0
 _PER_TOPIC = 1_000
 _RECORD_BYTES = 1024
 _SCRAPE_S = 1.0
@@ -36,8 +44,8 @@ _KINDS = ((1, 1), (3, -1))
 
 
 def run(rounds: int, run_bytes: int) -> list[str]:
-    """Return both tables."""
-    return [_produces(rounds, run_bytes), _scrapes(rounds)]
+    """Return all tables."""
+    return [_produces(rounds, run_bytes), _usual_scrapes(rounds), _scrapes(rounds)]
 
 
 def _fetch(address: str) -> bytes:
@@ -108,6 +116,40 @@ def _produces(rounds: int, run_bytes: int) -> str:
     title = f"Metrics: produce beside a scrape of each broker every second ({rounds} runs of"
     title += f" {run_bytes // MIB} MiB; {PARTITIONS} partitions, in drawn order)"
     return table(title, rows, ("", "no admin port", "scraped", "change of medians"))
+
+
+def _usual_scrapes(rounds: int) -> str:
+    """Return what a scrape costs a broker with few partitions, without the noise of producers."""
+    costs, sizes = [], []
+    with tempfile.TemporaryDirectory(prefix="tidelog-bench-") as work:
+        cluster = LocalCluster(f"{work}/cluster", 3)
+        try:
+            cluster.up(_LIMIT_S)
+            with BlockingClient(cluster.bootstrap) as client:
+                for number in range(_FEW_TOPICS):
+                    client.create_topic(f"scraped-{number}", PARTITIONS, 3)
+                    client.await_topic(f"scraped-{number}", 3)
+            process, address = cluster.process(1), cluster.place(1).admin
+            assert process is not None and address is not None
+            for _ in range(rounds):
+                begun, before = time.perf_counter(), cpu_seconds([process.pid])
+                time.sleep(_WATCHED_S)
+                rest = (cpu_seconds([process.pid]) - before) / (time.perf_counter() - begun)
+                begun, before = time.perf_counter(), cpu_seconds([process.pid])
+                sizes += [len(_fetch(address)) for _ in range(_SCRAPES)]
+                used = cpu_seconds([process.pid]) - before
+                used -= rest * (time.perf_counter() - begun)
+                costs.append(used * 1e3 / _SCRAPES)
+        finally:
+            cluster.down()
+    rows = [
+        ("size of the text, KiB", f"{statistics.median(sizes) / 1024:.0f}"),
+        ("CPU of a scrape, ms", spread(costs, 2)),
+        ("of one core, with a scrape every second", f"{statistics.median(costs) / 10:.2f} %"),
+    ]
+    title = f"Metrics: a scrape of a broker with {_FEW_TOPICS * PARTITIONS} partitions"
+    title += f" ({rounds} runs of {_SCRAPES} scrapes)"
+    return table(title, rows, ("of", "tidelog"))
 
 
 def _scrapes(rounds: int) -> str:

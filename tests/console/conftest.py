@@ -172,10 +172,10 @@ def fill(client: BlockingClient) -> None:
 
 @contextmanager
 def running_console(bootstrap: str, *options: str) -> Iterator[str]:
-    """Run a console of a cluster that allows changes; yield its address."""
+    """Run a console of a cluster; yield its address."""
     words = [sys.executable, "-m", "tidelog", "console", "-b", bootstrap, "--port", "0"]
     process = subprocess.Popen(
-        [*words, "--allow-changes", *options],
+        [*words, *options],
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, "TIDELOG_CONSOLE_TOKEN": TOKEN},
@@ -186,8 +186,9 @@ def running_console(bootstrap: str, *options: str) -> Iterator[str]:
         assert process.stdout is not None
         line = process.stdout.readline()
         alarm.cancel()
-        assert line.startswith("console: http://127.0.0.1:") and f"#token={TOKEN}" in line
-        yield line.removeprefix("console: ").partition("/#")[0]
+        assert line.startswith("console: http://127.0.0.1:")
+        assert (f"#token={TOKEN}" in line) is ("--allow-changes" in options)
+        yield line.removeprefix("console: ").partition("#")[0].strip().rstrip("/")
     finally:
         alarm.cancel()
         process.terminate()
@@ -197,7 +198,7 @@ def running_console(bootstrap: str, *options: str) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def console(cluster: LocalCluster) -> Iterator[str]:
     """The address of a console that allows changes."""
-    with running_console(cluster.bootstrap) as address:
+    with running_console(cluster.bootstrap, "--allow-changes") as address:
         yield address
 
 

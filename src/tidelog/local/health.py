@@ -148,7 +148,7 @@ def assess(
         ),
         *(_of_broker(each, steps) for each in now.brokers if _is_troubled(each)),
         *(
-            _of_log_dir(each, around.lost.get((each.broker_id, each.path), ()))
+            of_log_dir(each, around.lost.get((each.broker_id, each.path), ()))
             for each in around.log_dirs
             if each.error or each.is_read_only or each.is_slow
         ),
@@ -222,7 +222,11 @@ def _health(now: ClusterStatus, findings: list[Finding], below: int) -> Health:
     )
 
 
-def _of_log_dir(found: LogDirDescription, lost: Sequence[TopicPartition]) -> Finding:
+def of_log_dir(found: LogDirDescription, lost: Sequence[TopicPartition] = ()) -> Finding:
+    """Return the finding about a log directory that has failed, is full or is slow.
+
+    `lost` names the replicas that were in a failed directory.
+    """
     name = f"log directory {found.path} of broker {found.broker_id}"
     if found.error:
         names = [str(each) for each in lost]

@@ -39,6 +39,29 @@ def test_moves_under_way_and_in_the_queue() -> None:
     assert (document["is_frozen"], document["left"], document["rate"]) == (True, 150, 10.0)
 
 
+def test_a_move_to_a_broker_that_is_gone_is_stuck_and_the_page_says_what_to_do() -> None:
+    gone = MoveUnderWay((1, 9), (9,), (2,), (1, 2))
+    moves = Moves({T0: gone}, {T1: MoveQueued((9, 3), "broker 9 has a move")}, False, True)
+    document = page(
+        "moves", reading(metadata=metadata({"t": [partition(0, 1, (1, 2))]}), moves=moves)
+    )
+    first, queued = document["findings"]
+    assert first["message"] == (
+        "the move of t-0 cannot end: broker 9 is to be added, and not registered"
+    )
+    assert first["next"].startswith("start broker 9; or give the moves up: ")
+    assert (first["partitions"], first["brokers"]) == (["t-0"], [9])
+    assert "the queued move of t-1 cannot begin" in queued["message"]
+
+
+def test_a_full_directory_has_a_finding_with_the_next_step() -> None:
+    full = LogDirDescription(1, "/d", ErrorCode.NONE, (), 5, 100, is_read_only=True)
+    healthy = LogDirDescription(2, "/e", ErrorCode.NONE, (), 50, 100)
+    (finding,) = page("disks", reading(log_dirs=(full, healthy)))["findings"]
+    assert "/d of broker 1 is full and serves reads only: 5 usable bytes" in finding["message"]
+    assert finding["next"].startswith("make room on the disk")
+
+
 @pytest.mark.parametrize(
     ("fields", "level", "health"),
     [

@@ -18,6 +18,15 @@ export const time = (ms, now) =>
 export const age = (ms, now) =>
   ms === null || ms === undefined ? NONE : h("time", { datetime: iso(ms), title: iso(ms) }, ago(ms, now));
 
+export const HEALTH = { healthy: "good", notice: "note", degraded: "warn", unavailable: "bad", unreachable: "bad" };
+
+/** Return the findings of a page, each with its next step; nothing if there are none. */
+export const findings = (doc) => doc.findings.length > 0 && panel("What to look at",
+  h("ul", { class: "findings" }, doc.findings.map((finding) =>
+    h("li", { class: HEALTH[finding.level] ?? "note" },
+      h("p", null, state(HEALTH[finding.level] ?? "note", finding.level), " ", finding.message),
+      h("p", { class: "next" }, "Next: ", h("code", null, finding.next))))));
+
 export const missing = (title, text) =>
   page(title, null, h("p", { class: "nothing" }, text), h("p", null, h("a", { href: "/" }, "To the cluster")));
 

@@ -7,21 +7,17 @@ cluster events, because Metadata responses have neither.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
-from typing import Final
 
 from tidelog.client.moving import Moves
 from tidelog.console.readings import ClusterReading, Event, ReadingPart, Samples
+from tidelog.console.views.findings import NO_PLACE, findings_of
 from tidelog.console.views.history import cluster_history
 from tidelog.console.views.tables import Document, TableQuery, window
 from tidelog.console.views.topics import RATE_WINDOW_MS
 from tidelog.controller import cluster_events as kinds
 from tidelog.core.dataclass import dataclass
-from tidelog.local.health import LEVELS, ClusterPlace, Surroundings, assess, unreachable
+from tidelog.local.health import LEVELS, Surroundings, assess, unreachable
 from tidelog.local.status import BrokerStatus, ClusterStatus, PartitionStatus, brokers_of
-
-#: Maximum number of partitions or brokers that a finding names; further ones are only counted.
-_NAMED: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +66,9 @@ def cluster_view(reading: ClusterReading, samples: Samples, params: Mapping[str,
     )
     status = cluster_status(reading)
     rows = [_broker_row(each, reading, sessions.get(each.id)) for each in status.brokers]
-    health = assess(status, reading.minimums, ClusterPlace("", None), None, _surroundings(reading))
+    health = assess(status, reading.minimums, NO_PLACE, None, _surroundings(reading))
     if ReadingPart.CLUSTER in reading.problems:
-        health = unreachable("", reading.problems[ReadingPart.CLUSTER], ClusterPlace("", None))
+        health = unreachable("", reading.problems[ReadingPart.CLUSTER], NO_PLACE)
     return {
         "cluster_id": metadata.cluster_id,
         "controller": None if metadata.controller_id < 0 else metadata.controller_id,
@@ -80,7 +76,7 @@ def cluster_view(reading: ClusterReading, samples: Samples, params: Mapping[str,
         "controller_since_ms": None if election is None else election.get("time_ms"),
         "level": health.level,
         "levels": list(LEVELS.values()),
-        "findings": [_finding(asdict(each)) for each in health.findings],
+        "findings": findings_of(health.findings),
         "counts": {
             "brokers": len(status.brokers),
             "brokers_down": len(status.down),
@@ -122,12 +118,6 @@ def cluster_status(reading: ClusterReading) -> ClusterStatus:
 
 def _surroundings(reading: ClusterReading) -> Surroundings:
     return Surroundings(reading.log_dirs, {}, reading.moves, (), ())
-
-
-def _finding(finding: Document) -> Document:
-    finding["partitions"] = finding["partitions"][:_NAMED]
-    finding["brokers"] = finding["brokers"][:_NAMED]
-    return finding
 
 
 def _broker_row(

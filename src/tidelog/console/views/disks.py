@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from tidelog.client.upkeep import LogDirDescription
 from tidelog.console.readings import ClusterReading, Samples
+from tidelog.console.views.findings import findings_of, of_log_dirs
 from tidelog.console.views.tables import Document, TableQuery, window
 
 
@@ -17,6 +18,7 @@ def disks_view(reading: ClusterReading, samples: Samples, params: Mapping[str, s
     """Return the page of all log directories."""
     rows = [_row(each) for each in reading.log_dirs]
     return {
+        "findings": findings_of(of_log_dirs(reading)),
         "silent": [
             {"broker": broker, "text": text} for broker, text in reading.silent_disks.items()
         ],

@@ -1,4 +1,4 @@
-"""The page of reassignments: moves under way with their progress, and queued moves.
+"""The page of reassignments: moves under way with their progress, queued moves, and findings.
 
 Progress compares bytes that brokers report (`tidelog.client.move_progress`); a rate is null until
 two readings have the bytes.
@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from tidelog.client.move_progress import MoveProgress
 from tidelog.console.readings import ClusterReading, Samples
+from tidelog.console.views.findings import findings_of, of_moves_under_way
 from tidelog.console.views.tables import Document, TableQuery, window
 
 
@@ -47,6 +48,7 @@ def moves_view(reading: ClusterReading, samples: Samples, params: Mapping[str, s
             }
         )
     return {
+        "findings": findings_of(of_moves_under_way(reading)),
         "is_frozen": moves is not None and moves.is_frozen,
         "knows_queue": moves is not None and moves.knows_queue,
         "under_way": 0 if moves is None else len(moves.under_way),

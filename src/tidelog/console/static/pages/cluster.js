@@ -4,10 +4,8 @@ import { href } from "../address.js";
 import { h } from "../dom.js";
 import { bytes, count, rate } from "../format.js";
 import { history } from "../history.js";
-import { age, figures, missing, page, panel, state } from "../parts.js";
+import { age, figures, findings, HEALTH, missing, page, state } from "../parts.js";
 import { table } from "../table.js";
-
-const LEVELS = { healthy: "good", notice: "note", degraded: "warn", unavailable: "bad", unreachable: "bad" };
 
 export const title = () => "Cluster";
 
@@ -15,7 +13,7 @@ export function render(doc) {
   if (doc.missing) return missing("Cluster", doc.missing);
   const counts = doc.counts;
   return page("Cluster", doc.cluster_id && `id ${doc.cluster_id}`,
-    h("p", { class: `health ${LEVELS[doc.level]}` }, state(LEVELS[doc.level], doc.level)),
+    h("p", { class: `health ${HEALTH[doc.level]}` }, state(HEALTH[doc.level], doc.level)),
     figures([
       ["Brokers", `${counts.brokers - counts.brokers_down} of ${counts.brokers}`, counts.brokers_down ? "warn" : null],
       ["Controller", doc.controller === null ? "none" : `broker ${doc.controller}`, doc.controller === null ? "bad" : null],
@@ -28,11 +26,7 @@ export function render(doc) {
       ["Groups", h("a", { href: href("groups") }, count(counts.groups))],
       ["Records in", rate(doc.rate)],
     ]),
-    doc.findings.length > 0 && panel("What to look at",
-      h("ul", { class: "findings" }, doc.findings.map((finding) =>
-        h("li", { class: LEVELS[finding.level] ?? "note" },
-          h("p", null, state(LEVELS[finding.level] ?? "note", finding.level), " ", finding.message),
-          h("p", { class: "next" }, "Next: ", h("code", null, finding.next)))))),
+    findings(doc),
     table({
       caption: "Brokers", data: doc.table, key: (row) => row.broker,
       columns: [

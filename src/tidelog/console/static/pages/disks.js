@@ -2,7 +2,7 @@
 
 import { h } from "../dom.js";
 import { bytes, count } from "../format.js";
-import { page, state } from "../parts.js";
+import { findings, page, state } from "../parts.js";
 import { table } from "../table.js";
 
 export const title = () => "Disks";
@@ -11,6 +11,7 @@ export function render(doc) {
   return page("Disks", null,
     doc.silent.length > 0 && h("ul", { class: "conditions" }, doc.silent.map((each) =>
       h("li", { class: "warn" }, state("warn", `Broker ${each.broker} does not report its directories: ${each.text}`)))),
+    findings(doc),
     table({
       caption: "Log directories", data: doc.table, key: (row) => `${row.broker} ${row.path}`,
       columns: [

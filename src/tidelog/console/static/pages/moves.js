@@ -3,7 +3,7 @@
 import { changeButton } from "../change.js";
 import { h } from "../dom.js";
 import { bytes, count, duration } from "../format.js";
-import { brokers, figures, page, partitionLink, state, topicLink } from "../parts.js";
+import { brokers, figures, findings, page, partitionLink, state, topicLink } from "../parts.js";
 import { table } from "../table.js";
 
 export const title = () => "Moves";
@@ -18,6 +18,7 @@ export function render(doc) {
       ["Left to copy", bytes(doc.left)],
       ["Copied", `${bytes(doc.rate)}/s`],
     ]),
+    findings(doc),
     table({
       caption: "Moves", data: doc.table, key: (row) => `${row.topic}-${row.partition}`, empty: "No partition moves now.",
       columns: [
