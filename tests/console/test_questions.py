@@ -42,7 +42,6 @@ def test_why_a_broker_is_out_of_an_isr_and_since_when(day: tuple[BadDay, Browser
     _, browser = day
     browser.open(f"/partition?topic={bad_day.ORDERS}&partition=0")
     browser.until_text("out of sync")
-    browser.until_text("No fetch reached the leader")
     browser.until(lambda: any(_is_out(row) for row in browser.texts("tr")), "the cause and its age")
     browser.shoot("question-isr")
 

@@ -7,7 +7,7 @@ requested offset, and the last batch may be incomplete. This module decodes no b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from tidelog.client.cluster import BrokerNode
@@ -95,15 +95,19 @@ class LogReader:
     # -- offsets --------------------------------------------------------------------------------
 
     def list_offsets(
-        self, timestamps: Mapping[TopicPartition, int], isolation_level: int = READ_UNCOMMITTED
+        self,
+        timestamps: Mapping[TopicPartition, int],
+        isolation_level: int = READ_UNCOMMITTED,
+        tolerated: Collection[ErrorCode] = (),
     ) -> Operation[dict[TopicPartition, ListedOffset]]:
         """Return each partition's first offset with a record at or after the given timestamp.
 
         A timestamp is in milliseconds, or LATEST or EARLIEST.
 
-        Raises KafkaError with the partition in its message.
+        A partition whose leader responds with a `tolerated` error is absent from the result. For
+        any other error, raises KafkaError with the partition in its message.
         """
-        found: dict[TopicPartition, ListedOffset] = {}
+        found: dict[TopicPartition, ListedOffset | None] = {}
 
         def attempt(patience: Patience) -> Operation[dict[TopicPartition, ListedOffset]]:
             missing = [tp for tp in timestamps if tp not in found]
@@ -113,8 +117,9 @@ class LogReader:
                 response = yield from ask(
                     leader, LIST_OFFSETS, message, patience, ListOffsetsResponse
                 )
-                _collect_offsets(response, leader, found)
-            return {tp: found[tp] for tp in timestamps}
+                _collect_offsets(response, leader, found, tolerated)
+            listed = {tp: found[tp] for tp in timestamps}
+            return {tp: each for tp, each in listed.items() if each is not None}
 
         return self._router.repeat("listing offsets", attempt)
 
@@ -233,8 +238,12 @@ class LogReader:
 
 
 def _collect_offsets(
-    response: ListOffsetsResponse, leader: BrokerNode, found: dict[TopicPartition, ListedOffset]
+    response: ListOffsetsResponse,
+    leader: BrokerNode,
+    found: dict[TopicPartition, ListedOffset | None],
+    tolerated: Collection[ErrorCode],
 ) -> None:
+    """Add the offsets of a response to `found`; None for a partition with a tolerated error."""
     failure: KafkaError | None = None
     for topic in response.topics:
         for each in topic.partitions:
@@ -242,6 +251,8 @@ def _collect_offsets(
             code = error_code(each.error_code)
             if code is ErrorCode.NONE:
                 found[tp] = ListedOffset(each.offset, each.timestamp, each.leader_epoch)
+            elif code in tolerated:
+                found[tp] = None
             else:
                 failure = failure or KafkaError(code, f"{tp} at {leader.address}")
     if failure is not None:

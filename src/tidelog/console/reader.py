@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from tidelog.client.configs import BROKER, TOPIC, ConfigResource
 from tidelog.client.event_sentences import read_event
-from tidelog.client.fetching import EARLIEST
+from tidelog.client.fetching import EARLIEST, LATEST
 from tidelog.client.move_progress import ProgressMeter
 from tidelog.client.replica_requests import PartitionReplicas
 from tidelog.client.throttles import LISTS, RATES, of_configs
@@ -212,7 +212,11 @@ class EventReader:
 
 def _at_last_events(client: BlockingClient) -> BlockingConsumer:
     start = client.positions({_EVENTS_PARTITION: EARLIEST})[_EVENTS_PARTITION]
-    end = client.positions({_EVENTS_PARTITION: -1})[_EVENTS_PARTITION]
+    # Without enough replicas in sync, a new leader does not know its high watermark. It serves the
+    # records below the high watermark of the leader before it.
+    unknown = (ErrorCode.OFFSET_NOT_AVAILABLE,)
+    ends = client.list_offsets({_EVENTS_PARTITION: LATEST}, tolerated=unknown)
+    end = ends[_EVENTS_PARTITION].offset if ends else start
     consumer = client.consumer(READ_COMMITTED)
     consumer.seek(_EVENTS_PARTITION, max(start, end - EVENTS_KEPT))
     return consumer

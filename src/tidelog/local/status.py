@@ -14,7 +14,7 @@ from dataclasses import asdict
 from tidelog.client.cluster import ClusterMetadata
 from tidelog.client.fetching import LATEST
 from tidelog.core.dataclass import dataclass
-from tidelog.core.errors import TidelogError
+from tidelog.core.errors import ErrorCode, TidelogError
 from tidelog.core.types import NO_LEADER, TopicPartition
 from tidelog.runtime.blocking import BlockingClient
 
@@ -209,9 +209,14 @@ def describe_partitions(
 def _high_watermarks(
     client: BlockingClient, partitions: list[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """Return the high watermarks that a leader lists; empty if a partition of the request fails."""
+    """Return the high watermarks that a leader lists; empty if the request fails.
+
+    A new leader knows no high watermark until enough replicas are in sync. It answers for its other
+    partitions all the same.
+    """
+    unknown = (ErrorCode.OFFSET_NOT_AVAILABLE,)
     try:
-        listed = client.list_offsets(dict.fromkeys(partitions, LATEST))
+        listed = client.list_offsets(dict.fromkeys(partitions, LATEST), tolerated=unknown)
     except TidelogError:
         return {}
     return {tp: entry.offset for tp, entry in listed.items()}

@@ -321,6 +321,17 @@ class TestReading:
         asked = cluster[1].asked(LIST_OFFSETS)[0].topics[0].partitions[0]
         assert (asked.timestamp, asked.current_leader_epoch) == (-2, 0)
 
+    def test_a_partition_with_a_tolerated_error_hides_no_other(
+        self, cluster: FakeCluster, client: BlockingClient
+    ) -> None:
+        """A new leader without enough replicas in sync does not know its high watermark (V36)."""
+        unknown = ErrorCode.OFFSET_NOT_AVAILABLE
+        cluster[1].script(LIST_OFFSETS, offsets_answer("t", 0, -1, unknown))
+        cluster[2].script(LIST_OFFSETS, offsets_answer("t", 1, 20))
+        listed = client.list_offsets({T0: -1, T1: -1}, tolerated=(unknown,))
+        assert {tp: each.offset for tp, each in listed.items()} == {T1: 20}
+        assert len(cluster[1].asked(LIST_OFFSETS)) == 1
+
     def test_a_leader_that_moved_is_followed(
         self, cluster: FakeCluster, client: BlockingClient
     ) -> None:
