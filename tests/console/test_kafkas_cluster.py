@@ -87,7 +87,7 @@ def kafka(driver: webdriver.Chrome, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture(scope="module")
 def kafkas_console(kafka: str) -> Iterator[str]:
-    with running_console(kafka) as address:
+    with running_console(kafka, "--allow-changes") as address:
         yield address
 
 
