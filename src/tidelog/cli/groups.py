@@ -38,6 +38,7 @@ from tidelog.cli.target import ClusterOptions
 from tidelog.client.groups import DEAD, EMPTY, FetchedOffset, GroupListing, MemberDescription
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.types import TopicPartition
+from tidelog.core.wording import brokers_text
 from tidelog.local.status import describe_partitions
 from tidelog.runtime.blocking import BlockingClient
 
@@ -73,8 +74,12 @@ _ShiftOption = Annotated[
 @prints(list[GroupListing])
 def list_groups(cluster: ClusterOptions) -> None:
     """List the groups with their state and coordinator."""
+    loading: set[int] = set()
     with cluster.client() as client:
-        rows = client.list_groups()
+        rows = client.list_groups(None, loading)
+    if loading:
+        brokers = brokers_text(sorted(loading), "still loads", "still load")
+        say(f"tidelog: {brokers} groups: some may be missing from this list")
     columns = ("group", "state", ("protocol type", "protocol_type", or_none), "coordinator")
     print_rows(rows, columns, cluster.output, "there are no groups")
 

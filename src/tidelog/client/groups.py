@@ -114,11 +114,17 @@ class GroupAdmin:
         self._router = router
         self._coordinators = coordinators
 
-    def list_groups(self, brokers: Collection[int] | None = None) -> Operation[list[GroupListing]]:
+    def list_groups(
+        self, brokers: Collection[int] | None = None, loading: set[int] | None = None
+    ) -> Operation[list[GroupListing]]:
         """Return the groups that these brokers (or all brokers) coordinate, sorted by name.
 
-        Raises KafkaError.
+        A broker that still loads a part of its groups lists only the others. With `loading`, the
+        call returns the incomplete list, and adds the ids of such brokers to `loading`. Without it,
+        the call waits until all groups are loaded. Raises KafkaError.
         """
+        loads = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        tolerated = () if loading is None else (loads,)
 
         def attempt(patience: Patience) -> Operation[list[GroupListing]]:
             found: dict[str, GroupListing] = {}
@@ -126,8 +132,15 @@ class GroupAdmin:
                 if brokers is not None and node.broker_id not in brokers:
                     continue
                 response = yield from ask(
-                    node, LIST_GROUPS, ListGroupsRequest(), patience, ListGroupsResponse
+                    node,
+                    LIST_GROUPS,
+                    ListGroupsRequest(),
+                    patience,
+                    ListGroupsResponse,
+                    tolerated=tolerated,
                 )
+                if loading is not None and response.error_code == loads:
+                    loading.add(node.broker_id)
                 for each in response.groups:
                     found[each.group_id] = GroupListing(
                         each.group_id, each.group_state, each.protocol_type, node.broker_id

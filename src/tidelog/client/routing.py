@@ -9,7 +9,7 @@ the former leader.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from operator import attrgetter
 from typing import Any
@@ -324,15 +324,17 @@ def ask(
     patience: Patience,
     response: type[T],
     timeout_ms: int | None = None,
+    tolerated: Collection[ErrorCode] = (),
 ) -> Operation[T]:
-    """Return a broker's response; raise KafkaError for an error of the whole response.
+    """Return a broker's response; raise KafkaError for an error of the whole response, unless it is
+    a `tolerated` error.
 
     The broker must respond within `timeout_ms`, by default within the remaining time of `patience`.
     """
     wait_ms = max(1, patience.remaining_ms) if timeout_ms is None else timeout_ms
     found = expect((yield Call(node.address, api_key, always(message), wait_ms)), response)
     number = getattr(found, "error_code", 0)
-    if number:
+    if number and number not in tolerated:
         reason = getattr(found, "error_message", None) or f"at {node.address}"
         raise KafkaError(error_code(number), reason)
     return found

@@ -14,6 +14,7 @@ from typing import Any, Final
 from tidelog.client.configs import BROKER, TOPIC, ConfigResource
 from tidelog.client.event_sentences import read_event
 from tidelog.client.fetching import EARLIEST, LATEST
+from tidelog.client.groups import GroupListing
 from tidelog.client.move_progress import ProgressMeter
 from tidelog.client.replica_requests import PartitionReplicas
 from tidelog.client.throttles import LISTS, RATES, of_configs
@@ -126,8 +127,11 @@ def read_groups(client: BlockingClient, known: ClusterReading) -> Fields:
 
     Also return the log start offsets of all partitions that have a committed offset.
     """
+    if known.metadata is None:
+        return {}
     groups: dict[str, GroupReading] = {}
-    for listing in client.list_groups():
+    listings, silent = _listed_groups(client, known)
+    for listing in listings:
         if len(groups) >= _GROUPS:
             groups[listing.group] = GroupReading(listing, None, {})
             continue
@@ -147,7 +151,38 @@ def read_groups(client: BlockingClient, known: ClusterReading) -> Fields:
             starts = client.positions(dict.fromkeys(wanted, EARLIEST))
         except TidelogError:  # a leader did not respond: keep the last known starts
             starts = known.starts
-    return {"groups": groups, "starts": starts}
+    return {"groups": groups, "starts": starts, "silent_coordinators": silent}
+
+
+def _listed_groups(
+    client: BlockingClient, known: ClusterReading
+) -> tuple[list[GroupListing], dict[int, str]]:
+    """Return the groups of all brokers; by broker, why groups of this coordinator may be missing.
+
+    A broker that does not respond keeps the groups that it had in the last reading.
+    """
+    assert known.metadata is not None, "the caller looks for brokers first"
+    found: list[GroupListing] = []
+    silent: dict[int, str] = {}
+    for broker in known.metadata.brokers:
+        loading: set[int] = set()
+        try:
+            found += client.list_groups([broker], loading)
+        except TidelogError as error:
+            before = (each.listing for each in known.groups.values())
+            found += (each for each in before if each.coordinator == broker)
+            silent[broker] = str(error)
+        if loading:
+            silent[broker] = (
+                "it still loads groups, as long as a partition of __consumer_offsets that it leads"
+                " has too few replicas in sync"
+            )
+    # A group whose coordinator has just changed may be listed by both.
+    return list({each.group: each for each in sorted(found, key=_name)}.values()), silent
+
+
+def _name(listing: GroupListing) -> str:
+    return listing.group
 
 
 def read_disks(client: BlockingClient, known: ClusterReading) -> Fields:

@@ -87,6 +87,8 @@ class ClusterReading:
     silent_disks: Mapping[int, str] = field(default_factory=dict)
     moves: Moves | None = None
     progress: Sequence[MoveProgress] = ()
+    #: By broker, the reason why groups of this coordinator may be missing.
+    silent_coordinators: Mapping[int, str] = field(default_factory=dict)
     #: The latest events, in the order of their offsets in `__cluster_events`.
     events: Sequence[Event] = ()
     histories: Mapping[int, BrokerHistory] = field(default_factory=dict)

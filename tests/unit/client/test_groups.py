@@ -86,6 +86,15 @@ class TestFromOutside:
             ("b", "Stable", 1),
         ]
 
+    def test_groups_are_listed_without_those_that_a_broker_still_loads(
+        self, logs: FakeLogs, client: BlockingClient
+    ) -> None:
+        groups = [ListedGroup("a", "consumer", "Stable")]
+        logs[1].script(LIST_GROUPS, ListGroupsResponse(0, LOADING, groups))
+        loading: set[int] = set()
+        assert [each.group for each in client.list_groups(None, loading)] == ["a"]
+        assert loading == {1}
+
     def test_members_are_described_with_what_they_read(
         self, coordinator: FakeCoordinator, logs: FakeLogs, client: BlockingClient
     ) -> None:

@@ -82,7 +82,12 @@ def groups_view(reading: ClusterReading, samples: Samples, params: Mapping[str, 
         }
         for name, group in reading.groups.items()
     ]
-    return {"table": window(rows, TableQuery.from_params(params, "-lag"))}
+    return {
+        "silent": [
+            {"broker": broker, "text": text} for broker, text in reading.silent_coordinators.items()
+        ],
+        "table": window(rows, TableQuery.from_params(params, "-lag")),
+    }
 
 
 def _state(group: GroupReading) -> str:

@@ -11,7 +11,8 @@ const LEVELS = { Stable: "good", Empty: "note", Dead: "note", PreparingRebalance
 export const groupState = (text) => (text ? state(LEVELS[text] ?? "note", text) : "–");
 
 export function render(doc) {
-  return page("Groups", null, table({
+  return page("Groups", null, doc.silent.length > 0 && h("ul", { class: "conditions" }, doc.silent.map((each) =>
+    h("li", { class: "warn" }, state("warn", `Groups of broker ${each.broker} may be missing: ${each.text}`)))), table({
     caption: "Groups", data: doc.table, key: (row) => row.group, empty: "The cluster has no group yet.",
     columns: [
       { title: "Group", sort: "group", class: "wide", cell: (row) => groupLink(row.group) },
