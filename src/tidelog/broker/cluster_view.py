@@ -278,7 +278,11 @@ class ClusterView:
     def _apply_topic(
         self, topic_state: UpdateMetadataTopicState, earlier: TopicView | None
     ) -> None:
-        """Apply the states of a topic; `earlier` is the previous topic of the same name."""
+        """Apply a topic's partition states from an UpdateMetadata request.
+
+        `earlier` is what this view knew of the topic name before the request; a topic that was
+        deleted and created again has another topic id in `earlier`.
+        """
         name = topic_state.topic_name
         known: Mapping[int, PartitionView] = {}
         if earlier is not None and earlier.topic_id == topic_state.topic_id:

@@ -180,7 +180,10 @@ class _Newcomers:
 
 
 class _Committer:
-    """The committer of the positions of written records, for a group without members."""
+    """Commits how far `consume` has written records to its output, as offsets of a group.
+
+    The command reads its partitions without joining the group, so the group has no members.
+    """
 
     def __init__(
         self,

@@ -14,7 +14,9 @@ from tidelog.core.types import TopicPartition
 
 
 class Agenda:
-    """The partitions and reassignments to check, each kind in order of arrival."""
+    """The partitions and reassignments that the next decision checks, each kind in order of
+    arrival.
+    """
 
     __slots__ = ("departures", "has_requests", "partitions", "reassignments")
 
@@ -25,7 +27,8 @@ class Agenda:
         self.reassignments: dict[TopicPartition, None] = {}
         #: Reassignments whose removed replicas may still have to be deleted (V52).
         self.departures: dict[TopicPartition, None] = {}
-        #: Whether to check the nodes of the store that request reassignments or their cancellation.
+        #: Whether the next decision checks the nodes of the store that request reassignments or
+        #: their cancellation.
         self.has_requests = False
 
     def __bool__(self) -> bool:
@@ -46,7 +49,7 @@ class Agenda:
         )
 
     def look_at_departures(self, topic_partitions: Iterable[TopicPartition], image: Image) -> None:
-        """Add the given partitions to the departures, if they are being reassigned."""
+        """Add partitions to `departures`, if they are being reassigned."""
         for topic_partition in topic_partitions:
             if topic_partition in image.moving:
                 self.reassignments[topic_partition] = None

@@ -30,7 +30,8 @@ class Precedence(IntEnum):
     REASSIGNMENTS = 5
     REASSIGNMENTS_LISTED = 6
     PRODUCER_IDS = 7
-    #: The last number. DeleteTopics has no number, because its answer may wait for later decisions.
+    #: ControlledShutdown is answered last. DeleteTopics is not in this enum, because its answer may
+    #: wait for later decisions.
     CONTROLLED_SHUTDOWN = 8
 
 
@@ -41,11 +42,12 @@ class Result(Generic[Subject]):
     subject: Subject
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
-    #: Index of the write that must succeed first; None if the result depends on no write.
+    #: Index, in the decision, of the write that must succeed before this result is a success; None
+    #: if the result depends on no write.
     write: int | None = None
 
     def refuse(self, error: KafkaError) -> None:
-        """Set the error of this result."""
+        """Make this result a failure with the code and the message of `error`."""
         self.error, self.message = error.code, error.message
 
 

@@ -27,8 +27,8 @@ from tidelog.core.types import (
     topic_id_to_text,
 )
 
-#: Version of the JSON documents that describe events. The version rises when a field is removed or
-#: changes its meaning; readers ignore fields that they do not know.
+#: Version of the JSON documents in which cluster events are published. The version rises when a
+#: field is removed or changes its meaning; readers ignore fields that they do not know.
 VERSION: Final = 1
 LEADER_CHANGE: Final = "leader_change"
 ISR_CHANGE: Final = "isr_change"
@@ -67,11 +67,11 @@ class ClusterEvent(NamedTuple):
 
     @property
     def key(self) -> bytes:
-        """Key of the event's record."""
+        """Key of the record that publishes the event."""
         return f"{self.kind}/{self.identity}".encode()
 
     def value(self, broker_id: int, time_ms: int) -> bytes:
-        """Return the value of the event's record.
+        """Return the value of the record that publishes the event.
 
         Broker `broker_id` reports the event; `time_ms` is the wall-clock time of the event.
         """
@@ -197,7 +197,7 @@ def _has_restarted(broker_id: int, state: PartitionState, brokers: Brokers) -> b
 
 
 def controller_elected(controller_id: int, controller_epoch: int) -> ClusterEvent:
-    """Return the event of a controller's term that has begun."""
+    """Return the event that a broker became the controller."""
     fields = {"controller": controller_id, "controller_epoch": controller_epoch}
     return ClusterEvent(CONTROLLER_ELECTION, str(controller_epoch), fields)
 

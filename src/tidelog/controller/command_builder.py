@@ -40,8 +40,8 @@ class CommandBuilder:
         self._shown: dict[ShownKey, UpdateMetadataPartitionState] = {}
         self._full: list[int] = []
         self._brokers_changed = False
-        #: By partition, the role of all its replicas. The roles in this map do not permit a broker
-        #: to create a missing replica.
+        #: By partition, the role that its replicas share. A role in this map does not permit a
+        #: broker to create a missing replica.
         self._roles: dict[TopicPartition, BrokerRole] = {}
         #: Replicas of the partitions that are in full commands; each replica gets a role.
         self._placed: dict[TopicPartition, Sequence[int]] = {}
@@ -130,7 +130,7 @@ class CommandBuilder:
             return
         key = (self._image.topics[topic_partition.topic].topic_id, topic_partition)
         if key in shown:
-            return  # already added; the image does not change meanwhile
+            return  # the command already has this state
         replicas = self._image.replicas(topic_partition)
         deleting = self._image.is_deleting(topic_partition.topic) or lifecycle.is_tombstone(state)
         offline = self._offline(topic_partition, replicas)

@@ -79,14 +79,14 @@ class BrokerRole(NamedTuple):
 
 
 class Stop(NamedTuple):
-    """A replica that the broker must stop."""
+    """A replica that a StopReplica request makes a broker stop."""
 
     leader_epoch: int
     delete: bool
 
 
 class Part(Enum):
-    """The kind of commands that one request to a broker carries; the kinds are in sending order."""
+    """The kinds of requests that carry commands to a broker, in their sending order."""
 
     BROKERS = "live brokers"
     STOPS = "replicas to stop"
@@ -96,7 +96,7 @@ class Part(Enum):
 
 
 class Outgoing(NamedTuple):
-    """One request to send."""
+    """One request that the controller sends to a broker."""
 
     part: Part
     api_key: int
@@ -139,7 +139,7 @@ class Commands:
     brokers: tuple[BrokerInfo, ...]
     #: Whether the controller must send the broker the list of live brokers.
     brokers_changed: bool = False
-    #: Whether `roles` has every replica that the broker should hold.
+    #: Whether this is a full command: `roles` has every replica that the broker should hold.
     full: bool = False
     #: Whether `shown` has the metadata of every partition.
     shows_all: bool = False
@@ -155,7 +155,8 @@ class Commands:
     shown: Shown = field(default_factory=dict)
     #: Partitions for which the controller asks the broker for its log end (E6).
     log_ends: dict[tuple[TopicId, int], TopicPartition] = field(default_factory=dict)
-    #: The map `shown` if only this broker uses it; None if several brokers share the map.
+    #: The map of metadata to send (`shown`), if it is for this broker only; None if several brokers
+    #: share the map.
     _own_shown: dict[ShownKey, UpdateMetadataPartitionState] | None = None
 
     def merge(self, later: Commands) -> None:
@@ -210,7 +211,9 @@ class Commands:
         return waiting > 3 * self.partition_count + limits.MAX_SUPERSEDED_STATES
 
     def drop_shown(self) -> None:
-        """Drop the metadata to send; the caller must then queue the metadata of all partitions."""
+        """Drop the partition metadata that waits to be sent to the broker; the caller must then
+        queue the metadata of all partitions.
+        """
         self.shown, self.shows_all, self._own_shown = {}, False, None
 
     def requests(self, sender: Sender, broker_epoch: int) -> list[Outgoing]:
@@ -235,7 +238,7 @@ class Commands:
         return outgoing
 
     def answered(self, outgoing: Outgoing) -> None:
-        """Remove commands that the broker has acknowledged, so that they are not sent again."""
+        """Remove the commands of request `outgoing`, because the broker has acknowledged it."""
         match outgoing.part:
             case Part.LOG_ENDS:
                 for topic in outgoing.message.topic_partitions:

@@ -64,7 +64,7 @@ class Controller:
 
     def __init__(self, settings: ControllerSettings) -> None:
         self.image = Image()
-        #: Settings given at the beginning of the term, with later changes.
+        #: The controller's configuration at the beginning of the term, with later changes applied.
         self.settings = settings
         self._events: list[Event] = []
         self._deciding: Decision | None = None
@@ -84,7 +84,7 @@ class Controller:
 
     @property
     def has_work(self) -> bool:
-        """Return whether `decide` would find any work."""
+        """Return whether an event or a due check waits for `decide`."""
         return bool(
             self._events
             or self._agenda

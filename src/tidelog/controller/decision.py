@@ -19,7 +19,9 @@ from tidelog.core.dataclass import dataclass
 
 @dataclass(slots=True)
 class Decision:
-    """All consequences of a batch of events, before any of them is carried out."""
+    """What the controller decides about a batch of events: writes, commands and answers that the
+    caller has yet to carry out.
+    """
 
     writes: list[Write] = field(default_factory=list)
     #: Answers to requests, to be sent once the writes are done.
@@ -34,6 +36,6 @@ class Effects:
 
     #: Commands by broker id; each is for the incarnation of the broker that the image has.
     commands: dict[int, Commands]
-    #: The answers to requests: the number (ticket) of each request, and the message.
+    #: The answers to requests: pairs of the number (ticket) of a request and its response.
     answers: list[tuple[int, Any]]
     notices: Notices

@@ -23,7 +23,9 @@ from tidelog.core.types import PartitionState, TopicPartition
 
 
 class Draft:
-    """Collector of one decision."""
+    """The decision under construction, to which the controller's modules add writes, commands and
+    answers.
+    """
 
     def __init__(self, image: Image, settings: ControllerSettings) -> None:
         self.decision = Decision()
@@ -91,7 +93,7 @@ class Draft:
         return min(wanted, len(replicas))
 
     def has_changed(self, names: Iterable[str]) -> bool:
-        """Return whether one of the topics is in `resized` or in `reassigned`."""
+        """Return whether this decision already changes a node of one of the topics."""
         return any(name in self.resized or name in self.reassigned for name in names)
 
     # answers, orders, notices
@@ -126,7 +128,7 @@ class Draft:
         self.notice(UnmetRequest(text))
 
     def close(self) -> Decision:
-        """Complete the decision and return it."""
+        """Return the complete decision; the draft gets no further additions."""
         twice = self.resized.keys() & self.reassigned.keys()
         assert not twice, f"nodes of topics are written twice: {sorted(twice)}"
         if self._shown:

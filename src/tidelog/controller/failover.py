@@ -28,7 +28,7 @@ DEATH: Final = "death"
 
 @dataclass(slots=True)
 class TurnTimes:
-    """Times at which the controller noticed changes, read, decided and wrote in one turn."""
+    """Times of one turn of the controller: when it noticed changes, read, decided and wrote."""
 
     noticed_ms: int
     read_ms: int = 0

@@ -97,7 +97,7 @@ class Image:
         self.presences: dict[TopicPartition, dict[int, Presence]] = {}
         #: Recoveries by proof under way (E6).
         self.recoveries: dict[TopicPartition, Recovery] = {}
-        #: The serial number of the next recovery.
+        #: The serial number that the next recovery gets (`Recovery.serial`).
         self.next_recovery = 0
         #: The members for which partitions without a leader wait, as last sent to brokers; for
         #: display only.
@@ -364,7 +364,9 @@ class Image:
         self.paused.update({each: why for each, why in paused.items() if each in self.moving})
 
     def place(self, topic: Topic, states: Mapping[int, PartitionState]) -> None:
-        """Set a topic; add its new partitions, whose states `states` has by partition number."""
+        """Add or replace a topic; `states` are the states of its new partitions, by partition
+        number.
+        """
         self.topics[topic.name] = topic
         for topic_partition in topic.partitions:
             for replica in topic.assignments[topic_partition.partition]:

@@ -23,7 +23,11 @@ Shrinks = tuple[tuple[int, ShrinkCause], ...]
 def keep_causes(
     image: Image, topic_partition: TopicPartition, isr: Collection[int], shrinks: Shrinks
 ) -> None:
-    """Keep the causes of the replicas outside `isr`; the replicas in `shrinks` have just left."""
+    """Record in the image why replicas are outside `isr`.
+
+    `shrinks` has the replicas that have just left the ISR; causes of replicas that are in the ISR
+    again are dropped.
+    """
     known = image.shrinks.get(topic_partition)
     if not known and not shrinks:
         return

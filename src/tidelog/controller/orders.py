@@ -47,7 +47,7 @@ class Order(ABC):
 
     @abstractmethod
     def give(self, builder: CommandBuilder) -> None:
-        """Add this order's commands to the builder of commands."""
+        """Add this order's commands to `builder`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ _MAX_PRODUCER_ID = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdsRead(Event):
-    """Content of `/latest_producer_id_block`; None if the node cannot be read."""
+    """Event: the controller has read `/latest_producer_id_block`; None if unreadable."""
 
     found: LastProducerId | None
 
@@ -44,7 +44,7 @@ class ProducerIdsAsked(Event):
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdsFound(Change):
-    """New content of `/latest_producer_id_block`; None if the node cannot be read."""
+    """Change: `/latest_producer_id_block` has new content; None if the node cannot be read."""
 
     found: LastProducerId | None
 

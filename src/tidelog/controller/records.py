@@ -30,7 +30,7 @@ class Presence(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A reassignment under way.
+    """A reassignment of one partition that is under way.
 
     The partition's assignment names the replicas to add as well as the replicas to remove.
     """
@@ -192,7 +192,9 @@ class AcceptedRequest:
 
 @dataclass(frozen=True, slots=True)
 class LastProducerId:
-    """Last allocated producer id (-1: none yet), with the version of its node (-1: no node)."""
+    """The last allocated producer id (-1 before the first), and the version of the node that stores
+    it (-1 if the node does not exist).
+    """
 
     last_id: int
     version: int

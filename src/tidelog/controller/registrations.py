@@ -26,7 +26,9 @@ from tidelog.core.types import BrokerInfo, StoreWentBack
 
 @dataclass(frozen=True, slots=True)
 class BrokersRead(Event):
-    """All current registrations (V10), and whether the store lost its latest writes (E8)."""
+    """Event: the controller has read all registrations (V10), and whether the store lost its latest
+    writes (E8).
+    """
 
     brokers: Mapping[int, BrokerInfo]
     went_back: StoreWentBack | None = None
@@ -48,18 +50,18 @@ class BrokerArrived:
 
 @dataclass(frozen=True, slots=True)
 class SendBrokers(Order):
-    """Send every broker the list of live brokers."""
+    """Order: send every broker the list of live brokers."""
 
     rank: ClassVar[Rank] = Rank.BROKERS
 
     def give(self, builder: CommandBuilder) -> None:
-        """Add the live brokers to all commands."""
+        """Add the list of live brokers to the commands of every broker."""
         builder.send_brokers()
 
 
 @dataclass(frozen=True, slots=True)
 class BrokersChanged(Change):
-    """The registrations as read from `/brokers/ids`."""
+    """Change: the registrations of all brokers, as read from `/brokers/ids`."""
 
     brokers: Mapping[int, BrokerInfo]
 

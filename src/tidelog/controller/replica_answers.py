@@ -58,7 +58,7 @@ class CommandsDropped(Event):
 
 @dataclass(frozen=True, slots=True)
 class LogDirEventsRead(Event):
-    """Brokers reported in the store that one of their log directories has failed (D4)."""
+    """Event: these brokers reported in the store that a log directory of theirs failed (D4)."""
 
     broker_ids: Sequence[int]
 
@@ -155,7 +155,7 @@ def stop_answered(event: StopReplicaAnswered, image: Image, agenda: Agenda) -> N
 
 
 def commands_dropped(event: CommandsDropped, draft: Draft) -> None:
-    """Send a full command to a broker."""
+    """Send a full command to the broker whose queued commands were dropped."""
     if _is_current(event.broker_id, event.broker_epoch, draft.image):
         draft.send_everything((event.broker_id,))
 

@@ -22,7 +22,9 @@ class Settlement:
     def __init__(
         self, image: Image, agenda: Agenda, orders: Sequence[Order], notices: Notices
     ) -> None:
-        """Start with the `orders` and `notices` of the decision, which stays unchanged."""
+        """Start with the `orders` and `notices` of the decision; the decision itself stays
+        unchanged.
+        """
         self.image = image
         #: The partitions and reassignments that the next decision checks.
         self.agenda = agenda

@@ -79,13 +79,13 @@ class StopFollowing(Order):
 
 @dataclass(slots=True)
 class Shutdown:
-    """A controlled shutdown under way, of one registration."""
+    """The controlled shutdown of one broker, while it is under way."""
 
     broker_id: int
     #: Numbers (tickets) of the requests to answer; several if the broker repeated its request.
     tickets: list[int] = field(default_factory=list)
-    #: Partitions whose leadership is to be transferred. Afterwards the broker leaves the ISRs of
-    #: the partitions in `followed`.
+    #: Partitions that the stopping broker leads, and whose leadership is transferred first. After
+    #: that, the broker leaves the ISRs of the partitions in `followed`.
     led: dict[TopicPartition, None] = field(default_factory=dict)
     followed: dict[TopicPartition, None] = field(default_factory=dict)
 

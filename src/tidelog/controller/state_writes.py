@@ -26,7 +26,7 @@ NO_STATE = -1
 
 @dataclass(frozen=True, slots=True)
 class StatePublished(Change):
-    """The state node of a partition holds `state`."""
+    """Change: the controller has written, or has found, `state` in a partition's state node."""
 
     topic_partition: TopicPartition
     state: PartitionState

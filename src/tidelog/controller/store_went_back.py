@@ -27,7 +27,7 @@ class StoreFoundOlder:
 
 @dataclass(frozen=True, slots=True)
 class WentBackKnown(Change):
-    """Content of `/brokers/store_went_back`; None if there is no such node.
+    """Change: the content of `/brokers/store_went_back`; None if there is no such node.
 
     The operator's command `store accept` removes the node.
     """

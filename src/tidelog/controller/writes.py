@@ -24,9 +24,9 @@ class Written:
 class Conflict:
     """Outcome of a write that the store rejected, because the node was not as expected.
 
-    `state` is the content of a state node, None if the node is gone or cannot be read (`reason`).
-    `producer_ids` is the content of the node of producer ids, None if this node is gone or cannot
-    be read.
+    `state` is the content that the partition's state node has instead of the expected content.
+    `state` is None if the node is gone or cannot be read; `reason` then says why. `producer_ids` is
+    the same for a write to the node of producer ids.
     """
 
     state: PartitionState | None = None
@@ -43,4 +43,4 @@ class Write:
     __slots__ = ()
 
     def settle(self, outcome: Outcome, settlement: Settlement) -> None:
-        """Apply the outcome to the image, if the image has the written object."""
+        """Apply the outcome of this write to the image, if the image has the written object."""

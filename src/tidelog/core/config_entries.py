@@ -57,7 +57,7 @@ class ConfigSource(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Synonym:
-    """One possible source of a key's value."""
+    """One source that gives a key's value, in the list of sources that DescribeConfigs reports."""
 
     name: str
     value: str | None

@@ -23,7 +23,8 @@ from tidelog.core.kafka_keys import LISTENER_KEY_PREFIX, REFUSED_KEYS, UNSUPPORT
 from tidelog.core.topic_config import TopicConfig, broker_keys
 from tidelog.core.unsupported import why
 
-#: The meanings of keys without a declaration; each such key only sets the value of another key.
+#: By key: the meaning of keys that only set the value of another key, and so have no declaration of
+#: their own.
 _FOLDED = {
     "node.id": "Another name of `broker.id`.",
     "log.dir": "Where `log.dirs` is not given.",

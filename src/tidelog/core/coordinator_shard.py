@@ -23,7 +23,7 @@ class Now(NamedTuple):
 
 
 class CoordinatorPhase(Enum):
-    """Phases of a coordinator."""
+    """Phases of a group or transaction coordinator of one partition, from loading to unloading."""
 
     LOADING = "loading"
     ACTIVE = "active"
@@ -32,7 +32,7 @@ class CoordinatorPhase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The response to the request that came with this `ticket`, an identifier of the request."""
+    """Effect: send `response` to the request that the shard received with the number `ticket`."""
 
     ticket: int
     answer: Any
@@ -40,7 +40,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorAppend:
-    """Records to append as one batch, if the partition is still in `leader_epoch` (G1)."""
+    """Effect: append records as one batch, if the partition is still in `leader_epoch` (G1)."""
 
     number: int
     leader_epoch: int
@@ -49,7 +49,7 @@ class CoordinatorAppend:
 
 @dataclass(frozen=True, slots=True)
 class SetTimer:
-    """A timer to set, which replaces the earlier timer of the same name.
+    """Effect: set a timer, which replaces the earlier timer of the same name.
 
     The broker calls `timer_fired(name, deadline_ms, now)` at the monotonic time `deadline_ms` or
     later.
@@ -61,7 +61,7 @@ class SetTimer:
 
 @dataclass(frozen=True, slots=True)
 class CancelTimer:
-    """A timer to cancel."""
+    """Effect: cancel the timer of this name."""
 
     name: Any
 

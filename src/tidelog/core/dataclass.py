@@ -103,7 +103,9 @@ class _LateMethod:
         return method.__get__(instance, owner)
 
     def _generated(self) -> Any:
-        """Return the method that `dataclasses` makes for a class with the same fields."""
+        """Return the method that the standard library's `dataclasses` generates for the class's
+        fields.
+        """
         made, name = self.made, self._name
         if name == "__init__" and self._frozen:
             method = _frozen_init(made)

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from tidelog.core.ports import Clock
 
-#: Time without a finished read after which a log directory gets no further reads for fetches until
-#: a read finishes. A fetch that has waited for `HUNG_MS` responds without the missing records.
-#: `HUNG_MS` is below the timeouts of clients and followers (`request.timeout.ms`,
-#: `replica.socket.timeout.ms`: 30 s).
+#: A log directory counts as hung if it has pending reads and none has ended for this time. Fetches
+#: begin no further reads in the directory until a read ends. A fetch that has waited for `HUNG_MS`
+#: responds without the missing records. `HUNG_MS` is below the timeouts of clients and followers
+#: (`request.timeout.ms`, `replica.socket.timeout.ms`: 30 s).
 HUNG_MS: Final = 10_000
 
 

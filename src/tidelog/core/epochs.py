@@ -17,7 +17,7 @@ UNDEFINED_OFFSET = -1
 
 
 class LeaderEpochs:
-    """The epoch history of a log, kept in offset order."""
+    """The leader epochs of a log, each with its start offset, in offset order."""
 
     __slots__ = ("_epochs", "_starts", "changed")
 
@@ -46,7 +46,7 @@ class LeaderEpochs:
 
     @property
     def latest_epoch(self) -> int:
-        """The last epoch, or -1 if there is no entry."""
+        """The leader epoch of the last entry, or -1 if there is no entry."""
         return self._epochs[-1] if self._epochs else NO_EPOCH
 
     @property
@@ -97,13 +97,15 @@ class LeaderEpochs:
         return EpochEnd(self._epochs[index - 1], self._starts[index])
 
     def epoch_at(self, offset: int) -> int:
-        """Return the epoch of the record at `offset`, or -1 if it is before the first entry."""
+        """Return the leader epoch of the record at `offset`; -1 for an offset before the first
+        entry.
+        """
         index = bisect_right(self._starts, offset)
         return self._epochs[index - 1] if index else NO_EPOCH
 
     @property
     def earliest_epoch(self) -> int:
-        """The first epoch, or -1 if there is no entry."""
+        """The leader epoch of the first entry, or -1 if there is no entry."""
         return self._epochs[0] if self._epochs else NO_EPOCH
 
     def truncate_from_end(self, end_offset: int) -> None:
@@ -128,7 +130,7 @@ class LeaderEpochs:
         self.changed = True
 
     def clear(self) -> None:
-        """Drop all entries, because the log restarts at another offset."""
+        """Drop all entries, because the log was emptied and continues at another offset."""
         if self._epochs:
             self.changed = True
         self._epochs.clear()

@@ -60,7 +60,7 @@ _COUNTED = (
 
 @dataclass(frozen=True, slots=True)
 class LeaderWait:
-    """The reason why a partition has no leader."""
+    """The members for which the election of a partition's leader waits, with their statuses."""
 
     #: Members with their statuses, the ISR first.
     members: tuple[tuple[int, MemberStatus], ...] = ()

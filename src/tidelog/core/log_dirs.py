@@ -35,8 +35,9 @@ def read_log_dirs(properties: Mapping[str, str]) -> tuple[str, ...]:
 def check_apart(text: str, places: Mapping[str, str], directories: Sequence[str]) -> None:
     """Raise ConfigError if two directories are the same, or one lies inside the other.
 
-    `places` maps each directory to its path, with symbolic links resolved if the caller resolved
-    them. `text` is the configuration that names the directories, for the error message.
+    `places` has for each directory the path to compare: the directory's own name, or its path after
+    following symbolic links. `text` is the configuration that names the directories, for the error
+    message.
     """
     found: dict[str, str] = {}
     for directory in directories:

@@ -134,7 +134,7 @@ class MetricReading(NamedTuple):
 
 
 def reading(metric: Metric, value: int, *labels: object) -> MetricReading:
-    """Return the reading of one number."""
+    """Return a reading of a metric with one number."""
     return MetricReading((metric,), (value,), tuple(str(each) for each in labels))
 
 
@@ -146,7 +146,7 @@ Collector = Callable[[], Iterator[MetricReading]]
 
 
 class Metrics:
-    """The metrics of one broker."""
+    """The values of the metrics of one broker."""
 
     def __init__(self) -> None:
         self._samples: dict[Metric, dict[tuple[object, ...], Sample]] = {}

@@ -37,12 +37,12 @@ class OperationCounts(NamedTuple):
 
     @property
     def operations(self) -> int:
-        """Number of writes and reads."""
+        """Number of writes and reads together."""
         return self.writes + self.reads
 
     @property
     def slow(self) -> int:
-        """Number of slow writes and slow reads."""
+        """Number of slow writes and slow reads together."""
         return self.slow_writes + self.slow_reads
 
 

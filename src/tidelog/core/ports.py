@@ -123,7 +123,9 @@ class Files(Protocol):
 
 
 class Work(Enum):
-    """Where a lane (the queue of a log directory's file operations) may run an operation."""
+    """The kinds of operations of a lane (the queue of a log directory's file operations), which say
+    where the lane may run an operation: on the event loop, or on the directory's thread.
+    """
 
     #: An operation that runs on the loop while the directory is fast, else on the directory's
     #: thread, in order of submission.
@@ -297,7 +299,9 @@ class Transport(Protocol):
         """
 
     def keep_frames(self) -> None:
-        """Keep the frames of the current `frames_received` call valid while they are referenced."""
+        """Keep the frames of the current `frames_received` call valid after the call, as long as
+        they are referenced.
+        """
 
     def handled(self, frame_bytes: int, api_key: int) -> None:
         """Release the part of the receive budget that a handled frame holds.

@@ -56,7 +56,9 @@ def budget_bytes(config: BrokerConfig) -> int | None:
 
 
 class _Room:
-    """A budget in bytes, with the connections that hold parts of it or wait for room."""
+    """One part of the receive budget: its free bytes, and the connections that hold bytes of it or
+    wait for room.
+    """
 
     __slots__ = ("holders", "max_bytes", "used_bytes", "waiting")
 
@@ -155,7 +157,9 @@ class ReceiveBudget:
 
 
 class BudgetShare:
-    """The share of the budget that one connection holds. After `close`, all calls do nothing."""
+    """The share of the receive budget that one connection holds. After `close`, all calls do
+    nothing.
+    """
 
     __slots__ = (
         "_begun_ms", "_budget", "_close", "_closed", "_handled_later", "_on_room", "_room",

@@ -287,7 +287,7 @@ class ResponseRoom:
 
 
 class ResponseShare:
-    """The share of a budget that one connection holds."""
+    """The share of a response budget that the unread responses of one connection hold."""
 
     __slots__ = ("_abort", "_clock", "peer", "progress_ms", "room", "size_bytes")
 

@@ -97,7 +97,8 @@ def directory_move_threads() -> Any:
 class ThrottledPartitions:
     """The partitions of one topic that are throttled on one broker."""
 
-    #: Whether the list is `*`, which leaves `numbers` empty.
+    #: Whether the configured list is `*`, which throttles all partitions and leaves `numbers`
+    #: empty.
     is_all: bool = False
     numbers: frozenset[int] = frozenset()
 

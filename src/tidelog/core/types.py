@@ -20,7 +20,8 @@ ZERO_TOPIC_ID: TopicId = bytes(16)
 NO_LEADER = -1
 NO_EPOCH = -1
 NO_BROKER_EPOCH = -1
-#: The value for a missing stamp: the store has no node `/brokers/stamps/N` of the broker (E8).
+#: The value that stands for a missing node `/brokers/stamps/N` (the stamp of broker N) in the store
+#: (E8).
 NO_STAMP = -1
 
 #: Isolation levels of consumers (KIP-98).

@@ -256,8 +256,9 @@ class RefusedBatches:
         )
 
     def stored(self, producer_id: int, producer_epoch: int, last_sequence: int) -> None:
-        """Remove an appended batch from its producer's gap; end the gap if it is filled or has an
-        old epoch.
+        """Shorten a producer's gap of refused sequence numbers by a batch that was appended.
+
+        The gap ends if no sequence number is left, or if the batch has a newer producer epoch.
 
         If a follower copies a batch with lower sequence numbers than the gap, the gap stays
         unchanged.

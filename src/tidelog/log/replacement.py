@@ -217,7 +217,8 @@ class Replacement:
         key = log.topic_partition
         gone = source.delete(key)
         current.end_turn()
-        # If the `moved-from` file names further directories, these may still have older copies.
+        # The `moved-from` file stays if it names other directories besides the source, because
+        # those may still have older copies of the log.
         if len(target.moved_from[key].paths) == 1:
             gone.then(lambda done: None if done.error else target.forget_moved_from(key))
 

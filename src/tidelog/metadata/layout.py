@@ -94,8 +94,9 @@ CANCEL_REASSIGNMENTS = "/admin/cancel_reassignment_in_progress"
 FREEZE_REASSIGNMENTS = "/admin/reassign_cancel"
 #: tidelog's own node (R8), which holds the queue of reassignments that wait to begin.
 REASSIGNMENT_QUEUE = "/admin/reassign_partitions_queue"
-#: Parents of the nodes that request reassignments and that only tidelog has (R12, R20): requests
-#: for several partitions, requests for one partition, and accepted requests.
+#: tidelog's own parent nodes (R12, R20) of requests for reassignments. Children of the first are
+#: requests for several partitions, children of the second are requests for one partition, and
+#: children of the third are requests that the controller has accepted.
 REASSIGNMENT_REQUESTS = "/admin/reassignment_requests"
 REASSIGNMENT_REQUEST_PREFIX = "/admin/reassignment_requests/request_"
 PARTITIONS_REASSIGNED = "/admin/partitions_reassigned"

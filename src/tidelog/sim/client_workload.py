@@ -203,8 +203,10 @@ class ClientWorkload(Workload):
     # Results
 
     def changes(self) -> dict[str, int]:
-        """Return, for each kind of change, the number of changes that clients made while faults
-        happened.
+        """Return how often clients changed the cluster during faults, by kind of change.
+
+        The kinds are, for example, the creation of a topic, the addition of a partition, and the
+        change of a topic's configuration.
         """
         lives = self.cluster.history.topics.values()
         return {

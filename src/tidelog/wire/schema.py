@@ -111,7 +111,8 @@ class SharedList(list[Any]):
 
     def __init__(self, structs: Iterable[Any] = ()) -> None:
         super().__init__(structs)
-        #: The encoding of the list, by version of the message.
+        #: The encoded form of this SharedList, by the version of the message that contains the
+        #: list.
         self.encoded: dict[int, bytes] = {}
 
 

@@ -95,7 +95,8 @@ class _Produce:
         self.begun_ns = context.services.clock.monotonic_ns()
         self.acks = acks
         self.version = version
-        #: The client's connection; brokers in the response get the endpoints of its listener.
+        #: The client's connection. If the response names brokers, it gives their endpoints on the
+        #: listener of this connection.
         self.connection = connection
         self.response = ProduceResponse()
         self.pending: Pending | None = None

@@ -111,7 +111,11 @@ class SelfFencing:
             self._services.tasks.spawn("confirm the session", self._ask())
 
     async def _ask(self) -> None:
-        """Ask the store until it answers a request sent after the last gap of the event loop."""
+        """Lift the fence once the store answers a request that proves the session valid.
+
+        The broker must have sent this request after the last gap between two turns of its event
+        loop.
+        """
         try:
             while self._fence.is_fenced and not await self._is_confirmed():
                 if not self._services.identity.is_registered:

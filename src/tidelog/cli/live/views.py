@@ -107,7 +107,7 @@ def _ids(title: str, field: str, level: int = 1) -> ViewColumn:
 
 
 def rate_text(rate: float) -> str:
-    """Return bytes a second for people."""
+    """Return a rate in bytes a second as text with a unit, such as `1.5 MiB/s`."""
     return f"{size_text(round(rate))}/s"
 
 

@@ -33,12 +33,13 @@ class _Registration:
     """The progress of a broker to which leaderships are to return, in its present incarnation."""
 
     broker_epoch: int
-    #: Number of partitions on which the broker had to catch up at the last rebalance check.
+    #: Number of partitions in which the broker was not in the ISR at the last rebalance check,
+    #: although it is their preferred replica.
     behind: int
     #: Whether the broker has caught up, or the controller does not wait for it.
     may_lead: bool
-    #: A partition on which the broker still has to catch up. While this is true of the partition,
-    #: no other partition needs a check.
+    #: A partition in which the broker still has to catch up. As long as the broker has not caught
+    #: up in this partition, the other partitions need no check.
     witness: TopicPartition | None = None
 
 
@@ -136,7 +137,9 @@ class Balance:
         self._unfit[broker_id, topic_partition] = (epoch, SLOW_LOOKS)
 
     def note_fit(self, broker_id: int) -> None:
-        """Drop a broker's reports of full or slow disks, because it has withdrawn them."""
+        """Forget that a broker reported replicas on full or slow disks, because the broker has
+        withdrawn these reports.
+        """
         self._unfit = {
             replica: found for replica, found in self._unfit.items() if replica[0] != broker_id
         }

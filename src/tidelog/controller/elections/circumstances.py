@@ -19,7 +19,7 @@ from tidelog.core.types import TopicPartition
 class Circumstances:
     """Inputs of a partition's election, except the partition's published state."""
 
-    #: Replicas in the order of preference.
+    #: The assigned replicas of the partition, preferred leader first.
     replicas: Sequence[int]
     brokers: Brokers
     controller_epoch: int
@@ -32,7 +32,8 @@ class Circumstances:
     unclean: bool = False
     #: Whether an operator requested an unclean election, which waits for no recovery.
     is_forced: bool = False
-    #: Progress of the recovery by proof; None before the recovery began.
+    #: Progress of the recovery, which asks the members for their log ends (E6); None before it
+    #: began.
     recovery: Recovery | None = None
     #: The brokers of `absent` whose replica is in a failed log directory; the replica may hold
     #: every record.

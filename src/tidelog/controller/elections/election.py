@@ -38,7 +38,7 @@ from tidelog.core.types import (
 
 @dataclass(frozen=True, slots=True)
 class Election:
-    """A partition state to publish."""
+    """The outcome of an election: the partition state that the controller must publish."""
 
     state: PartitionState
     #: Whether the leader must create an empty replica, because no candidate of the unclean election

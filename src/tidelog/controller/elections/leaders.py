@@ -116,7 +116,7 @@ class RecreateReplicas(Order):
 
 
 def look_at(topic_partition: TopicPartition, draft: Draft) -> None:
-    """Write the state that is due for a partition whose circumstances changed (V11)."""
+    """Elect a leader for a partition, or change its ISR, if the cluster requires it (V11)."""
     image, controller_epoch = draft.image, draft.settings.controller_epoch
     topic = image.topics.get(topic_partition.topic)
     if (

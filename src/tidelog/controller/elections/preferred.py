@@ -45,11 +45,11 @@ class RebalanceStepDue(Event):
 
 @dataclass(frozen=True, slots=True)
 class ForgetPreferredElection(Write):
-    """Remove `/admin/preferred_replica_election` after all its entries are decided."""
+    """Write: remove `/admin/preferred_replica_election`, after all its partitions are decided."""
 
 
 class PreferredElections:
-    """Leaderships that are to return to preferred replicas, some of them with each decision."""
+    """Leaderships that are to return to preferred replicas; each decision returns some of them."""
 
     __slots__ = ("_is_requested", "_waiting", "balance")
 
@@ -85,7 +85,7 @@ class PreferredElections:
             _give_back(topic_partition, draft)
 
     def write_end(self, draft: Draft) -> None:
-        """Remove the request once all its entries are decided."""
+        """Remove `/admin/preferred_replica_election` once all its partitions are decided."""
         if self._is_requested and not self._waiting:
             self._is_requested = False
             draft.add(ForgetPreferredElection())

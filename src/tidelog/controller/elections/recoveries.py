@@ -27,7 +27,7 @@ from tidelog.core.types import NO_LEADER, PartitionState, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class RecoveryWaitOver(Event):
-    """leader.recovery.wait.ms has passed since these recoveries began."""
+    """Event: leader.recovery.wait.ms has passed since the recoveries of these partitions began."""
 
     begun: Sequence[RecoveryBegun]
 
@@ -78,7 +78,7 @@ class AskForLogEnd(Order):
 
 @dataclass(frozen=True, slots=True)
 class RecoveryStarted(Change):
-    """A recovery has begun."""
+    """Change: the recovery of a partition without a leader has begun."""
 
     topic_partition: TopicPartition
     serial: int
@@ -93,7 +93,7 @@ class RecoveryStarted(Change):
 
 @dataclass(frozen=True, slots=True)
 class RecoveryDue(Change):
-    """The wait of a recovery is over."""
+    """Change: leader.recovery.wait.ms has passed since a recovery began."""
 
     topic_partition: TopicPartition
 
@@ -106,7 +106,7 @@ class RecoveryDue(Change):
 
 @dataclass(frozen=True, slots=True)
 class LogEndAsked(Change):
-    """A broker is asked for its log end of a partition."""
+    """Change: the controller asks a broker for its log end of a partition."""
 
     topic_partition: TopicPartition
     broker_id: int
@@ -120,7 +120,7 @@ class LogEndAsked(Change):
 
 @dataclass(frozen=True, slots=True)
 class LogEndFound(Change):
-    """A broker has reported the end of its log."""
+    """Change: a broker has reported its log end of a partition."""
 
     topic_partition: TopicPartition
     broker_id: int

@@ -26,9 +26,11 @@ class RecoveryPlan:
     """The next step of a recovery."""
 
     members: tuple[int, ...]
-    #: Members that are not registered, are leaving, or cannot read their logs.
+    #: ISR members and eligible replicas whose brokers are not registered, are leaving, or cannot
+    #: read their logs.
     missing: tuple[int, ...]
-    #: Number of members that must be registered before any of them may lead.
+    #: Number of ISR members and eligible replicas whose brokers must be registered before any of
+    #: them may lead.
     quorum: int
     #: The member that may lead now; NO_LEADER while that member is not known.
     leader: int = NO_LEADER

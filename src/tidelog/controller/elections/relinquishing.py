@@ -52,7 +52,7 @@ class RelinquishAsked(Event):
 
 @dataclass(frozen=True, slots=True)
 class NamedPartition:
-    """A partition as the request names it."""
+    """A partition as the RelinquishLeadership request names it."""
 
     topic_id: TopicId
     partition: int
@@ -113,7 +113,11 @@ def _replace_leader(
     draft: Draft,
     balance: Balance,
 ) -> int | None:
-    """Elect another leader; return the index of the write, or None. Raises KafkaError."""
+    """Elect another leader for one partition of the request.
+
+    Returns the index of the write, None if no write is necessary. Raises KafkaError if no other
+    replica can lead.
+    """
     image, sender = draft.image, request.broker_id
     name = image.topic_name(topic_id)
     if name is None or image.is_deleting(name):
@@ -129,7 +133,7 @@ def _replace_leader(
         )
     is_damaged = data.damaged_offset >= 0
     if data.is_unfit and not is_damaged and state.leader != sender:
-        return None  # a follower on a full or slow disk
+        return None  # the sender only follows, so no leadership has to move
     if state.leader_epoch != data.leader_epoch or (state.leader != sender and not is_damaged):
         raise KafkaError(
             ErrorCode.FENCED_LEADER_EPOCH,

@@ -34,7 +34,7 @@ class WaitChanged:
 
 @dataclass(frozen=True, slots=True)
 class WaitKnown(Change):
-    """The current wait of a partition without a leader."""
+    """Change: the members for which a partition without a leader waits."""
 
     topic_partition: TopicPartition
     wait: LeaderWait

@@ -102,7 +102,7 @@ class FormerFound(Change):
 
 @dataclass(frozen=True, slots=True)
 class FormerForgotten(Change):
-    """The recorded state nodes of a topic's former partitions are outdated."""
+    """Change: what the image knows of a topic's former partitions (V71) is outdated."""
 
     name: str
 
@@ -113,7 +113,9 @@ class FormerForgotten(Change):
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """A topic's new node, with added partitions, and the first states of the added partitions."""
+    """The outcome of a request for more partitions: the topic's new node, and the first states of
+    the added partitions.
+    """
 
     topic: Topic
     states: Mapping[int, PartitionState]
@@ -200,7 +202,8 @@ class Additions:
     def __init__(self) -> None:
         self._wanted: Mapping[str, Mapping[int, Sequence[int]]] = {}
         self._seed = 0
-        #: Reports, by topic, about requests that wait for lower partition numbers.
+        #: By topic, the last report about its requests that wait for lower partition numbers, so
+        #: that each report is logged once.
         self._reported: dict[str, str] = {}
 
     def read(self, event: AdditionsRead) -> None:

@@ -52,7 +52,7 @@ FIRST_VERSION_WITH_TOPIC_IDS = 2
 
 @dataclass(frozen=True, slots=True)
 class Proposed:
-    """A partition of a request, and its new state unless the proposal is rejected."""
+    """A partition of an AlterPartition request, with its new state unless that is rejected."""
 
     #: The topic as the request names it: by id, or by name (versions 0 and 1).
     topic_id: TopicId
@@ -168,7 +168,10 @@ def _subject(
 def _alter(
     asked: HeldExpansion, subject: Proposed, held: HeldExpansions | None, draft: Draft
 ) -> Result[Proposed]:
-    """Judge one partition; with `held`, the controller may hold an expansion back."""
+    """Judge the proposed ISR of one partition.
+
+    With `held`, the controller may hold an expansion of the ISR back (A11).
+    """
     image = draft.image
     topic_partition = _find(asked, draft)
     if topic_partition is None:

@@ -58,7 +58,10 @@ class ProposalVerdict:
 
 
 def proposal(sender: int, data: RequestPartitionData, version: int) -> Proposal:
-    """Return one partition of a request as a proposal, with or without members' broker epochs."""
+    """Return the ISR that a request proposes for one partition.
+
+    Only newer versions of the request have the members' broker epochs.
+    """
     if version >= FIRST_VERSION_WITH_EPOCHS:
         members = [(member.broker_id, member.broker_epoch) for member in data.new_isr_with_epochs]
     else:
@@ -199,8 +202,8 @@ def _under_next_leader_epoch(
     The leader proposes the ISR again under the next leader epoch. Fetches of an earlier incarnation
     of the joining replica carry an earlier leader epoch, and the leader rejects them (V37). Under
     the next leader epoch, only fetches of the replica's present incarnation can thus bring it into
-    the ISR. Returns None while the node's last modification is needed to detect a bounced member
-    (V10), because an election is then due.
+    the ISR. Returns None if a member of the ISR is down or has restarted (V10): this function would
+    hide the restart, and the partition needs an election instead.
     """
     epochs = state.isr_epochs
     if epochs is None:

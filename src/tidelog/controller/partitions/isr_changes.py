@@ -81,8 +81,8 @@ def _changed(
     draft.show((topic_partition,))
     for broker_id, presence in image.presence(topic_partition).items():
         if presence is Presence.LOST and broker_id not in eligible_replicas.members(found):
-            # The broker was an ISR member without its replica. As it is no longer a member, it may
-            # create the replica (D3).
+            # The broker had lost its replica while it was an ISR member. Now that it is no longer a
+            # member, the broker may create the replica again (D3).
             draft.order(SendRoleAgain(broker_id, topic_partition))
     topic_id = image.topics[topic_partition.topic].topic_id
     draft.notice(StateChange(topic_partition, topic_id, before, found, True, left))

@@ -19,7 +19,7 @@ from tidelog.core.types import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class RequestsUnreadable(Event):
-    """Stored requests to add or to remove partitions whose nodes cannot be parsed."""
+    """Event: nodes that request the addition or removal of partitions cannot be parsed."""
 
     topic_partitions: Sequence[TopicPartition]
     is_removal: bool

@@ -50,21 +50,29 @@ class RemovePartitionsAsked(Event):
 
 @dataclass(frozen=True, slots=True)
 class RemovalsRead(Event):
-    """Requests from `/admin/partitions_remove`: by partition, whether to drain it first (V7)."""
+    """Event: the controller has read the requests in `/admin/partitions_remove` (V7).
+
+    Each says whether consumer groups must first read the partition to its end.
+    """
 
     wanted: Mapping[str, Mapping[int, bool]]
 
 
 @dataclass(frozen=True, slots=True)
 class DrainRead(Event):
-    """Partitions that every consumer group with committed offsets has read to the end (V71)."""
+    """Event: every consumer group with committed offsets has read these partitions to the end
+    (V71).
+    """
 
     topic_partitions: Sequence[TopicPartition]
 
 
 @dataclass(frozen=True, slots=True)
 class RemovalsRequested(Change):
-    """All partitions requested for removal, and whether to drain each first (V7, V71)."""
+    """Change: all stored requests to remove partitions, as read (V7, V71).
+
+    Each says whether consumer groups must first read the partition to its end.
+    """
 
     wanted: Mapping[str, Mapping[int, bool]]
 
@@ -90,7 +98,10 @@ class RemovalsRequested(Change):
 
 @dataclass(frozen=True, slots=True)
 class RemovalsAdded(Change):
-    """Further requests to remove partitions; `by_edit` if made by editing the topic's node."""
+    """Change: further removals of partitions are requested.
+
+    `by_edit` means that an operator requested them by editing the topic's node.
+    """
 
     name: str
     wanted: Mapping[int, bool]
@@ -106,7 +117,7 @@ class RemovalsAdded(Change):
 
 @dataclass(frozen=True, slots=True)
 class PartitionsDrained(Change):
-    """Every consumer group has read these partitions, which are requested for removal."""
+    """Change: every consumer group has read these partitions, whose removal is requested."""
 
     name: str
     partitions: Sequence[int]
@@ -120,7 +131,9 @@ class PartitionsDrained(Change):
 
 @dataclass(frozen=True, slots=True)
 class RemovalCommanded(Change):
-    """Brokers were commanded to delete partitions of a topic, and have not acknowledged that."""
+    """Change: brokers were commanded to delete partitions of a topic, and have not acknowledged
+    that.
+    """
 
     name: str
     partitions: Sequence[int]
@@ -229,7 +242,7 @@ class QueueRemovals(Write):
 class RemovePartitions(Write):
     """Remove partitions from a topic's node, together with the requests for their removal (V71)."""
 
-    #: The topic without the removed partitions, as the write leaves it.
+    #: The topic as the write leaves it, without the removed partitions.
     topic: Topic
     partitions: tuple[int, ...]
 
@@ -479,7 +492,7 @@ def last_write(name: str, image: Image) -> RemovePartitions | None:
 
 
 def has_work(image: Image) -> bool:
-    """Return whether a step of a removal is due now."""
+    """Return whether the next decision can take a step in the removal of some partition."""
     return any(
         removal.done
         or to_bury(name, image)

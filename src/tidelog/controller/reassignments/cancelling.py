@@ -24,7 +24,7 @@ from tidelog.core.types import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class CancelRead(Event):
-    """Whether `/admin/cancel_reassignment_in_progress` exists (R2)."""
+    """Event: the controller read whether `/admin/cancel_reassignment_in_progress` exists (R2)."""
 
     is_requested: bool
 
@@ -47,7 +47,7 @@ class CancelEnded:
 
 @dataclass(frozen=True, slots=True)
 class CancelFound(Change):
-    """Whether the node that cancels all reassignments exists."""
+    """Change: the node that cancels all reassignments (R2) was created or removed."""
 
     is_requested: bool
 

@@ -53,7 +53,7 @@ def is_guarded(state: PartitionState | None, minimum: int) -> bool:
 
 
 def reason_to_pause(topic_partition: TopicPartition, image: Image, minimum: int) -> str:
-    """Return why the added replicas of a reassignment should not copy now, or "".
+    """Return why a reassignment's added replicas should not copy now; "" if they may copy.
 
     `minimum` is the effective minimum of the original replicas.
     """

@@ -62,7 +62,7 @@ class ReassignmentEnded:
 
 @dataclass(frozen=True, slots=True)
 class AssignmentsWritten(Change):
-    """The node of a known topic has other replicas or other reassignments than before."""
+    """Change: a topic's node lists other replicas or other reassignments than before."""
 
     topic: Topic
 
@@ -73,7 +73,7 @@ class AssignmentsWritten(Change):
 
 @dataclass(frozen=True, slots=True)
 class LeavingCommanded(Change):
-    """Brokers were commanded to delete removed replicas, and have not acknowledged that yet."""
+    """Change: brokers were commanded to delete replicas that a reassignment removed."""
 
     topic_partition: TopicPartition
     brokers: Sequence[int]
@@ -148,7 +148,7 @@ class WriteAssignments(Write):
 
 @dataclass(slots=True)
 class TopicNode:
-    """A topic's node as this decision will write it."""
+    """A topic's node as the decision under construction will write it."""
 
     topic: Topic
     write: int
@@ -170,7 +170,7 @@ class TopicNode:
 
 
 class ReassignmentsDraft:
-    """The reassignments of one decision."""
+    """The changes that one decision makes to reassignments: those it begins, advances or ends."""
 
     def __init__(self, draft: Draft) -> None:
         self.draft = draft
@@ -243,7 +243,10 @@ class ReassignmentsDraft:
         return node.write
 
     def advance(self, topic_partition: TopicPartition) -> None:
-        """Publish the state with only the target, or end the reassignment, if that is due."""
+        """Take the next step of a partition's reassignment, if the step is due.
+
+        The step publishes a state with only the target replicas, or ends the reassignment.
+        """
         image = self._image
         move = image.move(topic_partition)
         state = image.states.get(topic_partition)
@@ -311,7 +314,9 @@ class ReassignmentsDraft:
     def _without_unwanted(
         self, topic_partition: TopicPartition, full: tuple[int, ...], move: Move
     ) -> PartitionState | None:
-        """Return the state without ISR members that only an earlier target added (R10), or None.
+        """Return the state without ISR members that only an earlier target added (R10).
+
+        Returns None if the ISR has no such member.
 
         `full` are all assigned replicas, including the replicas that the reassignment removes.
         """

@@ -191,7 +191,7 @@ class Queue:
 
 
 def reason_to_wait(entry: ReassignmentEntry, image: Image, slots: Slots) -> str:
-    """Return why a queued reassignment does not begin now, "" if it may begin."""
+    """Return why a queued reassignment does not begin now; an empty string if it may begin."""
     topic_partition, target = entry.topic_partition, entry.replicas
     if image.is_frozen:
         return "reassignments are frozen"

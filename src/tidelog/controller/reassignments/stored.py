@@ -39,7 +39,7 @@ _ENTRY_BYTES = 112
 
 
 class Route(Enum):
-    """The node of the store that requested a reassignment."""
+    """The kinds of store nodes that request a reassignment."""
 
     NODE = "/admin/reassign_partitions"
     REQUEST = "/admin/reassignments"
@@ -105,7 +105,7 @@ class Entries:
         entries: Mapping[TopicPartition, ReassignmentEntry],
         first: Mapping[TopicPartition, None] | None = None,
     ) -> None:
-        """Write the node with exactly these entries; remove the node if there are none.
+        """Replace the entries of the reassignment node; remove the node if no entry is left.
 
         Entries for partitions in `first` move to the front.
         """
@@ -121,7 +121,9 @@ class Entries:
             self._draft.decision.writes[self.index] = write
 
     def overrule(self, wanted: Wanted) -> None:
-        """Remove overruled entries; set the throttle of the newest request in the other entries."""
+        """Remove entries that a newer request overrules (R20), and give the other entries the newer
+        request's throttle.
+        """
         kept = {}
         for topic_partition, entry in self.left.items():
             newer = wanted.get(topic_partition)

@@ -22,14 +22,21 @@ from tidelog.core.types import ReassignmentEntry, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentsRead(Event):
-    """The content of `/admin/reassign_partitions`; None if the node does not exist (R1)."""
+    """Event: the controller has read `/admin/reassign_partitions` (R1).
+
+    `found` is None if the node does not exist.
+    """
 
     found: RequestedReassignments | None
 
 
 @dataclass(frozen=True, slots=True)
 class RoutesRead(Event):
-    """Nodes for reassignments, except `/admin/reassign_partitions` (R8, R11, R12, R20)."""
+    """Event: the controller has read all reassignment nodes but `/admin/reassign_partitions`.
+
+    These are the freeze, the queue, and the requested and accepted reassignments (R8, R11, R12,
+    R20).
+    """
 
     is_frozen: bool
     queue: RequestedReassignments | None
@@ -41,7 +48,7 @@ class RoutesRead(Event):
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentsFound(Change):
-    """New content of `/admin/reassign_partitions`; None if the node does not exist."""
+    """Change: new content of `/admin/reassign_partitions`; None if it does not exist."""
 
     found: RequestedReassignments | None
 
@@ -52,7 +59,7 @@ class ReassignmentsFound(Change):
 
 @dataclass(frozen=True, slots=True)
 class QueueFound(Change):
-    """New content of the reassignment queue; None if the node does not exist."""
+    """Change: new content of the reassignment queue; None if its node does not exist."""
 
     found: RequestedReassignments | None
 
@@ -63,7 +70,9 @@ class QueueFound(Change):
 
 @dataclass(frozen=True, slots=True)
 class FreezeFound(Change):
-    """Whether `/admin/reassign_cancel` exists, which keeps reassignments from beginning."""
+    """Change: the node `/admin/reassign_cancel`, which freezes reassignments, was created or
+    removed.
+    """
 
     is_frozen: bool
 
@@ -74,18 +83,18 @@ class FreezeFound(Change):
 
 @dataclass(frozen=True, slots=True)
 class RequestsFound(Change):
-    """The reassignment requests that the controller has not accepted yet."""
+    """Change: the stored reassignment requests that the controller has not accepted yet."""
 
     requests: tuple[RequestNode, ...]
 
     def apply(self, image: Image) -> None:
-        """Record the requests in the image."""
+        """Replace the image's requests that are not accepted yet."""
         image.request_nodes = self.requests
 
 
 @dataclass(frozen=True, slots=True)
 class AcceptedFound(Change):
-    """An accepted request for one partition; None if the request is gone."""
+    """Change: the accepted request for one partition; `found` is None if the request is gone."""
 
     topic_partition: TopicPartition
     request: AcceptedRequest | None
@@ -163,7 +172,8 @@ class AcceptRequest(Write):
     def settle(self, outcome: Outcome, settlement: Settlement) -> None:
         """Record the request, so that the next decision begins the reassignment.
 
-        A node that another writer has created meanwhile is read when its watch fires.
+        If another writer created the node first, the controller reads that node when its watch
+        fires.
         """
         if isinstance(outcome, Conflict):
             return
@@ -175,7 +185,7 @@ class AcceptRequest(Write):
 
 @dataclass(frozen=True, slots=True)
 class ForgetAccepted(Write):
-    """Remove `/admin/reassignments/T/P`, whose request is done, overruled or rejected."""
+    """Write: remove `/admin/reassignments/T/P`: its request is done, overruled or rejected."""
 
     topic_partition: TopicPartition
     #: Whether this request is the last of its topic, so that the parent node is removed, too.

@@ -17,7 +17,7 @@ from tidelog.core.types import PartitionState, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class TopicFound(Change):
-    """A topic exists, with the states of its partitions so far."""
+    """Change: a topic was found in the store, with the partition states that were read."""
 
     topic: Topic
     states: Mapping[int, PartitionState]
@@ -47,7 +47,7 @@ class TopicUnreadable(Change):
 
 @dataclass(frozen=True, slots=True)
 class TopicGone(Change):
-    """A topic no longer exists."""
+    """Change: a topic no longer exists."""
 
     name: str
 

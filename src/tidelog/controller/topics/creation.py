@@ -130,7 +130,7 @@ def _unified(name: str) -> str:
 
 @dataclass(slots=True)
 class Creation:
-    """One topic of a request; `made` is None if the topic is rejected."""
+    """One topic of a CreateTopics request; `made` is None if the topic is rejected."""
 
     name: str
     made: NewTopic | None = None

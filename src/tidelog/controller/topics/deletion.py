@@ -67,7 +67,7 @@ class UnreadableTopicDeleted:
 
 @dataclass(frozen=True, slots=True)
 class DeletionRequested(Change):
-    """`/admin/delete_topics/T` exists."""
+    """Change: a topic is queued for deletion, because `/admin/delete_topics/T` exists."""
 
     name: str
 
@@ -118,7 +118,7 @@ class DeleteTopicReplicas(Order):
 
 @dataclass(frozen=True, slots=True)
 class QueueDeletion(Write):
-    """Create `/admin/delete_topics/T`."""
+    """Write: create `/admin/delete_topics/T`, which queues a topic for deletion."""
 
     name: str
 
@@ -153,7 +153,7 @@ class ForgetDeletion(Write):
 
 @dataclass(slots=True)
 class DeletedTopic:
-    """One topic of a request, with its name and id, as far as they are known."""
+    """One topic of a DeleteTopics request, with its name and id, as far as they are known."""
 
     name: str | None
     topic_id: TopicId
@@ -302,7 +302,7 @@ class Deletions:
 
 
 def has_work(image: Image) -> bool:
-    """Return whether a step of a deletion is due now."""
+    """Return whether the next decision can take a step in the deletion of some topic."""
     return any(deletion.done or not deletion.commanded for deletion in image.deletions.values())
 
 

@@ -32,7 +32,9 @@ from tidelog.core.types import PartitionState, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class TopicsRead(Event):
-    """Names of all topics in the store, with the nodes of topics that the image lacks."""
+    """Event: the controller has read the names of all topics, and the nodes of topics that its
+    image lacks.
+    """
 
     names: Sequence[str]
     found: Sequence[TopicFound | TopicUnreadable]
@@ -40,7 +42,10 @@ class TopicsRead(Event):
 
 @dataclass(frozen=True, slots=True)
 class StatesRead(Event):
-    """Unreadable state nodes, read again: the state, or why the node is still unreadable."""
+    """Event: unreadable state nodes were read again.
+
+    By partition: its state, or why its node is still unreadable.
+    """
 
     found: Mapping[TopicPartition, PartitionState | str]
 

@@ -1,6 +1,9 @@
-"""Runs, dead letters and versions that the commits of a table's log show.
+"""Queries of a table's log: which commits wrote rows, dead-letter files or new columns.
 
-The functions work for every table format, because they need only `Lake.commits`.
+A commit of tidelog carries a note with the id of its run, the offsets of its rows, and its
+dead-letter files.
+
+The functions work for every table format, because they read the log only through `Lake`.
 """
 
 from __future__ import annotations

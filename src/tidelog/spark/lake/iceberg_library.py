@@ -78,7 +78,8 @@ _STORE_OPTIONS: Final = {
 def open_catalog(options: Mapping[str, str], where: str) -> Catalog:
     """Return the catalog that the options or pyiceberg's configuration define. Raises TableError.
 
-    `catalog` is the catalog's name in the configuration, by default pyiceberg's own default.
+    The option `catalog` names a catalog of pyiceberg's configuration; without this option,
+    pyiceberg uses its default catalog. `where` is the place of the table, for the error message.
     """
     properties: dict[str, Any] = {"py-io-impl": _FILE_IO, **options}
     name = properties.pop("catalog", None)

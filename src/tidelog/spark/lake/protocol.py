@@ -84,7 +84,8 @@ class TableView:
     fence: int
     #: The runs that committed after the version on top of which the attempt was last sent.
     landed: Collection[str]
-    #: Paths of all files of `version`; empty if the attempt has no `inputs`.
+    #: Paths of all files that the table has at `version`. The caller leaves them out for a commit
+    #: attempt without `inputs`: only such input files must still be in the table.
     files: Collection[str] = ()
 
 

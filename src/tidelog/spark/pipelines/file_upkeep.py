@@ -154,7 +154,10 @@ class FileUpkeep:
         return has_more
 
     def _delete(self) -> bool:
-        """Delete files that were replaced over `keep_hours` ago; return False: no work is left."""
+        """Delete files that were replaced over `keep_hours` ago.
+
+        Returns False, because one call deletes all of them and leaves no work.
+        """
         self._deleted_at = time.monotonic()
         self._table.vacuum(self._keep_hours)
         vacuum_staged(self._table, [self._table.store])

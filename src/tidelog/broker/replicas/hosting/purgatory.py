@@ -203,7 +203,7 @@ class PartitionWatchers:
             watcher.look_again()
 
     def isr_or_log_start_changed(self) -> None:
-        """Mark the partition for all readers, so that their next responses report the change."""
+        """Mark the partition in all waiting fetches, so that their responses report the change."""
         for watcher in [*self._followers, *self._consumers]:
             watcher.changed()
 

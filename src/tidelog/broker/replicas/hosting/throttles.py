@@ -52,10 +52,11 @@ class ReplicationThrottles:
         #: Partitions whose replica on this broker does not copy at present, because its
         #: reassignment pauses.
         self.idle: dict[TopicPartition, None] = {}
-        #: Followers, by partition and broker id, that the leader's side of the throttle skipped
-        #: since the last check of `throttle_watch`.
+        #: Followers, by partition and broker id, to which this broker, as the leader, sent no
+        #: records because of the throttle, since the last check of `throttle_watch`.
         self.left_out: dict[tuple[TopicPartition, int], None] = {}
-        #: Partitions that the follower's side did not fetch since the last check.
+        #: Partitions that this broker, as a follower, did not fetch because of the throttle, since
+        #: the last check of `throttle_watch`.
         self.not_fetched: dict[TopicPartition, None] = {}
         #: A version number, increased by each change of settings after which the leader may
         #: throttle fewer followers.
