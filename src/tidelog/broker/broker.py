@@ -231,7 +231,7 @@ class Broker:
 
     @property
     def config(self) -> BrokerConfig:
-        """The broker's current configuration."""
+        """The configuration of this broker, with dynamic changes applied."""
         return self.services.config
 
     @property
@@ -370,7 +370,7 @@ class Broker:
                 directories.remove(directory)
                 self.failed_directories.found_at_start(directory.path, failure)
             else:
-                directory.failed(failure)  # disk full: a later checkpoint writes the list
+                directory.failed(failure)  # disk full: a later checkpoint writes the survey
         proofs = [directory.clean_shutdown for directory in directories]
         if self.replicas.failed:
             # A failed directory proves no clean shutdown for its replicas (E3).

@@ -86,7 +86,7 @@ class TopicView:
 class Gone(NamedTuple):
     """The topics and partitions that an UpdateMetadata request removed or replaced."""
 
-    #: Ids of the deleted topics by name; the name may belong to a new topic now.
+    #: By name: ids of topics that were deleted; a new topic may have the name now.
     topics: dict[str, TopicId]
     #: Removed partitions of existing topics, with their first leader epochs; partitions that were
     #: added again are included (V71).
@@ -106,14 +106,16 @@ class CommandedTopic:
     __slots__ = ("leaders", "since_ms")
 
     def __init__(self) -> None:
-        #: Leaders by partition number.
+        #: By partition number: the leader that a LeaderAndIsr request has named.
         self.leaders: dict[int, CommandedLeader] = {}
         #: Monotonic time of the last LeaderAndIsr request that named a leader in `leaders`.
         self.since_ms = 0
 
 
 class ClusterView:
-    """Published state from the controller's latest requests."""
+    """The brokers, topics and partitions of the cluster, as the controller's latest requests
+    published them.
+    """
 
     def __init__(self, wall_ms: Callable[[], int] = lambda: -1) -> None:
         self._wall_ms = wall_ms

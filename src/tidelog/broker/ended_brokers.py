@@ -27,8 +27,8 @@ class EndedBrokers:
         #: Monotonic time of the first sign of each broker's end; removed when a response shows that
         #: the broker runs.
         self._since_ms: dict[int, int] = {}
-        #: The brokers that are no longer live: their last known addresses, and the time at which
-        #: they were removed.
+        #: By id: brokers that are no longer live, each with its last known addresses and the time
+        #: at which it left the live brokers.
         self._gone: dict[int, tuple[BrokerInfo, int]] = {}
 
     def lost(self, broker_id: int, now_ms: int) -> bool:

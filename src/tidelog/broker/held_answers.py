@@ -35,7 +35,7 @@ class Question(NamedTuple):
 
 
 class _Held:
-    """One waiting response."""
+    """One response that waits for new leaders."""
 
     __slots__ = ("deadline_ms", "make", "partitions", "pending", "question", "request")
 
@@ -196,7 +196,7 @@ class HeldAnswers:
     # leaders
 
     def _expected_until_ms(self, question: Question, now_ms: int) -> int | None:
-        """Return until when the response waits for a new leader; None if it need not wait."""
+        """Return the time until which a response waits for a leader; None if it need not."""
         return max(
             self._ended_until_ms(question, now_ms),
             self._commanded_until_ms(question, now_ms),
@@ -204,7 +204,7 @@ class HeldAnswers:
         )
 
     def _ended_until_ms(self, question: Question, now_ms: int) -> int | None:
-        """Return until when a response waits because it would name an ended broker as leader.
+        """Return the time until which a response waits because it would name an ended leader.
 
         Returns None if the response need not wait.
         """
@@ -221,7 +221,7 @@ class HeldAnswers:
         return max(expected.values()) if is_waiting else None
 
     def _commanded_until_ms(self, question: Question, now_ms: int) -> int | None:
-        """Return until when a response waits for the UpdateMetadata that follows a LeaderAndIsr."""
+        """Return the time until which a response waits for the UpdateMetadata of a new leader."""
         commanded = self._view.commanded
         if not commanded:
             return None

@@ -133,7 +133,7 @@ class PeerConnection:
     # methods of FrameHandler
 
     def frames_received(self, frames: list[memoryview]) -> None:
-        """Deliver responses in order."""
+        """Deliver responses to the callbacks of their requests, in order."""
         if self._broker_id is not None:
             self._peers.heard_of(self._broker_id)
             if self._is_unproven:
@@ -283,7 +283,7 @@ class Peers:
             self._silent_ms.setdefault(broker_id, self.ports.clock.monotonic_ms())
 
     def heard_of(self, broker_id: int) -> None:
-        """Note that a broker has responded."""
+        """Note that a broker has responded, so it has not fallen silent."""
         if self._silent_ms:
             self._silent_ms.pop(broker_id, None)
 

@@ -216,8 +216,8 @@ def _chosen(
 ) -> list[ConfigValue]:
     known = [value.name for value in values]
     for key in keys:
-        # The default of all brokers lists only keys that were set, so a key that is missing there
-        # may be a valid key.
+        # For the defaults of all brokers, a broker lists only keys that were set, so a key that is
+        # not listed may still be valid.
         if key not in known and _kind_and_name(resource)[0] != "brokers":
             raise NotFoundError(f"there is no key {key!r} of {resource}{nearest(key, known)}")
     return [value for value in values if value.name in keys]

@@ -35,7 +35,7 @@ PLACE_COLUMNS = (
 
 
 class ReplicaPlace(NamedTuple):
-    """A replica: its broker and its partition."""
+    """A replica, identified by its broker and its partition."""
 
     broker_id: int
     tp: TopicPartition

@@ -43,11 +43,11 @@ _TEXT_LIMIT_BYTES = 16 * 1024 * 1024
 
 
 class NotOfALogError(TidelogError):
-    """The error of a path that is not a file of a log directory."""
+    """The error for a path that is not a file of a log directory."""
 
 
 class DamagedFileError(TidelogError):
-    """The error of a damaged file; the message has the position of the damage and the reason."""
+    """The error for a damaged file; the message has the position of the damage and the reason."""
 
 
 def register(app: typer.Typer) -> None:

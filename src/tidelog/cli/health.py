@@ -132,7 +132,7 @@ def read_health(target: Target, place: ClusterPlace, timeout_s: float) -> tuple[
 
 
 def _minimums(target: Target, now: ClusterStatus, timeout_s: float) -> dict[str, int]:
-    """Return min.insync.replicas of each topic that has a replica out of the ISR."""
+    """Return, by topic, min.insync.replicas of topics that have a replica out of the ISR."""
     topics = dict.fromkeys(
         each.topic for each in now.partitions if len(each.isr) < len(each.replicas)
     )
@@ -144,7 +144,7 @@ def _minimums(target: Target, now: ClusterStatus, timeout_s: float) -> dict[str,
             try:
                 values = client.describe_configs(ConfigResource(TOPIC, name))
             except KafkaError:
-                continue  # the topic was deleted meanwhile
+                continue  # the topic was deleted after the status was read
             for value in values:
                 if value.name == _MINIMUM and value.value is not None:
                     found[name] = int(value.value)

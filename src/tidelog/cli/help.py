@@ -31,7 +31,8 @@ _MOST_COLUMNS = 100
 _FEWEST_COLUMNS = 40
 #: Width of the column of names; a longer name gets a line of its own.
 _NAME_COLUMNS = 28
-#: A word of a shell, or an option with its value; blanks inside quotes belong to the word.
+#: In a help text: a word as a shell reads it, or an option with its value; lines are not broken
+#: inside.
 _SHELL_WORD = re.compile(r"(?:--?[\w-]+ )?(?:'[^']*'|\"[^\"]*\"|\S)+")
 
 
@@ -39,11 +40,11 @@ class HelpCommand(TyperCommand):
     """A command with a plain help page, which also accepts the spellings of Kafka's tools."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the words of the command."""
+        """Parse the words of the command line; translate the spellings of Kafka's tools first."""
         return super().parse_args(ctx, _in_own_spellings(self, ctx, args))
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the page."""
+        """Write the help page of the command: usage, arguments, options and examples."""
         declared = [] if self.callback is None else parameters_of(self.callback)
         arguments = [each for each in declared if isinstance(each.info, ArgumentInfo)]
         usage = " ".join(["[OPTIONS]", *(argument_word(each) for each in arguments)])
@@ -59,14 +60,14 @@ class HelpGroup(TyperGroup):
     """A group of commands with a plain help page; `--list` is the command `list`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the words of the group, up to its command."""
+        """Parse the words of the command line up to the name of the command."""
         # Options may precede the command, also options of Kafka's tools, such as `--list`.
         if args and args[0].startswith("-"):
             args = _in_own_spellings(self, ctx, args)
         return super().parse_args(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the page."""
+        """Write the help page of the group: usage, options and commands."""
         declared = [] if self.callback is None else parameters_of(self.callback)
         lines = _opening(ctx.command_path, "[OPTIONS] COMMAND [ARGS]...", self.help)
         lines += _section("Options", _options(self.get_params(ctx), declared))

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 app = CommandGroup("Histories of clients' operations.")
 
-#: Maximum number of anomalies of one name that are printed without --every.
+#: Without --every: maximum number of anomalies of the same kind that are printed.
 _SHOWN_OF_EACH = 3
 
 

@@ -31,11 +31,12 @@ from tidelog.runtime.blocking import BlockingClient
 
 #: Time limit of a wait for moves: one day, because a move lasts until the partition is copied.
 PATIENCE_S = 86_400.0
-#: Seconds for which a response may be out of date: brokers learn the end of a move one after the
-#: other.
+#: Seconds for which a broker's response may be out of date, because brokers learn the end of a move
+#: one after the other.
 _SETTLING_S = 5.0
 _POLL_S = 0.1
-#: Seconds until a move to a dead broker is reported; the restart of a broker takes less.
+#: Seconds after which a move that waits for a dead broker is reported; the restart of a broker
+#: takes less.
 _STALLED_S = 10.0
 _MOST_NAMED = 5
 #: The message about all moves that a freeze refuses, instead of a message for each move.
@@ -269,7 +270,10 @@ def way_back_on_error(back: Targets, saved: Path | None) -> Iterator[None]:
 
 
 def say_way_back(back: Targets, saved: Path | None, dry_run: bool = False) -> None:
-    """Print the document that moves partitions back to these replicas, unless a file has it."""
+    """Print the rollback document, which moves partitions back to the replicas in `back`.
+
+    Prints nothing in a dry run, or if the document was written to the file `saved`.
+    """
     if back and saved is None and not dry_run:
         say(f"to move them back once they are moved, execute: {rollback(back)}")
 

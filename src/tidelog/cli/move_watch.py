@@ -111,7 +111,9 @@ def duration_text(duration_ms: int) -> str:
 
 
 class _Look:
-    """Source of the samples that a watch shows; it reports each broker without byte counts once."""
+    """The source of the samples that `--watch` shows; each broker without byte counts is reported
+    once.
+    """
 
     def __init__(self, client: BlockingClient, meter: ProgressMeter) -> None:
         self._client = client
@@ -145,7 +147,7 @@ class _Screen(Protocol):
 
 
 class _JsonLines:
-    """Samples as JSON, one document a line."""
+    """A display that prints each sample as one line of JSON."""
 
     def show(self, found: Sequence[MoveProgress]) -> None:
         """Print the sample."""
@@ -169,7 +171,7 @@ class _Shown:
 
 
 class _Lines(_Shown):
-    """Samples as lines: one for each move under way, and one for each move that ended."""
+    """A display that prints a line for each move under way, and for each move that ended."""
 
     def show(self, found: Sequence[MoveProgress]) -> None:
         """Print the moves of the sample, and the moves that ended since the previous sample."""
@@ -180,7 +182,7 @@ class _Lines(_Shown):
 
 
 class _Bars(_Shown):
-    """A bar for each move under way; a move that ended becomes a line above the bars."""
+    """A display with a bar for each move under way; a move that ended becomes a line above."""
 
     def __init__(self, bars: Progress) -> None:
         super().__init__()
@@ -189,7 +191,7 @@ class _Bars(_Shown):
         self._rest: TaskID | None = None
 
     def show(self, found: Sequence[MoveProgress]) -> None:
-        """Draw the sample."""
+        """Draw the bars of one sample."""
         for tp in self._ended(found):
             self._bars.console.print(f"{tp} ended", markup=False, highlight=False)
             if tp in self._tasks:

@@ -20,7 +20,7 @@ _MOST_SUGGESTIONS = 3
 
 
 class NotFoundError(TidelogError):
-    """The error of a missing topic, partition, group or broker; the message has existing names."""
+    """The error for a missing topic, partition, group or broker; it lists existing names."""
 
 
 class PartitionWord(NamedTuple):

@@ -43,7 +43,7 @@ class Where:
 
 @dataclass(frozen=True, slots=True)
 class ReadSpan:
-    """A start position, and an optional time at which to end."""
+    """Where `tidelog consume` begins to read, and an optional time at which it ends."""
 
     start: Where
     end_timestamp: int | None = None

@@ -47,7 +47,7 @@ class OutputFormat(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """A value of a table and its colour on a terminal; an empty `style` is no colour."""
+    """A cell of a table: a value, and its colour on a terminal; an empty `style` is no colour."""
 
     value: object
     style: str
@@ -197,7 +197,9 @@ def say_in_handler(text: str) -> None:
 
 
 def size_text(size_bytes: int | None) -> str:
-    """Return a size for people: three digits and a unit."""
+    """Return a size in bytes as text with three digits and a unit, such as `1.50 KiB`; "-" for
+    None.
+    """
     if size_bytes is None:
         return "-"
     value, unit = float(size_bytes), 0

@@ -77,7 +77,9 @@ class Ending:
 
     @property
     def room(self) -> int:
-        """Return how many more records may be written, at most the maximum of one poll."""
+        """Return how many more records may be written to the output, at most the maximum of one
+        poll.
+        """
         if self.count is None:
             return _POLL_RECORDS
         return min(_POLL_RECORDS, self.count - self.written)
@@ -223,7 +225,9 @@ class _Committer:
 def _read(
     consumer: BlockingConsumer, write: Write, ending: Ending, in_time: Callable[[], None]
 ) -> None:
-    """Poll and write until the end; raise BrokenPipeError if the output has no reader."""
+    """Poll for records and write them until `ending` holds; raise BrokenPipeError if the output has
+    no reader.
+    """
     out = sys.stdout.buffer
     reader = select.poll()
     reader.register(sys.stdout.fileno(), 0)

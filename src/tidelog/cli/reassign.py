@@ -103,7 +103,8 @@ def execute(
         if dry_run:
             results = foreseen(client, targets)
         else:
-            # As in Kafka, brokers remember the requested directories of replicas to be created.
+            # As in Kafka, a broker remembers the requested log directory of a replica that does not
+            # exist yet.
             placed = ask(client, directories)
             with way_back_on_error(back, save_rollback):
                 results = client.reassign(targets, expected, throttle=throttle)
@@ -364,7 +365,7 @@ def _state(
     if requests and (replicas != target if move is None else move.request_id not in requests):
         return "changed"
     if requests and move is None and queued is None:
-        # The record of a request is deleted when its move ends, so another request may have set the
+        # The node of a request is deleted when its move ends, so another request may have set the
         # present replicas.
         return "in_place"
     if move is not None and move.target == target:

@@ -19,19 +19,21 @@ from tidelog.core.types import TopicPartition
 
 _EXPECTED = '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2,3]}]}'
 
-#: The entry of `log_dirs` that lets the broker choose a log directory.
+#: The word in `log_dirs` of a reassignment file that lets the broker choose a log directory.
 ANY = "any"
 Targets = dict[TopicPartition, tuple[int, ...]]
 
 
 class ReassignmentFileError(TidelogError):
-    """The error of a file without valid targets; the message names the place and the reason."""
+    """The error for a reassignment file without valid targets; the message names the place in the
+    file and the reason.
+    """
 
 
 class Document(NamedTuple):
-    """The content of a file or of `--json`."""
+    """The content of a reassignment file or of the option `--json`."""
 
-    #: The name of the file in error messages.
+    #: The name of the reassignment file, or `--json`, for error messages.
     where: str
     targets: Targets
     #: Replicas that partitions must still have (R18).

@@ -30,12 +30,12 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class InputError(TidelogError):
-    """The error of input that is not a valid record."""
+    """The error for input that is not a valid record."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordShape:
-    """The conversion of a piece of input into a record."""
+    """How `tidelog produce` converts a piece of its input into a record."""
 
     key_delimiter: bytes | None = None
     fixed_key: bytes | None = None

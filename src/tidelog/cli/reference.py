@@ -62,7 +62,7 @@ _SHARED = ("bootstrap", "directory", "output", "compact", "timeout")
 
 @dataclass(frozen=True, slots=True)
 class _DocumentedCommand:
-    """A command: the words that call it, and its function."""
+    """A documented command: the words that call it, and its function."""
 
     words: str
     function: Callable[..., Any]

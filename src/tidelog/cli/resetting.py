@@ -23,7 +23,9 @@ from tidelog.runtime.blocking import BlockingClient
 
 @dataclass(frozen=True, slots=True)
 class ResetPlan:
-    """A target: a timestamp of ListOffsets, an offset, or a shift of the committed offset."""
+    """The target of `groups reset`: a timestamp for ListOffsets, an offset, or a shift of the
+    committed offset.
+    """
 
     timestamp: int | None = None
     offset: int | None = None

@@ -33,7 +33,9 @@ _STORY_LINES = 30
 
 
 class SearchInterrupted(BaseException):
-    """The exception by which a signal ends the search; no handler within a run may catch it."""
+    """The exception with which a signal ends the search; code inside a simulation run must not
+    catch it.
+    """
 
 
 class Interruptions:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class SeedFailedError(TidelogError):
-    """The error of a seed on which the simulator itself fails."""
+    """The error for a seed with which the simulator itself fails."""
 
 
 def run_in_processes(jobs: Iterator[Job], processes: int) -> Iterator[RunResult]:

@@ -49,7 +49,7 @@ class Spelling:
     ours: str = ""
     #: Whether the words precede all other words: a topic, or a default that later words replace.
     is_first: bool = False
-    #: The text of the usage error if the option is not accepted.
+    #: The text of the usage error if tidelog does not accept the option.
     hint: str = ""
 
     @property

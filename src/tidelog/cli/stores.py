@@ -55,7 +55,7 @@ WaitOption = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class NamedStore:
-    """A store named on the command line."""
+    """A metadata store that is named on the command line."""
 
     text: str
     config: BrokerConfig

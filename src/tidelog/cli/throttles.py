@@ -51,7 +51,7 @@ def say_throttles(throttles: Sequence[Throttle]) -> None:
 
 
 def value_text(throttle: Throttle) -> str:
-    """Return the value of a throttle as text for people."""
+    """Return the value of a throttle as it is printed, with a unit."""
     value = throttle.value
     if throttle.key in RATES:
         value = f"{size_text(int(value))}/s"

@@ -24,7 +24,7 @@ WaitOption = Annotated[
 
 
 class NotYetError(TidelogError):
-    """The error of a condition that does not hold within the time limit."""
+    """The error for a condition that did not become true within the time limit."""
 
 
 def wait_for(

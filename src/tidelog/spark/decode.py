@@ -34,11 +34,13 @@ _ROW_BYTES: Final = 32
 
 
 class CorruptBatchError(TidelogError):
-    """Fetched bytes that are no valid record batches; the message has partition and offset."""
+    """The error for fetched bytes that are no valid record batches; the message has partition and
+    offset.
+    """
 
 
 def never(_batch: BatchView) -> bool:
-    """Return False, for reads in which no batch counts as aborted."""
+    """Return False: a test of batches for reads in which no batch counts as aborted."""
     return False
 
 

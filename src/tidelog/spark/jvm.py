@@ -37,7 +37,7 @@ _log = logging.getLogger("tidelog.spark")
 
 
 class NoJavaError(TidelogError):
-    """No Java was found on which Spark can run."""
+    """The error if no Java was found on which Spark can run."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,8 +36,8 @@ class Bounds:
     by_partition: Mapping[TopicPartition, int] | None = None
     timestamp: int | None = None
     timestamps: Mapping[TopicPartition, int] | None = None
-    #: Whether a timestamp after all records means the end of the log; if False, such a timestamp is
-    #: an error.
+    #: Whether a timestamp after that of all records means the end of the log; if False, such a
+    #: timestamp is an error.
     latest_if_none: bool = True
     #: The option that set the bound, for messages; empty for a default.
     option: str = ""

@@ -38,7 +38,7 @@ _SOURCE: Final = (
     "segmentsToLogEnd",
     "pushdown",
 )
-#: Options that Spark adds to the user's options: for tables, and for `load(path)`.
+#: Options that Spark itself adds to the user's options, for tables and for `load(path)`.
 _OF_SPARK: Final = ("path", "paths", "checkFilesExist", "serialization.format")
 #: Settings of Kafka 3.9's consumer, which users write with the prefix `kafka.`; internal settings
 #: are left out.

@@ -33,11 +33,11 @@ MAX_LONG: Final = 2**63 - 1
 
 
 class OptionError(ConfigError):
-    """An option that is missing, contradictory, or has a value that cannot be used."""
+    """The error for an option that is missing, contradictory, or has an unusable value."""
 
 
 def boolean(options: Mapping[str, str], name: str, default: bool) -> bool:
-    """Return true or false, written in upper or lower case."""
+    """Return the value of a boolean option, which is `true` or `false` in upper or lower case."""
     text = options.get(name.lower())
     if text is None:
         return default
@@ -47,7 +47,7 @@ def boolean(options: Mapping[str, str], name: str, default: bool) -> bool:
 
 
 def positive(options: Mapping[str, str], name: str, default: T) -> int | T:
-    """Return a whole number above 0."""
+    """Return the value of an option that must be a whole number above 0."""
     text = options.get(name.lower())
     if text is None:
         return default
@@ -58,7 +58,7 @@ def positive(options: Mapping[str, str], name: str, default: T) -> int | T:
 
 
 def count(options: Mapping[str, str], name: str, default: T) -> int | T:
-    """Return a whole number, 0 or above."""
+    """Return the value of an option that must be a whole number, 0 or above."""
     text = options.get(name.lower())
     if text is None:
         return default
@@ -69,7 +69,7 @@ def count(options: Mapping[str, str], name: str, default: T) -> int | T:
 
 
 def choice(options: Mapping[str, str], name: str, allowed: tuple[str, ...], default: str) -> str:
-    """Return one of the allowed words, in lower case."""
+    """Return the value of an option that must be one of the allowed words, in lower case."""
     text = options.get(name.lower(), default).strip().lower()
     if text not in allowed:
         given = options[name.lower()]
@@ -78,7 +78,9 @@ def choice(options: Mapping[str, str], name: str, allowed: tuple[str, ...], defa
 
 
 def milliseconds(options: Mapping[str, str], name: str, default: str) -> int:
-    """Return a time in Spark's form, such as `15m` or `500ms`, in milliseconds."""
+    """Return, in milliseconds, the value of an option that is a time in Spark's form (`15m`,
+    `500ms`).
+    """
     text = options.get(name.lower(), default)
     match = _TIME.fullmatch(text.strip().lower())
     unit = "" if match is None else match[2] or "ms"

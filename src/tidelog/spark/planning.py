@@ -30,7 +30,7 @@ _log = logging.getLogger("tidelog.spark")
 
 
 class DataLossError(TidelogError):
-    """Requested offsets that do not exist, or no longer exist."""
+    """The error for requested offsets that do not exist, or no longer exist."""
 
 
 class OffsetsClient(Protocol):
@@ -44,7 +44,7 @@ class OffsetsClient(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """Offsets `[start, end)` of one partition, and the topic's incarnation that has them."""
+    """Offsets `[start, end)` of one partition to read, with the id of the topic that has them."""
 
     tp: TopicPartition
     start: int

@@ -33,6 +33,6 @@ def acknowledge_at_once() -> None:
         try:
             connection.setsockopt(socket.IPPROTO_TCP, option, 1)
         except OSError:
-            continue  # not a TCP socket, but of another address family
+            continue  # not a TCP socket
         finally:
             connection.detach()

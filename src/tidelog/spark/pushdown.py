@@ -54,7 +54,7 @@ _HOLDS: Final[dict[type[Filter], Callable[[Any, Any], bool]]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Condition:
-    """A filter on topic or partition."""
+    """A query's filter on the column `topic` or `partition`."""
 
     column: str
     kind: type[Filter]
@@ -68,7 +68,9 @@ class _Condition:
 
 @dataclass(frozen=True, slots=True)
 class Narrowing:
-    """The result of a query's filters: partitions, offsets `[start, end)`, and a minimum time."""
+    """How a query's filters narrow the read: partitions, offsets `[start, end)`, and a minimum
+    time.
+    """
 
     conditions: tuple[_Condition, ...] = ()
     start: int = 0
@@ -110,7 +112,9 @@ def take_filters(filters: Sequence[Filter]) -> tuple[Narrowing, list[Filter]]:
 
 
 class _Taker:
-    """The filters that planning applies, collected one by one into a Narrowing."""
+    """The collection of a query's filters into a Narrowing; filters that planning cannot apply stay
+    for Spark.
+    """
 
     def __init__(self) -> None:
         self.conditions: list[_Condition] = []

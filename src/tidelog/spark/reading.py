@@ -28,14 +28,14 @@ from tidelog.spark.planning import DataLossError, OffsetRange
 #: range counts as read.
 _EMPTY_ANSWERS: Final = 3
 
-#: Errors for a topic or partition that is gone, after the client's retries.
+#: Errors that the client returns, after its retries, for a topic or partition that is gone.
 NO_SUCH_TOPIC: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 _log = logging.getLogger("tidelog.spark")
 
 
 class RecreatedTopicError(TidelogError):
-    """A topic that was deleted and recreated between planning and reading."""
+    """The error for a topic that was deleted and recreated between planning and reading."""
 
 
 def read_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:

@@ -31,7 +31,10 @@ class EncodedRecords(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RecordEncoder:
-    """The columns to encode, as binary Arrow arrays; None means null in each row."""
+    """An encoder of rows to records.
+
+    `keys` and `values` are binary Arrow arrays; `keys` is None if every key is null.
+    """
 
     keys: pa.BinaryArray | None
     values: pa.BinaryArray

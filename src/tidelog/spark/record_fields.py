@@ -26,7 +26,7 @@ _ONE = np.uint64(1)
 
 
 class CorruptRecordsError(TidelogError):
-    """Record bytes that contradict their batch header."""
+    """The error for record bytes that contradict their batch header."""
 
 
 def walk_records(

@@ -31,7 +31,7 @@ class RowBatch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Decoded rows: their number, and the wanted columns."""
+    """Decoded records as columns: the number of rows, and the columns that the query wants."""
 
     count: int
     columns: dict[str, pa.Array]

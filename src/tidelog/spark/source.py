@@ -40,7 +40,9 @@ _log = logging.getLogger("tidelog.spark")
 
 
 class RangePartition(InputPartition):
-    """One task: offsets `[start, end)` of a partition, fixed when the query was planned."""
+    """The work of one task: offsets `[start, end)` of a partition, fixed when the query was
+    planned.
+    """
 
     def __init__(
         self, topic: str, partition: int, start: int, end: int, topic_id: bytes = bytes(16)

@@ -28,7 +28,7 @@ class sentence_first:  # noqa: N801 - a context manager
     """
 
     def __enter__(self) -> None:
-        """Do nothing: only errors matter."""
+        """Do nothing: only the end of the block handles errors."""
 
     def __exit__(
         self,

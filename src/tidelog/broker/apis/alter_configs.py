@@ -27,7 +27,7 @@ CARD = Card(
 
 
 def handle(context: ApiContext, request: Request[AlterConfigsRequest]) -> Pending:
-    """Check the changes, write them to the store, and respond."""
+    """Check the requested configuration changes, write them to the store, and respond."""
     return alter(context, request, AlterConfigsResponse, AlterConfigsResourceResponse)
 
 

@@ -28,7 +28,10 @@ CARD = Card(api_key=34, min_version=1, max_version=2, rights=(ALTER_CLUSTER,))
 
 
 def handle(context: ApiContext, request: Request[AlterReplicaLogDirsRequest]) -> Pending:
-    """Begin, replace or cancel moves; no command of the controller runs at the same time."""
+    """Begin, replace or cancel moves of replicas between log directories.
+
+    No command of the controller runs at the same time.
+    """
     return context.dispatcher.answer_from(_alter(context, request.message), request)
 
 

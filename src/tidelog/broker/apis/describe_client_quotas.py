@@ -19,5 +19,5 @@ CARD = Card(api_key=48, min_version=0, max_version=1, rights=(DESCRIBE_CONFIGS_C
 def handle(
     context: ApiContext, request: Request[DescribeClientQuotasRequest]
 ) -> DescribeClientQuotasResponse:
-    """Return no entries."""
+    """Return no entries, because this broker has no client quotas."""
     return DescribeClientQuotasResponse(entries=[])

@@ -34,7 +34,7 @@ CARD = Card(api_key=75, min_version=0, max_version=0, rights=(DESCRIBE_TOPIC,))
 def handle(
     context: ApiContext, request: Request[DescribeTopicPartitionsRequest]
 ) -> DescribeTopicPartitionsResponse:
-    """Return one page."""
+    """Return one page of the requested topics' partitions, and the cursor of the next page."""
     message = request.message
     cursor = message.cursor
     first = "" if cursor is None else cursor.topic_name

@@ -22,5 +22,5 @@ CARD = Card(
 
 
 def handle(context: ApiContext, request: Request[IncrementalAlterConfigsRequest]) -> Pending:
-    """Check the changes, write them to the store, and respond."""
+    """Check the requested configuration changes, write them to the store, and respond."""
     return alter(context, request, IncrementalAlterConfigsResponse, AlterConfigsResourceResponse)

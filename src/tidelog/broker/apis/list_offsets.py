@@ -218,8 +218,8 @@ async def _looked_up(
     try:
         partition, role = _leader(context, request, topic, asked)
         end = _visible_end(partition, role, request)
-        # The search covers the records below `end`. The leader may append further records
-        # meanwhile, and the search ignores them.
+        # The search covers the records below `end`, and ignores records that the leader appends
+        # during the search.
         unknown = _unknown_end(partition, role, request)
         if asked.timestamp == MAX_TIMESTAMP:
             found = await partition.log.max_timestamp()

@@ -33,7 +33,7 @@ _MOST_PERCENT = 100
 
 
 def handle(context: ApiContext, request: Request[PlanLogDirMovesRequest]) -> Pending:
-    """Read the sizes of the volumes, and plan the moves."""
+    """Read the sizes of the volumes, and plan moves of replicas between log directories."""
     return context.dispatcher.answer_from(_plan(context, request.message), request)
 
 

@@ -238,7 +238,9 @@ class _PartitionAppend:
 def handle(
     context: ApiContext, request: Request[ProduceRequest]
 ) -> ProduceResponse | Pending | None:
-    """Begin the appends; appends from one read of the socket are written together afterwards."""
+    """Plan the appends of the request; the broker then writes the appends of all requests that one
+    read of the socket returned.
+    """
     message = request.message
     acks = message.acks
     whole = _refusal(message)

@@ -38,7 +38,7 @@ _PER_TURN = 100
 
 
 class Resource(NamedTuple):
-    """One resource of a request and its requested changes."""
+    """The requested changes of one resource: a topic, a broker, or a broker's loggers."""
 
     type: int
     name: str
@@ -46,7 +46,7 @@ class Resource(NamedTuple):
 
 
 class ConfigOutcome(NamedTuple):
-    """The outcome for one resource."""
+    """The outcome of a configuration request for one resource."""
 
     type: int
     name: str

@@ -56,7 +56,7 @@ class ConfigStore:
     async def change(
         self, entity_type: str, entity: str, change: Change, validate_only: bool
     ) -> None:
-        """Compute new settings and store them.
+        """Compute new settings of an entity (a topic or a broker) by `change`, and store them.
 
         Raises the errors of `change`, and KafkaError: UNKNOWN_TOPIC_OR_PARTITION if the topic does
         not exist, REQUEST_TIMED_OUT if the store is unreachable.
@@ -71,7 +71,9 @@ class ConfigStore:
     async def _try(
         self, entity_type: str, entity: str, change: Change, validate_only: bool
     ) -> bool:
-        """Try to store new settings; return False if another broker changed the node first."""
+        """Try once to store new settings; return False if another broker changed the entity's node
+        first.
+        """
         store = self._services.store
         path = layout.config_path(entity_type, entity)
         node = await store.get(path)

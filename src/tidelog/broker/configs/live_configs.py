@@ -81,7 +81,7 @@ class LiveConfigs:
         self._everything = False
 
     def start(self) -> None:
-        """Start to apply changes."""
+        """Start to apply configuration changes that other brokers announce."""
         self._services.tasks.spawn("live configs", self._run())
 
     def close(self) -> None:

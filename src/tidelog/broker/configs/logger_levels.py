@@ -42,7 +42,9 @@ def entries(loggers: Loggers) -> list[ConfigEntry]:
 
 
 def alter(loggers: Loggers, alterations: Sequence[Alteration], *, validate_only: bool) -> None:
-    """Set and unset levels; if one change is invalid, raise KafkaError and change nothing."""
+    """Set and unset the levels of loggers; if one change is invalid, raise KafkaError and change
+    nothing.
+    """
     known = loggers.levels()
     wanted: dict[str, int | None] = {}
     for name, operation, value in alterations:

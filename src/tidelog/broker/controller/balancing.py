@@ -22,7 +22,8 @@ from tidelog.controller.events import Event
 _FIRST_LOOK_MS: Final = 5_000
 #: Pause between two rebalancing steps, in milliseconds; clients find the new leaders in the pause.
 _STEP_MS: Final = 1_000
-#: An imbalance percentage that no broker exceeds, so no leadership returns to a preferred replica.
+#: An imbalance percentage for the time when automatic rebalancing is off: no broker exceeds it, so
+#: no leadership returns to a preferred replica.
 _EVERYTHING: Final = 100
 
 

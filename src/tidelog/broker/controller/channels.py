@@ -66,7 +66,9 @@ _MAX_REPORTED = 20
 
 
 class Channel:
-    """The queue and connection to one registration of a broker."""
+    """The controller's queue of commands for one registration of a broker, and the connection to
+    that broker.
+    """
 
     def __init__(self, channels: Channels, info: BrokerInfo) -> None:
         self.info = info
@@ -147,7 +149,7 @@ class Channel:
         return self._overdue.behind_ms(self._services.clock.monotonic_ms())
 
     def close(self) -> None:
-        """Close the channel without waiting for requests in flight."""
+        """Close the channel, and do not wait for the responses of requests in flight."""
         self._closed = True
         self._task.cancel()
         if self._repetition is not None:

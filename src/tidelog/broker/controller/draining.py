@@ -24,7 +24,9 @@ _DRAIN_LOOK_MS = 500
 
 
 class Draining:
-    """The waits of one controller term until groups have read partitions to be removed."""
+    """The check of one controller term whether consumer groups have read the partitions to be
+    removed.
+    """
 
     def __init__(
         self,

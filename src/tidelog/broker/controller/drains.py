@@ -39,7 +39,9 @@ _GROUPS_PER_REQUEST = 500
 
 
 class Drains:
-    """The client that asks coordinators and leaders for the progress of groups."""
+    """The client that finds which partitions all consumer groups have read: it asks coordinators
+    and leaders for offsets.
+    """
 
     def __init__(self, services: Services) -> None:
         self._services = services

@@ -24,7 +24,9 @@ _NS_PER_US = 1_000
 
 
 class ObservedStore:
-    """A `MetadataStore` that calls `moved` at each outcome, success or failure."""
+    """A `MetadataStore` that reports every outcome of another store's operations by calling
+    `moved`.
+    """
 
     def __init__(
         self, store: MetadataStore, moved: Callable[[], None], clock: Clock, metrics: Metrics

@@ -211,7 +211,9 @@ class ControllerRuntime:
     def alter_partition(
         self, request: AlterPartitionRequest, version: int, refusal: Refusal
     ) -> Pending | Any:
-        """Request a change of a leader's ISR, or return the response of `refusal`."""
+        """Pass a leader's proposed ISRs to the controller on this broker, or return the response of
+        `refusal`.
+        """
         return self._ask(lambda ticket: AlterPartitionAsked(ticket, version, request), refusal)
 
     def create_topics(self, request: CreateTopicsRequest, refusal: Refusal) -> Pending | Any:
@@ -354,7 +356,9 @@ class ControllerRuntime:
         self._activity.moved()
 
     async def _run(self) -> None:
-        """Repeat: wait until no controller exists, stand for election, serve a term if elected."""
+        """Take part in controller elections forever: wait until no controller exists, stand for
+        election, and serve a term if elected.
+        """
         while not self._closing:
             try:
                 claim = await self._race()

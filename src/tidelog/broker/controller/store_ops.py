@@ -59,7 +59,9 @@ _OP_OVERHEAD_BYTES = 64
 
 
 class PendingVerdict:
-    """The verdict on a `Unit` whose nodes are not written but can still be written."""
+    """The verdict of `Unit.judge` that the unit's nodes are not written yet, and can still be
+    written.
+    """
 
 
 PENDING = PendingVerdict()
@@ -67,7 +69,7 @@ Verdict = Outcome | PendingVerdict
 
 
 class Unit:
-    """Operations that the store applies together or not at all."""
+    """Operations of one of the controller's writes, which the store applies all or none."""
 
     __slots__ = ("alone", "ops", "parents", "witness", "write")
 
@@ -102,7 +104,7 @@ class Unit:
         self.ops[:0] = [Create(path, b"") for path in missing]
 
     def _drop_existing(self, failure: TransactionFailed) -> bool:
-        """Drop the creation of a parent node that another client has created meanwhile."""
+        """Drop the creation of a parent node, because another client created that node first."""
         if not isinstance(failure.error, NodeExists):
             return False
         kept = [
@@ -149,7 +151,7 @@ class StateUnit(Unit):
         return Conflict(state=found)
 
     def adapt(self, failure: TransactionFailed) -> bool:
-        """Drop the creation of a parent node that another client has created meanwhile."""
+        """Drop the creation of a parent node, because another client created that node first."""
         return self._drop_existing(failure)
 
 
@@ -212,7 +214,7 @@ class AssignmentUnit(Unit):
         return Conflict(reason="the topic's node has changed")
 
     def adapt(self, failure: TransactionFailed) -> bool:
-        """Adjust the operations to a node that another client created or deleted meanwhile."""
+        """Adjust the operations to a node that another client created or deleted first."""
         if isinstance(failure.error, NoNode | NotEmpty):
             kept = [
                 op
@@ -252,7 +254,7 @@ class RemovalRequestUnit(Unit):
         return Written() if done else PENDING
 
     def adapt(self, failure: TransactionFailed) -> bool:
-        """Adjust the operations to a node that another client created or deleted meanwhile."""
+        """Adjust the operations to a node that another client created or deleted first."""
         error, path = failure.error, self.witness
         if error.path != path:
             return self._drop_existing(failure)
@@ -340,7 +342,7 @@ class AcceptedUnit(Unit):
         return PENDING
 
     def adapt(self, failure: TransactionFailed) -> bool:
-        """Adjust the operations to a node that another client created or deleted meanwhile."""
+        """Adjust the operations to a node that another client created or deleted first."""
         error = failure.error
         deletes = any(isinstance(op, Delete) for op in self.ops)
         if isinstance(error, NoNode) and deletes:

@@ -48,7 +48,9 @@ _MINIMUM = "min.insync.replicas"
 
 
 class StoreReader:
-    """The reads of the store for one controller term. The methods raise the store's errors."""
+    """The reader of the metadata store for one controller term. The methods raise the store's
+    errors.
+    """
 
     def __init__(self, store: MetadataStore, tasks: Tasks, tracer: Tracer) -> None:
         self._store = store

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Reading(Enum):
-    """A part of the store that a controller may have to read again."""
+    """The parts of the store that a controller reads again when a watch announces a change."""
 
     BROKERS = "registrations"
     TOPICS = "names of topics"
@@ -42,7 +42,9 @@ class Reading(Enum):
 
 
 class StoreWatches:
-    """The watches of one broker; each of its controller terms begins with `load`."""
+    """The watches that a broker sets in the store while it is the controller; each term begins with
+    `load`.
+    """
 
     def __init__(self, services: Services, wake: Signal, noticed: Callable[[], None]) -> None:
         """`wake` is set when changes wait to be read.
@@ -66,7 +68,7 @@ class StoreWatches:
         self._registered: Mapping[int, object] = {}
 
     def _mark(self, reading: Reading) -> None:
-        """Schedule a read of this part of the store."""
+        """Note that this part of the store must be read again, and wake the controller."""
         self._due[reading] = None
         self._wake.set()
 

@@ -47,7 +47,7 @@ class DeposedError(TidelogError):
 
 
 class StoreWriter:
-    """The writes of one controller term."""
+    """The writer of one controller term's decisions to the metadata store."""
 
     def __init__(
         self, store: MetadataStore, tasks: Tasks, tracer: Tracer, epoch_version: int
@@ -80,7 +80,9 @@ class StoreWriter:
         return [outcomes[index] for index in range(len(writes))]
 
     async def _commit(self, units: list[Unit], outcomes: dict[int, Outcome]) -> None:
-        """Write one batch of units; if a unit conflicts, report it and write the other units."""
+        """Write one batch of units (groups of operations); if a unit conflicts, report it and write
+        the other units.
+        """
         while units:
             try:
                 results = await self._transact([op for unit in units for op in unit.ops])

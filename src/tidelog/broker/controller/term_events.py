@@ -88,19 +88,19 @@ class TermEvents:
         self._turn.decided_ms = self._now_ms()
 
     def written(self) -> None:
-        """Note that the decision is durable."""
+        """Note that the writes of the decision are durable."""
         self._turn.written_ms = self._now_ms()
 
     # reports
 
     def elected(self) -> None:
-        """Report that the term begins."""
+        """Send the cluster event that this broker became the controller."""
         self._record(
             [cluster_events.controller_elected(self._services.broker_id, self._controller_epoch)]
         )
 
     def resigned(self, cause: str) -> None:
-        """Report that the term is over."""
+        """Send the cluster event that this broker's controller term is over."""
         self._report_failovers(self._failovers.resigned(self._now_ms()))
         self._services.metrics.drop(PARTITIONS_UNLED)
         broker_id = self._services.broker_id

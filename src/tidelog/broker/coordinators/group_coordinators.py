@@ -85,7 +85,7 @@ class GroupCoordinators(CoordinatorRuntime[GroupPartition]):
         )
 
     def key_of(self, asked: Asked[Any]) -> str:
-        """Return the group's id."""
+        """Return the id of the group that a request concerns; the id selects the coordinator."""
         return asked.group_id
 
     def refuse(self, asked: Asked[Any], error: ErrorCode) -> Any:

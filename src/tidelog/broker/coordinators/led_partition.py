@@ -50,7 +50,9 @@ class TopicSettings(NamedTuple):
 
 
 class _Gathered(NamedTuple):
-    """An append that waits for `flush`; without `records` if it is too large for any batch."""
+    """A coordinator's append that waits for `flush`; it has no `records` if it is too large for any
+    batch.
+    """
 
     number: int
     records: tuple[NewRecord, ...]

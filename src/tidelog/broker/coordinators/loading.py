@@ -95,7 +95,7 @@ async def committed(
 
 
 class _Wait:
-    """A wait for the high watermark (`AcksWait`)."""
+    """The wait of a load until the high watermark reaches the log end (`AcksWait`)."""
 
     __slots__ = ("outcome",)
 

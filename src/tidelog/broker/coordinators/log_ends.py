@@ -74,7 +74,7 @@ class KnownEnds:
         return shown is not None and self._services.broker_id in shown.isr
 
     def refresh(self) -> None:
-        """Request the noted partitions' offsets from their leaders, unless a request is running."""
+        """Request the log ends of other brokers' partitions, unless a request is running."""
         now_ms = self._services.clock.monotonic_ms()
         if now_ms - self._read_ms >= _KEPT_MS:
             self._remote = {}

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 #: milliseconds.
 _OFFSETS_PER_TURN: Final = 5_000
 _RETRY_MS: Final = 200
-#: Incarnations in committed offsets that differ from this broker's metadata, and so may have ended;
-#: by topic name and partition.
+#: By topic name and partition: partition incarnations for which offsets were committed, and which
+#: this broker's metadata does not name. These incarnations may have ended.
 _Suspects = dict[str, dict[TopicPartition, dict[PartitionIncarnation, None]]]
 
 

@@ -125,7 +125,7 @@ class CoordinatorRuntime(ABC, Generic[S]):
         return ErrorCode.NONE
 
     async def complete_load(self, led: LedPartition[S]) -> bool:
-        """Finish a load whose replay has ended; return False if the leadership ended meanwhile."""
+        """Finish a load after the replay; return False if the leadership ended during this call."""
         return True
 
     def leadership_ends(self, shard: S) -> None:

@@ -83,5 +83,5 @@ class CoordinatorShards(Generic[S]):
         self._epochs.pop(partition, None)
 
     def loaded(self) -> tuple[S, ...]:
-        """Return all shards, by partition."""
+        """Return the shards that have finished loading, in the order of their partitions."""
         return tuple(self._loaded[partition] for partition in sorted(self._loaded))

@@ -73,7 +73,9 @@ class _TimedEvent(NamedTuple):
 
 @dataclass(slots=True)
 class _Recorded:
-    """Events that were recorded together. `events` makes each event when it is sent."""
+    """A group of events in the queue, recorded by one call. `events` makes each event when it is
+    sent.
+    """
 
     time_ms: int
     events: Iterator[ClusterEvent | None]

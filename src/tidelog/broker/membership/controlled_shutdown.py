@@ -45,7 +45,9 @@ class ControlledShutdown:
         self._answered: asyncio.Future[str] | None = None
 
     async def run(self) -> None:
-        """Wait until other brokers lead all partitions, or until no attempt is left."""
+        """Request the controlled shutdown until other brokers lead all partitions, or no attempt is
+        left.
+        """
         services = self._services
         config = services.config
         if (

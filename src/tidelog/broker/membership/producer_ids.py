@@ -81,7 +81,9 @@ class ProducerIds:
             self._services.tasks.spawn("producer ids", self._fetch())
 
     async def _fetch(self) -> None:
-        """Repeat the request until the controller grants a block; then wake waiting requests."""
+        """Request a block of producer ids until the controller grants one; then wake the waiting
+        client requests.
+        """
         try:
             while self._following is None:
                 block = await self._block()

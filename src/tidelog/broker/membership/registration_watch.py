@@ -20,14 +20,14 @@ from tidelog.metadata.store import SessionExpired, WatchEvent
 
 
 class RegistrationWatch:
-    """The watch of one broker; each registration sets it again."""
+    """The watch of this broker on its own registration node; each registration sets it again."""
 
     def __init__(self, services: Services, lost: Callable[[str], None]) -> None:
         """The watch calls `lost` with the reason, at most once for each registration."""
         self._services = services
         self._lost = lost
         self._is_reading = False
-        #: Whether the node has changed since the current read began.
+        #: Whether the registration node has changed since the current read of it began.
         self._changed_again = False
 
     def begin(self) -> None:
@@ -45,7 +45,7 @@ class RegistrationWatch:
         self._services.tasks.spawn("watch the registration", self._read())
 
     async def _read(self) -> None:
-        """Read the node and set the watch; after an expired session, set no watch."""
+        """Read the registration node and set the watch; after an expired session, set no watch."""
         services = self._services
         path = layout.broker_path(services.broker_id)
         try:

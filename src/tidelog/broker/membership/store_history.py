@@ -111,7 +111,7 @@ class StoreHistory:
         return self.seen
 
     async def _why_older(self, found: int) -> str:
-        """Return why the store must be older than this broker's logs, or "".
+        """Return why the store must be older than this broker's logs; "" if nothing shows that.
 
         `found` is the transaction id of this broker's stamp in the store.
         """

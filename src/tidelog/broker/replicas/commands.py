@@ -105,7 +105,7 @@ class _LeaderAndIsr:
         return response
 
     async def run(self) -> ErrorCode:
-        """Execute the command; return the error of the whole request."""
+        """Execute the LeaderAndIsr request; return the error of the whole request."""
         generation = self.replicas.generation
         await self._set_strays_aside()
         for command in self.commands.values():

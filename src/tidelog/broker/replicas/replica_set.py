@@ -280,7 +280,7 @@ class ReplicaSet(HostedPartitions):
         try:
             await self.upkeep.write_high_watermarks()
         except StorageError as error:
-            # The directory has noted the error, so it gets no mark of a clean shutdown.
+            # The log directory has noted the error, so it gets no mark of a clean shutdown.
             self._services.tracer.log("server", logging.ERROR, f"high watermarks: {error}")
 
     # commands

@@ -42,7 +42,9 @@ if TYPE_CHECKING:
 
 
 class StrayRecovery:
-    """The strays of one broker."""
+    """The strays of one broker: replicas that were set aside, and that an operator may restore or
+    delete.
+    """
 
     def __init__(
         self,

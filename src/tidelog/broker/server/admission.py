@@ -32,7 +32,9 @@ _KEY_BYTES = 2
 
 
 class Admission:
-    """The decision whether a request begins now."""
+    """The decision whether a request begins now or waits: for the registration, for the fence, or
+    for a view of the cluster.
+    """
 
     def __init__(
         self,

@@ -30,7 +30,7 @@ _CLIENT_ID: Final = re.compile(r"broker-(\d{1,10})-")
 
 
 class Standing(IntEnum):
-    """The strength of a connection's claim to be from a broker; the weakest is closed first."""
+    """How strongly a connection claims to be from a broker; the weakest claim is closed first."""
 
     CLIENT = 0
     CLAIMED = 1
@@ -38,7 +38,9 @@ class Standing(IntEnum):
 
 
 class Members(NamedTuple):
-    """Functions by which this module reads this broker's view of the cluster."""
+    """Functions by which this module finds which brokers belong to the cluster, and which APIs only
+    brokers use.
+    """
 
     is_registered: Callable[[int], bool]
     #: Whether a broker has an address on a host; `UNNAMED` means any broker.

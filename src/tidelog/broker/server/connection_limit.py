@@ -44,15 +44,15 @@ MAX_TRIALS: Final = 1_024
 #: Maximum number of connections that name a broker but come from another host, enough for many
 #: brokers behind a shared address.
 MAX_CLAIMED: Final = 256
-#: After the limit was logged, the broker logs it again only if a tenth of the connections was free
-#: in between.
+#: After the broker logged that the limit is reached, it logs that again only if a tenth of the
+#: connections was free in between.
 _FREE_PART: Final = 10
 #: Maximum number of hosts that a log line names.
 _NAMED: Final = 3
 
 
 class ConnectionLimit:
-    """The limit over all listeners of one broker."""
+    """The limit of open connections (`max.connections`) over all listeners of one broker."""
 
     def __init__(
         self,

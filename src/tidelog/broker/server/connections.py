@@ -57,7 +57,7 @@ from tidelog.wire.registry import (
 )
 
 _NS_PER_MS = 1_000_000
-#: Stands for a request without a response (Produce with acks=0).
+#: The empty frame of a request without a response (Produce with acks=0).
 _NO_ANSWER: list[Buffer] = []
 
 

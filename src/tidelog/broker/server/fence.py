@@ -26,6 +26,8 @@ class Fence:
         self._on_turn = on_turn
 
     def turned(self) -> None:
-        """Report a late turn of the event loop, or a late read event within a turn."""
+        """Report a turn of the event loop, or a read event within a turn, that begins after
+        `late_from_ms`.
+        """
         if self._on_turn is not None:
             self._on_turn()

@@ -35,14 +35,14 @@ from tidelog.wire.registry import API, FETCH
 
 #: The client id of the test kit's own requests.
 KIT_CLIENT_ID = "tidelog-testing"
-#: Names that message fields with a partition number have.
+#: Names of message fields that hold a partition number.
 PARTITION_FIELDS = ("partition_index", "partition", "index")
 #: The client ids of brokers (`broker.peers`).
 _BROKER_CLIENT_ID = re.compile(r"broker-(\d+)-")
 
 
 class Action(StrEnum):
-    """The ways in which a rule treats a request."""
+    """The ways in which a rule of the test kit treats a request."""
 
     #: The request and all later requests on its connection are lost; the connection stays open.
     DROP = "drop"
@@ -122,7 +122,7 @@ class Interceptions(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Intercepted:
-    """The parts of a broker that its interceptor uses."""
+    """The functions of a broker that its interceptor of requests uses."""
 
     broker_id: int
     clock: Clock
@@ -136,7 +136,9 @@ class Intercepted:
 
 
 class Interceptor:
-    """The interceptor of one broker's requests, which runs before the handlers."""
+    """The interceptor of one broker's requests, which applies the test kit's rules before the
+    handlers.
+    """
 
     def __init__(self, intercepted: Intercepted, interceptions: Interceptions) -> None:
         self._intercepted = intercepted

@@ -54,7 +54,10 @@ class RequestMeters:
         sending_ns: int,
         sent_ns: int,
     ) -> None:
-        """Count a request; the times are monotonic, and `request` is a key of `_found`."""
+        """Count a request; the times are monotonic.
+
+        `request` is the API key, the version, and whether a broker sent the request.
+        """
         found = self._found.get(request)
         if found is None:
             found = self._found[request] = self._find(*request)

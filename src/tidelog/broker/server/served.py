@@ -18,7 +18,7 @@ ErrorResponse = Callable[[Request[Any], ErrorCode], Any]
 
 
 class Served(NamedTuple):
-    """The description of an API, and the handler of its requests."""
+    """A served API: its description (`Card`), and the handler of its requests."""
 
     card: Card
     handle: Handler

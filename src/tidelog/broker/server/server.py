@@ -77,7 +77,8 @@ class Server:
             members=members,
         )
         self._metrics = metrics
-        #: By listener, what the last scrapes measured, to compute the rate of new connections.
+        #: By listener: the numbers of accepted connections at the last scrapes, from which the rate
+        #: of new connections is computed.
         self._rates: dict[str, Rate] = {}
         metrics.collect(self._readings)
         self._listeners: list[Listener] = []

@@ -16,7 +16,7 @@ BUCKET_MS = 10
 
 
 class Timeout:
-    """A timeout that was set; its owner cancels it when the guarded operation is complete."""
+    """A timeout that was set; the code that set it cancels it if the operation ends first."""
 
     __slots__ = ("callback",)
 

@@ -145,12 +145,13 @@ class RateMeter(Generic[K]):
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Growth a second: of each broker's counters, of high watermarks and of sizes of logs."""
+    """Growth per second of each broker's counters, of high watermarks, and of the sizes of logs."""
 
     counters: Mapping[int, Mapping[Counter, float]]
     records: Mapping[TopicPartition, float]
     sizes: Mapping[TopicPartition, float]
-    #: The brokers that lack counters of partitions, for any reason but that they had no traffic.
+    #: The brokers whose counters of partitions are unknown; a known broker without a counter had no
+    #: traffic for the partition.
     uncounted: Collection[int] = ()
 
     def bytes_of(self, name: str, tp: TopicPartition) -> float | None:

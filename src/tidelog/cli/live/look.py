@@ -69,11 +69,11 @@ _PARTS: Final = tuple(each for each in ReadingPart if each not in _PAST)
 
 
 class _PortLook(NamedTuple):
-    """A look at one broker's admin port."""
+    """The result of one look at a broker's admin port."""
 
-    #: The address, or the reason why the broker has none.
+    #: The address of the broker's admin port, or the reason why it is not known.
     places: AdminPlaces
-    #: None without an address.
+    #: The response of the admin port; None if its address is not known.
     reading: AdminReading | None
 
 
@@ -99,7 +99,7 @@ class ClusterLook:
         self._rows = rows
         self._viewed: list[TopicPartition] = []
         self._places = AdminPlaces(self._given, {})
-        #: The brokers whose ports failed at the last look.
+        #: The brokers whose admin ports failed at the last look.
         self._failed: set[int] = set()
         #: When each broker's port was last looked for.
         self._searched_s: dict[int, float] = {}

@@ -78,7 +78,7 @@ class TopScreen(App[None]):
         yield Footer()
 
     def on_mount(self) -> None:
-        """Begin to look."""
+        """Start the thread that looks at the cluster."""
         self.query_one(DataTable).focus()
         self._looking = threading.Thread(target=self._look, name="top", daemon=True)
         self._looking.start()
@@ -100,7 +100,8 @@ class TopScreen(App[None]):
             try:
                 frame = self._take()
             except BaseException as error:
-                # A screen that goes on with its last frame would hide the defect.
+                # The screen ends, because a screen that went on showing its last frame would hide
+                # the defect.
                 self._failure = error
                 self._pass_on(self.exit)
                 return
@@ -123,7 +124,8 @@ class TopScreen(App[None]):
         try:
             self._draw()
         except Exception as error:
-            # The loop calls this method outside of textual, and would only log the error.
+            # The event loop calls this method outside of textual, and would only log an error, so
+            # the screen ends.
             self._frame, self._failure = None, error
             self.exit()
 

@@ -37,7 +37,9 @@ KeyOption = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class RecordForm:
-    """How records become rows, and the key of a table of latest rows."""
+    """How `tidelog pipeline` turns records into rows, and the key columns of a table of latest
+    rows.
+    """
 
     json: str | None = None
     debezium: str | None = None

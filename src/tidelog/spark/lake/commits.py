@@ -16,8 +16,8 @@ from typing import Final
 from tidelog.spark.lake.state import TableError
 from tidelog.spark.lake.table import Lake
 
-#: If the oldest commit in a table's log is newer than this version, earlier commits with rows may
-#: have been cleaned from the log.
+#: The version of a table's first commit with rows. If the log's oldest commit is newer, the log may
+#: lack commits with rows.
 _FIRST_VERSION: Final = 1
 
 

@@ -348,7 +348,7 @@ class DeltaLake:
         return pa.schema(self._at(version).schema().to_arrow())
 
     def field_ids(self) -> Mapping[str, int]:
-        """Return no ids: Delta's readers find columns by name."""
+        """Return no field ids, because Delta's readers find columns by name."""
         return {}
 
     def check_files_are_rows(self, version: int | None = None) -> None:

@@ -51,7 +51,8 @@ def add_columns(
 ) -> tuple[str, ...]:
     """Add the columns of `schema` that a table lacks; return their names.
 
-    Raises TableError as `missing_columns` does, also for columns that another run adds meanwhile.
+    Raises TableError as `missing_columns` does, also for columns that another run adds during this
+    call.
     """
     added = tuple(missing_columns(table, schema).names)
     if not added:

@@ -80,8 +80,8 @@ def expire(table: Table, ids: set[int]) -> None:
 
 
 class _Expiry(ExpireSnapshots):
-    """An expiry that fails if a branch was moved meanwhile; pyiceberg's own expiry would remove the
-    branch.
+    """An expiry of snapshots that fails if a branch has moved since the table was read; pyiceberg's
+    own expiry would remove the branch.
     """
 
     def _commit(self) -> UpdatesAndRequirements:

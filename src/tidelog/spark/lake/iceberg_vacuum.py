@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 #: Age in ms from which a manifest without a snapshot counts as left by a process that died.
 _DEAD_AFTER_MS: Final = 72 * 3_600_000
-#: The folder of manifests and manifest lists, and the suffix of their names.
+#: The folder that holds manifests and manifest lists, and the suffix of the names of both.
 _FOLDER, _SUFFIX = "metadata", ".avro"
 
 

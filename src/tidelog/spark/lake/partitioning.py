@@ -17,7 +17,7 @@ from tidelog.spark.lake.state import TableError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: The derived partition column, which is the day of the column TIMESTAMP.
+#: Name of the partition column that tidelog derives: the day of the column TIMESTAMP.
 DAY: Final = "day"
 TIMESTAMP: Final = "timestamp"
 #: Characters that a partition column's name must not have: some readers misread paths with them.

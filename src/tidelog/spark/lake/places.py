@@ -13,7 +13,7 @@ from tidelog.spark.lake.iceberg import IcebergLake
 from tidelog.spark.lake.stores import location_of
 from tidelog.spark.lake.table import Lake
 
-#: The prefix of the place of an Iceberg table.
+#: The prefix by which users name an Iceberg table: `iceberg:NAMESPACE.TABLE`.
 ICEBERG: Final = "iceberg:"
 
 

@@ -28,10 +28,10 @@ class CommitAnswer(Enum):
     """The answer of a store to a commit."""
 
     COMMITTED = "committed"
-    #: The version exists. The existing version may be the run's own commit, whose first answer was
-    #: lost.
+    #: The table already has a commit with this version. It may be the run's own commit, whose first
+    #: answer was lost.
     CONFLICT = "conflict"
-    #: No answer: the commit may exist, appear later, or never appear.
+    #: The answer was lost: the commit may exist, appear later, or never appear.
     LOST = "lost"
 
 
@@ -48,7 +48,8 @@ class PlannedOffsets:
     """Offsets `[start, end)` of a partition, and the table's next offset when they were planned."""
 
     partition: int
-    #: None if the table had no offset of the partition.
+    #: The table's next offset for the partition when the run was planned; None if the table had no
+    #: offset of the partition.
     expected: int | None
     start: int
     end: int
@@ -63,7 +64,7 @@ class CommitAttempt:
     """
 
     run: str
-    #: The version of the table that the run read first.
+    #: The table's version when the run began.
     began: int
     offsets: tuple[PlannedOffsets, ...] = ()
     #: Paths of files that the commit removes.
@@ -78,9 +79,9 @@ class TableView:
     """The state of the table from which `next_step` decides."""
 
     version: int
-    #: The next offset of each partition.
+    #: By partition: the offset that the next committed row of the partition must have.
     following: Mapping[int, int]
-    #: Runs that began below this version cannot commit.
+    #: Runs that began when the table had a lower version than this cannot commit.
     fence: int
     #: The runs that committed after the version on top of which the attempt was last sent.
     landed: Collection[str]
@@ -91,19 +92,22 @@ class TableView:
 
 @dataclass(frozen=True, slots=True)
 class CommitAgain:
-    """Commit on top of `version`."""
+    """Decision: send the commit again, on top of `version` of the table."""
 
     version: int
 
 
 @dataclass(frozen=True, slots=True)
 class LandedBefore:
-    """The table contains the attempt: an earlier commit succeeded without an answer."""
+    """Decision: do nothing more, because the table contains the attempt.
+
+    An earlier commit of the attempt succeeded, and only its answer was lost.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class StartOver:
-    """Delete the staged files, and begin a new run with the table as it is now."""
+    """Decision: delete the staged files, and begin a new run with the table as it is now."""
 
     obstacle: CommitObstacle
 

@@ -69,7 +69,7 @@ def opened(
     if state.version == NO_VERSION:
         columns = schema()
         check_new(columns, partition_by)
-        table.create(origin, columns, partition_by)  # another run may have created the table
+        table.create(origin, columns, partition_by)  # another run may have created the table first
         state = table.read()
     if state.origin is None:
         raise TableError(f"{table.location} could not be created; run it again")

@@ -48,7 +48,8 @@ TARGET_FILE_BYTES: Final = 128 * MIB
 #: file.
 MOST_OPEN: Final = 16
 _FOLDER: Final = re.compile(r"run-([0-9]+)-([0-9a-f]{16})")
-#: A partition, and the values of the partition columns in their order.
+#: The key by which a task divides rows into files: the Kafka partition, and the values of the
+#: table's partition columns in their order.
 _Split = tuple[int, tuple[str | None, ...]]
 _STAGED: Final = re.compile(rf"({_FOLDER.pattern})/.+\.parquet")
 
@@ -226,7 +227,7 @@ class TaskFiles:
     def __init__(self, plan: FilePlan) -> None:
         self._plan = plan
         self._schema = plan.file_schema
-        #: The most recently used file is the last one.
+        #: The open file of each split, the most recently used file last.
         self._open: dict[_Split, LakeFileWriter] = {}
         self._closed: list[LakeFile] = []
         self._evicted: dict[_Split, None] = {}

@@ -24,16 +24,22 @@ OFFSET_COLUMNS: Final = ("partition", "offset")
 
 
 class TableError(TidelogError):
-    """An unusable table; the message has the reason and the right form."""
+    """The error for an unusable table; the message has the reason and the right form."""
 
 
 class HiddenRowsError(TableError):
-    """A table whose rows differ from its files' rows; only the format's own readers can read it."""
+    """The error for a table whose files contain rows that are not rows of the table any more.
+
+    Only the readers of the table's format can read such a table.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The topic and the key of a table. A recreated topic has another id."""
+    """The topic from which a table is filled, and the table's key columns.
+
+    A recreated topic has another id.
+    """
 
     topic: str
     topic_id: str
@@ -98,14 +104,15 @@ class LakeFile:
 
 @dataclass(frozen=True, slots=True)
 class TableChange:
-    """The content of a commit."""
+    """The change that one commit makes to a table: added and removed files, and offsets."""
 
     run: str
-    #: An ingest's offsets; empty for other commits.
+    #: By partition: the offset ranges that an ingest commits; empty for other commits.
     offsets: tuple[PartitionRun, ...] = ()
     added: tuple[LakeFile, ...] = ()
     removed: tuple[LakeFile, ...] = ()
-    #: Runs that began below this version cannot commit any more; 0 leaves the fence as it is.
+    #: After this commit, runs that began when the table had a lower version than this cannot
+    #: commit; 0 leaves the table's fence as it is.
     fence: int = 0
     #: Paths of dead-letter files, in the form in which Spark opens them.
     dead_letters: tuple[str, ...] = ()
@@ -113,7 +120,7 @@ class TableChange:
 
 @dataclass(frozen=True, slots=True)
 class LakeState:
-    """The content of a table at one version."""
+    """What tidelog knows of a table at one version: offsets, fence, and columns."""
 
     version: int = NO_VERSION
     origin: Origin | None = None
@@ -157,7 +164,7 @@ class CommitNote:
     fence: int = 0
     dead_letters: tuple[str, ...] = ()
     is_whole: bool = True
-    #: The commit's version; 0 in commits of earlier versions of tidelog.
+    #: The table version that the commit made; 0 in commits of earlier releases of tidelog.
     version: int = 0
 
     @classmethod

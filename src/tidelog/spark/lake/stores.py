@@ -19,12 +19,12 @@ from tidelog.spark.lake.state import TableError
 if TYPE_CHECKING:
     from pyarrow import fs
 
-#: Folder of small files whose modification times show the store's clock; readers of tables skip
-#: names that begin with `_`.
+#: Folder of small files that tidelog writes to learn the store's clock from their modification
+#: times; readers of tables skip names that begin with `_`.
 _PROBES: Final = "_tidelog"
 _PROBE_BUFFER_BYTES: Final = 64
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
-#: The first line of a stack trace that delta-rs appends.
+#: Where the stack trace begins that delta-rs appends to error messages.
 _STACK: Final = re.compile(r"\n +0: |\n?\[SQL: ")
 _S3_ERROR: Final = re.compile(r"<Error>.*?<Code>(.*?)</Code>.*?<Message>(.*?)</Message>", re.DOTALL)
 

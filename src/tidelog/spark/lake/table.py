@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Lake(Protocol):
-    """A table of one topic."""
+    """The interface of a Delta or Iceberg table that tidelog fills from one topic."""
 
     #: The table's path, URI or identifier, for messages.
     location: str

@@ -27,7 +27,7 @@ DEAD_AFTER_MS: Final = 24 * 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class VacuumReport:
-    """The result of a vacuum."""
+    """The result of a vacuum, which deletes files of runs that died before their commit."""
 
     #: Paths of the deleted files.
     deleted: tuple[str, ...] = ()

@@ -45,7 +45,10 @@ _UNKNOWN: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class PartitionOffsets:
-    """A partition's offsets `[start, end)` in a table; counts of missing and doubled offsets."""
+    """What a proof found for a partition: its offsets in the table, and missing or doubled offsets.
+
+    The offsets lie in `[start, end)`.
+    """
 
     partition: int
     start: int
@@ -57,7 +60,8 @@ class PartitionOffsets:
     control: int | None = None
     #: Missing offsets that the log does not have either; None if the log was not read.
     absent: int | None = None
-    #: The log start offset; `log_end` is the last stable offset. None if the log was not read.
+    #: The partition's log start offset, and in `log_end` its last stable offset; None if the log
+    #: was not read.
     log_start: int | None = None
     log_end: int | None = None
 
@@ -69,7 +73,7 @@ class PartitionOffsets:
 
 @dataclass(frozen=True, slots=True)
 class ColumnProof:
-    """The proof of a table by its columns."""
+    """The proof that a table has each record once, from its partition and offset columns."""
 
     version: int
     partitions: tuple[PartitionOffsets, ...]
@@ -162,7 +166,7 @@ def _check_names(table: str, columns: OffsetColumns, offered: Sequence[str]) -> 
 
 
 def _partitions(counted: FileCounts, faults: Sequence[OffsetFault]) -> list[PartitionOffsets]:
-    """Return the counts of each partition."""
+    """Return, for each partition, its offsets and the counts of missing and doubled offsets."""
     from tidelog.spark.pipelines.spans import counts_of
 
     missing = _sizes(fault for fault in faults if fault.kind is OffsetFaultKind.MISSING)

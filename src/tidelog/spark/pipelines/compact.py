@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-#: Default time in hours to keep replaced files: a week, as in Delta.
+#: Default number of hours for which files stay after a merge has replaced them: a week, as in
+#: Delta.
 KEEP_HOURS: Final = 168
 #: A merge fails if another commit replaces its input files first. After this number of failed
 #: merges, a compaction gives up.
@@ -65,14 +66,14 @@ class CompactionReport:
 
 @dataclass(frozen=True, slots=True)
 class _MergeJob:
-    """The work of a task: neighbouring files to write as one."""
+    """The work of one Spark task: files with adjacent offsets, which it writes as one."""
 
     plan: FilePlan
     files: tuple[LakeFile, ...]
 
 
 def plan_merges(files: Iterable[LakeFile], target_file_bytes: int) -> list[list[LakeFile]]:
-    """Return groups of neighbouring files to merge, each of `target_file_bytes` at most."""
+    """Return groups of files with adjacent offsets to merge, each at most `target_file_bytes`."""
     groups: list[list[LakeFile]] = []
     for run in _neighbours(files, target_file_bytes):
         group: list[LakeFile] = []
@@ -159,7 +160,7 @@ def compact(
 
 
 def check_keep_hours(keep_hours: int) -> None:
-    """Raise OptionError for an invalid time to keep files."""
+    """Raise OptionError if replaced files cannot be kept for this number of hours."""
     if keep_hours < 0:
         raise OptionError(f"keep_hours is {keep_hours}; expected 0 or more")
 
@@ -264,7 +265,7 @@ def _written(spark: SparkSession, jobs: Sequence[_MergeJob]) -> list[dict[str, A
 
 
 def _merge(job: _MergeJob) -> Iterator[dict[str, Any]]:
-    """Write the rows of neighbouring files as one file in a task, and yield it."""
+    """Write the rows of a job's files as one file, and yield the description of that file."""
     writer = LakeFileWriter(job.plan, job.files[0].partition, job.files[0].values)
     try:
         for files in _overlapping(job.files):

@@ -47,7 +47,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class LogBounds:
-    """The log of a partition: its topic's id, its start, and its last stable offset."""
+    """The bounds of a partition's log: its start and its last stable offset."""
 
     topic_id: TopicId
     start: int
@@ -56,7 +56,7 @@ class LogBounds:
 
 @dataclass(frozen=True, slots=True)
 class BlockJob:
-    """The work of a task: files of a table, and the log that they are compared with."""
+    """The work of one Spark task: files of a table, to be compared with the log."""
 
     store: LakeStore
     files: tuple[LakeFile, ...]
@@ -77,7 +77,9 @@ class BlockJob:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Checksums of rows, one array for each compared column, and the numbers of their files."""
+    """Checksums of rows, one array for each compared column, and the number of the file of each
+    row.
+    """
 
     partitions: Ints
     offsets: Ints

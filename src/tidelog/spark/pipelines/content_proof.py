@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 
 #: Maximum number of rows whose checksums a task holds at a time.
 BLOCK_ROWS: Final = 500_000
-#: Columns of the source that a table may contain unchanged.
+#: Columns of records that a table may contain unchanged, and that can so be compared with the log.
 COMPARABLE: Final = tuple(
     name for name in (*COLUMNS, HEADERS) if name not in ("topic", "partition", "offset")
 )
-#: Counts of a task, in the order of the fields of PartitionContent.
+#: Names of the counts that a task returns, in the order of the fields of PartitionContent.
 _COUNTS: Final = ("rows", "compared", "differing", "unknown", "beyond", "unreached", "removed")
 
 
@@ -82,7 +82,7 @@ class PartitionContent:
 
 @dataclass(frozen=True, slots=True)
 class ContentProof:
-    """The proof of a table's content at one version."""
+    """The result of comparing a table's rows, at one version, with the log."""
 
     version: int
     #: The compared columns.
@@ -102,7 +102,7 @@ class ContentProof:
 
     @property
     def verdict(self) -> str:
-        """The verdict as a line."""
+        """The verdict of the proof as one line of text."""
         sums = Counter[str]()
         for each in self.partitions:
             sums += Counter(

@@ -34,7 +34,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Offsets `[start, end)` that have no row."""
+    """Offsets `[start, end)` of a partition for which no row was found."""
 
     start: int
     end: int
@@ -42,7 +42,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class GapContent:
-    """The log's content in a gap: offsets of transactions, absent offsets and records."""
+    """How many offsets of a gap have markers, records or nothing in the log."""
 
     #: Number of transaction markers and of records of aborted transactions.
     control: int = 0
@@ -69,7 +69,7 @@ class PartitionCount:
 
 @dataclass(frozen=True, slots=True)
 class PartitionProof:
-    """The proof of one partition; it holds if each offset of `wanted` has one row or needs none."""
+    """The proof that each offset of `wanted` in a partition has one row, or needs none."""
 
     wanted: OffsetRange
     rows: int
@@ -116,12 +116,12 @@ class ContinuityProof:
 
     @property
     def rows(self) -> int:
-        """Number of all rows."""
+        """Number of rows in all partitions."""
         return sum(each.rows for each in self.partitions)
 
     @property
     def dead(self) -> int:
-        """Number of all dead letters."""
+        """Number of dead letters in all partitions."""
         return sum(each.dead for each in self.partitions)
 
 

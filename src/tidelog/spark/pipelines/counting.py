@@ -49,7 +49,7 @@ class FileFault:
 
 @dataclass(frozen=True, slots=True)
 class FileCounts:
-    """The spans of offsets in each file, and the files with faults."""
+    """The offset spans that each file of a table contains, and the files with faults."""
 
     by_file: tuple[FileSpan, ...]
     faults: tuple[FileFault, ...] = ()

@@ -46,7 +46,7 @@ def directory_lock(
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file that appears under its name only when complete and on disk."""
+    """Open a file for writing; it gets its name only when the block ends and it is on disk."""
     half = path.with_name(f"_{path.name}.half")
     with open(half, "wb") as file:
         yield file

@@ -28,10 +28,11 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger(__name__)
 #: Default number of small files of one partition that starts a merge.
 COMPACT_AFTER: Final = 32
-#: A batch waits for a round once the small files are this many times the number that starts a
-#: merge.
+#: A batch of the ingest waits for the running merge if there are this many times as many small
+#: files as start a merge.
 _FAR_BEHIND: Final = 4
-#: Time in seconds between deletions, or a fraction of `keep_hours` if that is shorter.
+#: Time in seconds between two deletions of replaced files; with a small `keep_hours`, a fraction of
+#: `keep_hours` applies instead.
 _DELETE_EVERY_S: Final = 3_600.0
 _PARTS_OF_KEEPING: Final = 24
 #: Shortest time in seconds between deletions without a merge.
@@ -143,7 +144,10 @@ class FileUpkeep:
             self._round_ended.set()
 
     def _round(self) -> bool:
-        """Merge some files, and delete files if it is time; return whether to go on."""
+        """Merge some small files, and delete replaced files if that is due.
+
+        Returns whether more small files can be merged.
+        """
         try:
             has_more = merge_some(self._spark, self._table, self._target)
         except HiddenRowsError as error:

@@ -35,7 +35,7 @@ svg { width: 100%; height: auto }
 
 
 def page(report: PipelineReport) -> str:
-    """Return the whole page; raise ConfigError if figures cannot be drawn."""
+    """Return a report as an HTML page; raise ConfigError if figures cannot be drawn."""
     parts = [
         "<!doctype html>",
         '<html lang="en"><head><meta charset="utf-8">',

@@ -87,7 +87,7 @@ NOTHING: Final = Landing(ContinuityProof(()), ())
 
 @dataclass(frozen=True, slots=True)
 class IngestReport:
-    """The result of one run; a run without new records has no proof and no version."""
+    """The result of one run of an ingest; a run without new records has no proof and no version."""
 
     topic: str
     table: str
@@ -154,7 +154,7 @@ class TopicIngest:
             if added:
                 new_columns += added
                 self._state = self._table.read()
-                continue  # another run may have landed offsets meanwhile
+                continue  # another run may have committed offsets first
             run = new_run()
             place = run_folder(self._table, run, state.version)
             letters = self._letters(place.folder)

@@ -46,20 +46,21 @@ class IngestSums:
         self.batches = self.rows = self.files = 0
         self.version: int | None = None
         self.holds = True
-        #: Names of the columns that batches have added.
+        #: Names of the columns that batches have added to the table.
         self.new_columns: dict[str, None] = {}
         self.seconds = 0.0
         #: Largest number of files of one batch.
         self.most_files = 0
         self.partition_rows: dict[int, int] = {}
-        #: The version and the ranges of each of the last batches, and the rows per second.
+        #: For each of the last batches: its table version, its offset ranges, and its rows per
+        #: second.
         self.last: deque[tuple[int, list[dict[str, int]], float]] = deque(maxlen=_LAST_BATCHES)
         self._dead = self._lost = self._doubled = self._small = 0
         for report in reports:
             self.add(report)
 
     def add(self, report: IngestReport) -> None:
-        """Add a batch."""
+        """Add the report of a batch to the sums."""
         proof = report.proof
         self.rows += proof.rows
         self.files += len(report.files)

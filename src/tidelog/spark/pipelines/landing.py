@@ -55,15 +55,15 @@ Transform = Callable[["DataFrame"], "DataFrame"]
 
 
 class ProofError(TidelogError):
-    """Written files that differ from the log; nothing was committed."""
+    """The error for written files that differ from the log; nothing was committed."""
 
 
 class BadRecordsError(TidelogError):
-    """Bad records without a path for dead letters; nothing was committed."""
+    """The error for bad records if there is no path for dead letters; nothing was committed."""
 
 
 class TasksFailedError(TidelogError):
-    """A Spark job that failed outside tidelog's code; nothing was committed."""
+    """The error for a Spark job that failed outside tidelog's code; nothing was committed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,8 @@ class RunRows:
 
     ranges: tuple[OffsetRange, ...]
     schema: pa.Schema
-    #: None without a transform: then each task writes the records that it reads.
+    #: The rows as a DataFrame. None if the ingest has no transform: each task then writes the
+    #: records that it reads.
     frame: DataFrame | None = None
     partition_by: tuple[str, ...] = ()
 
@@ -206,7 +207,7 @@ def _write(
 
 
 def offered(options: LandingOptions) -> tuple[str, ...]:
-    """Return the columns that the source yields for each record."""
+    """Return the columns of a record that the source must read for these options."""
     return (*COLUMNS, HEADERS) if options.include_headers else COLUMNS
 
 
@@ -437,7 +438,9 @@ def _refusal(topic: str, bad: BadRecord) -> str:
 
 @contextmanager
 def _sentence() -> Iterator[None]:
-    """Convert the error of a failed Spark job, such as a worker's death, to one sentence."""
+    """In a `with` block, replace the error of a failed Spark job by a TasksFailedError of one
+    sentence.
+    """
     try:
         yield
     except _java_errors() as error:

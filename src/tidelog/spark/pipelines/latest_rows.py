@@ -24,12 +24,13 @@ TOMBSTONE_COLUMN: Final = "tombstone"
 #: A struct of a row's former columns, with which a transform shows that an update changes a key. No
 #: table gets this column.
 BEFORE_COLUMN: Final = "_tidelog_before"
-#: Columns of a row's place and kind, beside the columns of its key (`key_names`).
+#: Columns that say where a row lies (file, partition, offset) and whether it is a tombstone, beside
+#: the columns of its key (`key_names`).
 PLACE: Final = ("file", "partition", "offset", "tombstone")
 
 
 class UpsertKeyError(TidelogError):
-    """Records whose keys do not fit an upsert; nothing was committed."""
+    """The error for records whose keys do not fit an upsert; nothing was committed."""
 
 
 def check_key(schema: pa.Schema, keys: Sequence[str]) -> None:

@@ -20,7 +20,7 @@ from tidelog.spark.planning import DataLossError, OffsetRange, OffsetsClient
 
 @dataclass(frozen=True, slots=True)
 class NewOffsets:
-    """The offsets that a run takes."""
+    """The offsets that one run of an ingest reads from the topic."""
 
     ranges: tuple[OffsetRange, ...]
     #: Empty partitions that the table does not know. The run commits the start offsets of these

@@ -94,7 +94,7 @@ def _faults(ordered: list[FileSpan]) -> Iterator[OffsetFault]:
 
 
 def _joined(faults: Iterable[OffsetFault]) -> list[OffsetFault]:
-    """Join neighbouring faults of the same files."""
+    """Join faults of the same files whose offset ranges are adjacent."""
     joined: list[OffsetFault] = []
     for fault in faults:
         if (

@@ -75,7 +75,7 @@ def fields_of(ddl: str, own: Collection[str]) -> StructType:
         if not isinstance(fields, StructType) or not fields.names:
             raise OptionError(f"columns {ddl!r} are not like 'carrier string, distance long'")
     except PySparkException as error:
-        # Spark's message of a syntax error begins with an empty line.
+        # Spark's message for a syntax error begins with an empty line.
         reason = next((line for line in str(error).splitlines() if line.strip()), "no DDL")
         raise OptionError(
             f"columns {ddl!r} are not like 'carrier string, distance long': {reason}"

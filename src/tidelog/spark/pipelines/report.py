@@ -21,7 +21,7 @@ Cell = str | int | float | bool | None
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows under column names; every row has one cell for each column."""
+    """A table of a report: rows under column names; every row has one cell for each column."""
 
     title: str
     columns: tuple[str, ...]
@@ -59,7 +59,9 @@ class PlotKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Points of a plot. `low` and `high` are the ends of error bars, or empty."""
+    """One line or one kind of bars of a plot: its points. `low` and `high` are the ends of error
+    bars, or empty.
+    """
 
     label: str
     x: tuple[float, ...]
@@ -113,7 +115,7 @@ class Plot:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A time `[start, end)` of one kind, such as a state, in a timeline."""
+    """A piece `[start, end)` of a timeline's row, of one kind, such as a state."""
 
     start: float
     end: float

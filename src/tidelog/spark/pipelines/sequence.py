@@ -26,8 +26,8 @@ class SequenceProof:
     total: int
     smallest: int | None
     largest: int | None
-    #: Distinct numbers that belong to the sequence; `foreign` counts rows without a number, or with
-    #: a number outside the sequence.
+    #: Count of the sequence's numbers that have a row. `foreign` counts rows without a number, or
+    #: with a number outside the sequence.
     expected_present: int
     foreign: int
 

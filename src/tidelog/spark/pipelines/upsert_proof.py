@@ -44,20 +44,24 @@ _UNREACHED: Final = "unreached"
 class KeyFaultKind(StrEnum):
     """The kind of a key's fault."""
 
-    #: The log has a latest value, but the table has no row.
+    #: The log has a latest value for the key, but the table has no row of the key.
     MISSING = "missing"
-    #: The row comes from an earlier record, or from a record that the log does not have.
+    #: The key's row comes from an earlier record than the latest, or from a record that the log
+    #: does not have.
     STALE = "stale"
     #: The table has a row, although the log has a tombstone or no record of the key.
     EXTRA = "extra"
     DOUBLED = "doubled"
-    #: The row comes from the latest record, but has other values.
+    #: The key's row comes from the latest record, but has other values than this record.
     DIFFERING = "differing"
 
 
 @dataclass(frozen=True, slots=True)
 class KeyFault:
-    """A key whose row does not match its latest record; an offset is None without row or record."""
+    """A key whose row does not match its latest record.
+
+    The offset of the row or of the record is None if there is no row or no record.
+    """
 
     kind: KeyFaultKind
     key: str

@@ -61,7 +61,9 @@ class UpsertFiles:
 
 @dataclass(frozen=True, slots=True)
 class _Upsert:
-    """The files of an upsert as its tasks need them: the table's files, then the staged files."""
+    """What the tasks of an upsert need: the table's files and the staged files, numbered in this
+    order.
+    """
 
     plan: FilePlan
     keys: tuple[str, ...]

@@ -41,12 +41,12 @@ LETTER: Final = ("topic", "partition", "offset", "key", "value", ERROR_COLUMN)
 
 
 class TargetError(TidelogError):
-    """A place that a task cannot write to."""
+    """The error for a place that a task cannot write to."""
 
 
 @dataclass(frozen=True, slots=True)
 class BadRecord:
-    """A record that a transform rejects."""
+    """The first bad record of a run: a record that a transform rejects."""
 
     partition: int
     offset: int
@@ -74,7 +74,7 @@ class _RangeJob:
 
 @dataclass(frozen=True, slots=True)
 class _FrameJob:
-    """The work of a task on the rows of a DataFrame."""
+    """The work of one Spark task that writes rows of a DataFrame."""
 
     plan: FilePlan
     letters: FilePlan | None
@@ -258,7 +258,7 @@ class _FrameTask:
         self._bad: tuple[int, int, str] | None = None
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
-        """Write all rows; return a row for each written file.
+        """Write all rows of the task; return a row for each written file.
 
         Without a dead-letter path, one more row has the first bad record, if there is any.
         """

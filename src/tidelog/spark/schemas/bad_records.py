@@ -29,7 +29,7 @@ class RecordDecoder(Protocol):
 
     @property
     def arrow_type(self) -> pa.DataType:
-        """The Arrow type of the records."""
+        """The Arrow type that this decoder's records have."""
 
     def decode(self, data: bytes) -> Any:
         """Return the record in `data`. Raises BadRecordError."""

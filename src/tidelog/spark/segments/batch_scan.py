@@ -60,7 +60,7 @@ Rows = npt.NDArray[np.void]
 class ScanEnd(IntEnum):
     """The reason for which a scan ended."""
 
-    #: The rows are full.
+    #: The array of rows is full, so more batches may follow.
     FULL = 0
     #: The buffer ends within the next batch, or before it.
     SHORT = 1

@@ -49,7 +49,7 @@ _ASIDE: Final = re.compile(r"(.+)\.([0-9a-f]{32})-(delete|stray|future)")
 
 
 class IllegibleFileError(TidelogError):
-    """A text file of a log directory whose content does not fit its name."""
+    """The error for a text file of a log directory whose content is not what its name promises."""
 
 
 class DirectoryOwner(NamedTuple):

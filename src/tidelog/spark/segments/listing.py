@@ -77,7 +77,7 @@ class Replica:
     high_watermark: int | None
     recovery_point: int | None
     log_start: int | None
-    #: Offset at which the last compaction ended.
+    #: The offset up to which the log cleaner has compacted the log, from the cleaner's checkpoint.
     cleaned_to: int | None
     #: Log directories that may still have an older copy of the replica.
     moved_from: tuple[str, ...]
@@ -122,7 +122,8 @@ class ListedLogDir:
     path: str
     cluster: str | None
     broker: int | None
-    #: Id of the directory itself; None from brokers with ZooKeeper.
+    #: Id of the directory itself (`directory.id`), which brokers with ZooKeeper do not give; None
+    #: without one.
     directory_id: str | None
     is_clean: bool
     replicas: tuple[Replica, ...]

@@ -24,7 +24,7 @@ _LAST = 2**63 - 1
 
 
 class NoReplicaError(TidelogError):
-    """A partition that cannot be read from its log directories."""
+    """The error for a partition that cannot be read from its log directories."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ _NONE: Final = ListedOffset(-1, -1, -1)
 
 
 class SegmentClient:
-    """Topics and offsets of log directories, with the methods of a client."""
+    """A stand-in for a client of a cluster: it finds topics and offsets in log directories."""
 
     def __init__(self, patterns: tuple[str, ...], *, to_log_end: bool) -> None:
         """List the directories. Raises ConfigError, NoReplicaError, OSError."""

@@ -53,11 +53,13 @@ _log = logging.getLogger("tidelog.spark")
 
 
 class UnreadableFileError(TidelogError):
-    """A file that the operating system refuses to read, or that is replaced again and again."""
+    """The error for a file that the operating system refuses to read, or that is replaced again and
+    again.
+    """
 
 
 class _ReplacedFileError(Exception):
-    """A file that was replaced since its directory was listed."""
+    """The error for a file that was replaced since its directory was listed."""
 
 
 @dataclass(frozen=True, slots=True)

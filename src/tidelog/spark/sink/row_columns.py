@@ -30,7 +30,9 @@ _TIMES: Final = ("timestamp",)
 
 
 class SinkError(ConfigError):
-    """Rows or a schema that cannot be written; the message names the column or the row."""
+    """The error for rows or a schema that cannot be written; the message names the column or the
+    row.
+    """
 
 
 def check_columns(types: Mapping[str, str], settings: SinkSettings) -> None:

@@ -66,7 +66,8 @@ _REJECTED: Final = {
 _PREFIXES_REJECTED: Final = ("kafka.sasl.", "kafka.ssl.")
 _ACKS: Final = {"all": -1, "-1": -1, "1": 1, "0": 0}
 _LEVELS: Final = {"gzip": (1, 9), "lz4": (1, 17), "zstd": (-131072, 22)}
-#: Number of batches of a producer that brokers remember (KIP-98).
+#: Maximum number of requests in flight of an idempotent producer: brokers remember this many
+#: batches of a producer (KIP-98).
 _IDEMPOTENT_IN_FLIGHT: Final = 5
 
 _KNOWN: Final = {

@@ -36,7 +36,9 @@ _NO_TIMESTAMP_US: Final = -(2**63)
 
 
 class WriteError(TidelogError):
-    """The failure of a task, with the reason and the number of records acknowledged until then."""
+    """The error of a failed write task, with the reason and the number of records that were
+    acknowledged before.
+    """
 
 
 class WriteTask:
@@ -96,7 +98,7 @@ class WriteTask:
             yield held, True
 
     def _parts(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Split an Arrow batch that is larger than a chunk should be."""
+        """Yield slices of an Arrow batch, none larger than the maximum size of a chunk."""
         if not batch.num_rows:
             return
         rows = max(1, batch.num_rows * _MOST_CHUNK_BYTES // max(batch.nbytes, 1))

@@ -57,7 +57,7 @@ class Arrivals:
 
 
 class _Watch:
-    """A thread that keeps at most one Fetch request waiting at one leader."""
+    """A thread that waits for new records of one leader, with at most one waiting Fetch request."""
 
     def __init__(
         self, client: BlockingClient, isolation_level: int, arrived: threading.Event

@@ -26,7 +26,7 @@ FIRST_BATCH_PINNED: Final = "(first batch: latest)"
 
 
 class CheckpointError(TidelogError):
-    """Offsets in a checkpoint that are not offsets of a Kafka source."""
+    """The error for offsets in a checkpoint that are not offsets of a Kafka source."""
 
 
 def offsets_to_json(offsets: Mapping[TopicPartition, int], *, is_pinned: bool = False) -> Any:

@@ -56,7 +56,7 @@ _log = logging.getLogger("tidelog.spark")
 
 
 class PackedPartition(InputPartition):
-    """One task: ranges of several partitions, which the task reads one after the other."""
+    """The work of one task: ranges of several partitions, to be read one after the other."""
 
     def __init__(self, ranges: tuple[OffsetRange, ...]) -> None:
         self.ranges = ranges

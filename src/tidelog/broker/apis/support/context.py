@@ -53,6 +53,6 @@ class ApiContext:
     config_store: ConfigStore
     live_configs: LiveConfigs
     held_answers: HeldAnswers
-    #: Called with the name of the mark, a node by which a broker records that the metadata store
-    #: lost writes (E8).
+    #: Called with the name of the mark in a controller's request; the mark is a store node which
+    #: records that the metadata store lost writes (E8).
     store_marked: Callable[[str], None]

@@ -91,7 +91,11 @@ def error_entries(
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """The fields in which a struct of a response can carry an error, at one version."""
+    """Where a struct of a response carries an error, at one version.
+
+    An error may stand in the struct's error field and message field, or in the elements of an
+    array.
+    """
 
     struct_class: type
     error: str | None

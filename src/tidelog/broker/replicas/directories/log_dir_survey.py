@@ -39,7 +39,7 @@ class LogDirSurvey:
         self._written: dict[str, KnownLogDir] = {}
 
     async def look(self, lanes: Mapping[str, Lane]) -> dict[str, StorageError]:
-        """Survey the directories; return why some cannot be used, by path."""
+        """Survey the directories; return, by path, why a directory cannot be used."""
         errors: dict[str, StorageError] = {}
         for path, lane in lanes.items():
             try:

@@ -63,7 +63,9 @@ _DAMAGED = (
 
 
 class Relinquishing:
-    """The roles that one broker gives up."""
+    """Requests of one broker to give up leaderships and ISR memberships: of damaged replicas, slow
+    reads, and full or slow directories.
+    """
 
     def __init__(self, services: Services, give_up: Callable[[Partition], None]) -> None:
         """`give_up` handles a damaged replica if the controller serves no RelinquishLeadership."""
@@ -78,7 +80,8 @@ class Relinquishing:
         self.unfit = UnfitDirectories(services)
         #: Monotonic time of the last request about each damaged partition.
         self._asked_ms: dict[TopicPartition, int] = {}
-        #: The last logged damage of each leader that is alone in its ISR.
+        #: By partition: the last logged damage of a leader that is the only member of its ISR, and
+        #: so keeps its role.
         self._kept: dict[TopicPartition, Damage] = {}
 
     def look(self, partitions: Iterable[Partition]) -> None:

@@ -67,7 +67,7 @@ class UnfitDirectories:
         ]
 
     def asked(self, partitions: Iterable[Partition]) -> None:
-        """Note that a request names these leaders and followers as unfit."""
+        """Note that a request was sent which names these leaders and followers as unfit."""
         now_ms = self._services.clock.monotonic_ms()
         interval_s = self._services.config.leader_imbalance_check_interval_seconds
         report_ms = interval_s * _MS_PER_S // 2

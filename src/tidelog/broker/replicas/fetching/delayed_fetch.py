@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from tidelog.broker.services import Services
     from tidelog.log.partition_log import LogSlice
 
-#: Partitions that the request already checked, so the fetch may read them.
+#: Partitions that the handler of the Fetch request has already checked, so the fetch may read them
+#: without another check.
 Checked = Mapping[SessionPartition, "Partition"]
 _NONE_CHECKED: Checked = {}
 #: Errors with which the response also names the leader (KIP-951); otherwise librdkafka would back

@@ -33,7 +33,8 @@ class Refusal(NamedTuple):
 
     error: ErrorCode
     diverging: EpochEnd | None = None
-    #: Set if this broker leads the partition; a refusal then carries the partition's offsets.
+    #: The partition if this broker leads it, because the response then carries the partition's
+    #: offsets; else None.
     partition: Partition | None = None
 
 

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from tidelog.log.partition_log import PartitionLog
     from tidelog.log.segment_reads import LogSlice
 
-#: Stands for a base offset if the readable records do not end in the active segment.
+#: The value in place of a segment's base offset if the readable records do not end in the active
+#: segment.
 NO_SEGMENT = -1
 
 

@@ -78,7 +78,10 @@ class FetchReads:
     def begin(
         self, reads: Sequence[DiskRead], size_bytes: int, done: Callable[[DiskRead], None]
     ) -> None:
-        """Wait for these reads; with earlier reads of the fetch they take up to `size_bytes`."""
+        """Call `done` when each of these reads ends.
+
+        These reads and the fetch's earlier reads together return at most `size_bytes`.
+        """
         self.under_way = len(reads)
         self._reserved_bytes = size_bytes
         self._room.take(size_bytes)

@@ -467,7 +467,7 @@ class Fetcher(FetchOrder):
         self._held_under = None
 
     def _failed(self, why: str, is_session: bool = False) -> None:
-        """After a growing pause, begin with a full fetch; ignore the requests in flight.
+        """Begin again with a full fetch after a growing pause; ignore the requests in flight.
 
         `is_session` means that the leader refused the current session.
         """

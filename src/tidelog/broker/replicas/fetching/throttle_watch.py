@@ -29,7 +29,7 @@ _Find = Callable[[TopicPartition], "Partition | None"]
 
 
 class _Ends(NamedTuple):
-    """The log end offsets of a leader and of one follower at the same moment."""
+    """The log end offsets of a leader and of one of its followers at one check."""
 
     at_ms: int
     leader_end: int

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 
 class ThrottledReads:
-    """The throttle of one fetch; it never delays a consumer's fetch."""
+    """The replication throttle as it applies to one fetch session; it never delays a consumer's
+    fetch.
+    """
 
     __slots__ = ("_bytes", "_follower", "_is_active", "_session", "_throttles")
 

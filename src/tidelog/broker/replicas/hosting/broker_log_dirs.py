@@ -28,7 +28,7 @@ class BrokerLogDirs:
         self._metrics = metrics
         #: The log directories that have not failed.
         self.good: list[LogDirectory] = []
-        #: Why each failed directory failed, by path (D1).
+        #: By path: the error with which a log directory failed (D1).
         self.failed: dict[str, StorageError] = {}
         #: Replicas in directories that failed at run time (D4).
         self.offline: dict[TopicPartition, OfflineReplica] = {}

@@ -19,7 +19,9 @@ from tidelog.log.refused_batches import RefusedBatches
 
 
 class EarlyBatches:
-    """The early batches of one broker by partition, the least recently refused first."""
+    """The batches that one broker refused before it hosted their partitions, by partition, the
+    least recently refused first.
+    """
 
     def __init__(self) -> None:
         self._refused: dict[TopicPartition, RefusedBatches] = {}

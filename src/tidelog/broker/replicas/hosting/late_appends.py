@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Late(NamedTuple):
-    """A waiting append."""
+    """An append that waits until a thread has checked its batch."""
 
     records: Buffer
     acks: int
@@ -48,7 +48,7 @@ class LateAppends:
         self.waiting: list[Late] = []
 
     def add(self, records: Buffer, acks: int, now_ms: int) -> Completion[AppendInfo]:
-        """Append the batch after its check, and after all earlier appends are planned."""
+        """Append a batch after a thread has checked it and all earlier appends are planned."""
         late = Late(records, acks, now_ms, Completion())
         self.waiting.append(late)
         if len(self.waiting) == 1:

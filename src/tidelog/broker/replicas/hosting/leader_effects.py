@@ -125,7 +125,7 @@ def log_shrinks(
 
 
 def mark_refusal(tracer: Tracer, partition: Partition, change: IsrChange, error: ErrorCode) -> None:
-    """Trace an ISR change that the controller refused."""
+    """Record in the trace that the controller refused an ISR change."""
     tracer.event(
         "isr_change_refused",
         partition=str(partition.topic_partition),

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tidelog.replication.pending_reads import PendingReads
     from tidelog.wire.messages.leader_and_isr import LeaderAndIsrPartitionState
 
-#: Errors after which an idempotent producer resends the same batch.
+#: Refusals after which an idempotent producer resends the same batch.
 _RETRIABLE = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.NOT_ENOUGH_REPLICAS,

@@ -34,7 +34,10 @@ LEADERSHIP_OVER: Final = "leadership_over"
 
 
 class Takeovers:
-    """The watched leaderships of one broker."""
+    """New leaderships of one broker, a sample of which is watched until replication works again.
+
+    The broker reports when the followers and the high watermark have caught up.
+    """
 
     def __init__(self, services: Services, events: ClusterEvents) -> None:
         self._services = services

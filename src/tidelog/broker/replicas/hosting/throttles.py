@@ -64,8 +64,8 @@ class ReplicationThrottles:
         #: A version number, increased when more replicas here may have to wait before they fetch;
         #: fetched records alone do not increase the number.
         self.hold_number = 0
-        #: Called when the follower's side of the throttle has changed, so that the fetchers check
-        #: the partitions that they skip.
+        #: Called when this broker as a follower may fetch more partitions, so that the fetchers
+        #: check the partitions that they skip.
         self.fetch_again: Callable[[], None] = lambda: None
         self.rates_changed()
 

@@ -68,7 +68,8 @@ class TopicMeters:
         self._meters: dict[str, TopicMeter] = {}
         #: Topics beyond the limit, which share the counters of `OTHERS`.
         self._summed: dict[str, None] = {}
-        #: The counters that, as in Kafka, exist only for all topics together.
+        #: The counters of replication traffic, which, as in Kafka, exist only for all topics
+        #: together.
         self.replication_bytes_out = metrics.sample(declared.REPLICATION_BYTES_OUT, _ALL)
         self._invalid_crcs = metrics.sample(declared.INVALID_CRCS, _ALL)
         self._acknowledged = {

@@ -56,8 +56,8 @@ class ControllerVersions:
         self._highest = highest
         #: The controller (epoch, broker id) that left a request without a response.
         self._doubted: tuple[int, int] | None = None
-        #: The controller that last responded, and the version range that it reported; None if it
-        #: was not asked.
+        #: The controller that last responded, and the version range of AlterPartition that it
+        #: reported; the range is None if the controller was not asked for its versions.
         self._known: tuple[int, int] | None = None
         self._served: tuple[int, int] | None = None
 

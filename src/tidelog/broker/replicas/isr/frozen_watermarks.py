@@ -58,7 +58,9 @@ class FrozenWatermarks:
 
 
 def reason(services: Services, partition: Partition) -> str:
-    """Return for which eligible replicas a partition waits to commit, as text; "" for none."""
+    """Return a text about the eligible replicas without which a partition cannot commit; "" for
+    none.
+    """
     leadership = partition.leadership
     if leadership is None or not leadership.awaits_eligible:
         return ""

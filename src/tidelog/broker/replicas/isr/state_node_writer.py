@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 _FIRST_RETRY_MS = 50
 _MAX_RETRY_MS = 800
 #: Pause in milliseconds before a change is retried whose node was unreadable; an administrator must
-#: repair the node meanwhile.
+#: repair the node.
 _UNREADABLE_RETRY_MS = 5_000
 #: Limits of the writes in one transaction, in operations and bytes, which leave room for the
 #: notification.
@@ -55,7 +55,7 @@ _OVERHEAD_BYTES = 128
 
 @dataclass(frozen=True, slots=True)
 class _Write:
-    """A state node to write."""
+    """A state node that this broker will write, with its new content and its expected version."""
 
     state: PartitionState
     op: SetData

@@ -154,7 +154,7 @@ class DirectoryDrains:
             if self._moves.get(each.replica) is not None:
                 self._services.tracer.mark("drained_replica_goes_elsewhere")
             if not await self._planned.begin(each):
-                self._pause.wake()  # plan again; avoid the target that refused
+                self._pause.wake()  # plan again; avoid the refusing target
 
     async def _end_unwanted(self, paths: Collection[str]) -> None:
         """End the moves of cancelled drains, and moves into drained directories."""

@@ -60,7 +60,7 @@ def future_config(config: LogConfig) -> LogConfig:
 
 
 class DirectoryMove:
-    """The move of one replica. Only the event loop uses this class."""
+    """The move of one replica to another log directory. Only the event loop uses this class."""
 
     def __init__(
         self,
@@ -136,7 +136,9 @@ class DirectoryMove:
         return next_step(_extent(self.partition.log), _extent(self.future))
 
     async def _step(self) -> int:
-        """Execute the next step; return how long to wait before the step after it, in ms."""
+        """Execute the next step of the move; return how long to wait before the step after it, in
+        ms.
+        """
         self._configure()
         step = self.next_step()
         if step.kind is StepKind.RESTART:

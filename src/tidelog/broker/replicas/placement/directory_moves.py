@@ -44,7 +44,9 @@ _SHOW_MS: Final = 1_000
 
 
 class DirectoryMoves:
-    """All moves of one broker. Only the event loop uses this class."""
+    """All moves of one broker's replicas between log directories. Only the event loop uses this
+    class.
+    """
 
     def __init__(
         self,

@@ -22,7 +22,9 @@ _MS_PER_S: Final = 1_000
 
 
 class MovePace:
-    """The limits that all moves of one broker share. Only the event loop uses this class."""
+    """The limits on copying that all moves between log directories of one broker share. Only the
+    event loop uses this class.
+    """
 
     def __init__(self, services: Services) -> None:
         self._services = services

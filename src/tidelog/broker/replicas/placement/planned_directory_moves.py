@@ -40,7 +40,7 @@ def may_move(partition: Partition) -> bool:
 
 
 class PlannedDirectoryMoves:
-    """The moves that one kind of plan has begun."""
+    """The moves between log directories that one kind of plan (drain or balance) has begun."""
 
     def __init__(
         self, services: Services, replicas: HostedPartitions, moves: DirectoryMoves, kind: str
@@ -96,7 +96,7 @@ class PlannedDirectoryMoves:
                 return False
             move = self._moves.get(key)
             if move is None:
-                return False  # the replica's directory has failed meanwhile
+                return False  # the replica's directory has failed since the plan was made
             self.adopt(move)
         self._services.tracer.log(
             "server",

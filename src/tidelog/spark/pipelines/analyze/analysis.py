@@ -44,7 +44,7 @@ _STEPS: Final = 5
 
 
 class AnalysisError(TidelogError):
-    """Events that cannot be analyzed; the message states a valid request."""
+    """The error for events that cannot be analyzed; the message states a valid request."""
 
 
 @dataclass(frozen=True, slots=True)

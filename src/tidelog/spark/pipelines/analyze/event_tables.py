@@ -101,7 +101,7 @@ def legible(records: DataFrame) -> DataFrame:
 
 
 def led_rows(events: DataFrame) -> DataFrame:
-    """Return a row for each partition that a failover event lists."""
+    """Return one row for each partition that a failover event lists."""
     failovers = events.where(events.kind == FAILOVER).select("json")
     return failovers.mapInArrow(shipped(_led_rows), _PARTITION_ROWS_DDL)
 

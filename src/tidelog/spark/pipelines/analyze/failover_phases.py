@@ -61,7 +61,9 @@ class SampledPartition:
 
     @property
     def handover(self) -> Handover:
-        """The time without a leader that responds."""
+        """The time in which the partition had no responding leader, from the old leader's death to
+        its successor's takeover.
+        """
         begun = self.noticed_ms - (self.detection_ms or 0)
         return Handover(self.leader_epoch, begun, self.noticed_ms + self.led_ms)
 

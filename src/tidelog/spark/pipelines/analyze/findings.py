@@ -125,7 +125,7 @@ class UncleanLoss:
 
 @dataclass(frozen=True, slots=True)
 class EventQuality:
-    """Numbers of events, and signs of incomplete or wrong events.
+    """Counts of the analysed events, and signs that events are missing or wrong.
 
     `repeated` and `illegible` count events; `clock_step_ms` is the largest step back of event
     times.

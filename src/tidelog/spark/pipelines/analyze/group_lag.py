@@ -57,8 +57,8 @@ class LagPoint:
     group: str
     time_ms: int
     records: int
-    #: Largest lag of a partition in ms: the time since the log ended at the committed offset, in
-    #: whole windows.
+    #: Largest lag of a partition in ms: how long before the window's end the log ended at the
+    #: group's committed offset, in whole windows.
     behind_ms: int
 
 

@@ -163,7 +163,10 @@ class IsrAbsence:
 
 @dataclass(frozen=True, slots=True)
 class PartitionHistory:
-    """States of a partition that its events prove, and signs of missing or misdated events."""
+    """The states of one partition in the analysed time, as its events prove them.
+
+    Also counts events that are missing or have a wrong time.
+    """
 
     intervals: tuple[Interval, ...]
     departures: tuple[IsrAbsence, ...]
@@ -334,7 +337,7 @@ def _before_first(life: _TopicLife) -> Interval:
     first = life.changes[0]
     begun = min(life.known_from_ms, first.time_ms)
     if life.has_predecessor:
-        begun = first.time_ms  # before this event, the previous topic of the name existed
+        begun = first.time_ms  # before this event, an earlier topic of the same name existed
     if first.cause == _CREATED:
         state = State.UNKNOWN if life.has_predecessor else State.ABSENT
         return Interval(life.topic_id, begun, first.time_ms, state)
@@ -411,7 +414,7 @@ def _covered(interval: Interval, start_ms: int, end_ms: int) -> list[Interval]:
 
 
 def joined(intervals: Iterable[Any]) -> list[Any]:
-    """Join neighbouring intervals that differ only in their times.
+    """Join adjacent intervals that differ only in their start and end.
 
     All intervals must be values of one dataclass with the fields start_ms and end_ms.
     """

@@ -82,8 +82,8 @@ class AvailabilityTotals:
     """Sums over all partitions: time in each state, load of each broker, quality of the events."""
 
     partitions: tuple[PartitionTimes, ...]
-    #: `led_ms` is the time in ms for which each broker led partitions; `replicas` is the number of
-    #: replicas of each broker that were seen in ISRs.
+    #: By broker: the time in ms for which it led partitions, summed over the partitions. `replicas`
+    #: is the number of replicas of each broker that were seen in ISRs.
     led_ms: Mapping[int, int]
     replicas: Mapping[int, int]
     missed: int

@@ -23,7 +23,8 @@ from tidelog.core.dataclass import dataclass
 INCIDENT_GAP_S: Final = 10
 #: Causes of ISR departures that an operator brings about.
 PLANNED: Final = ("shutdown", "moved")
-#: Causes of ISR departures by the leader's own judgement: a slow leader makes followers look slow.
+#: Causes of ISR departures that the leader judged by itself; a leader that is slow itself may
+#: report such causes for good followers.
 JUDGED_BY_LEADER: Final = ("slow", "no_fetch", "epoch", "unknown", "leader_read")
 #: Causes of ISR departures for which the follower is not responsible.
 OF_LEADER: Final = ("leader_read",)

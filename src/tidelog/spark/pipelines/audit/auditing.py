@@ -60,7 +60,9 @@ class AuditTasks(Protocol):
 
 @dataclass(slots=True)
 class PartitionAudit:
-    """One partition: its replicas, and the findings of their comparison."""
+    """The audit of one partition: the audits of its replicas, and the findings of the comparison of
+    these replicas.
+    """
 
     tp: TopicPartition
     high: int

@@ -36,7 +36,10 @@ _SECOND: Final = np.uint64(0x94D049BB133111EB)
 
 @dataclass(slots=True)
 class Columns:
-    """Batch headers of one step of a scan; wrong offsets are corrected by neighbouring batches."""
+    """The header fields of the batches that one step of a scan has read, as columns.
+
+    Wrong offsets are corrected from the neighbouring batches.
+    """
 
     positions: Ints
     bases: Ints
@@ -62,7 +65,9 @@ class BatchChecks:
         self._last = None
 
     def fold(self, rows: Rows) -> Columns:
-        """Check the next batches of the range; return their columns for the checks of indexes."""
+        """Check the next batches of the range; return their header fields for the checks of
+        indexes.
+        """
         result = self._result
         sound = rows["crc"] == rows["computed_crc"]
         columns = Columns(

@@ -78,7 +78,7 @@ class DetailResult:
 
     findings: list[AuditFinding] = field(default_factory=list)
     divergences: list[Divergence] = field(default_factory=list)
-    #: Whether a file vanished or changed since its scan.
+    #: Whether a log file vanished or changed since the audit scanned it.
     is_gone: bool = False
 
     def to_json(self) -> dict[str, Any]:
@@ -108,7 +108,7 @@ class _Batch(NamedTuple):
 
     @property
     def identity(self) -> tuple[int, int, int, int]:
-        """Fields that are equal for equal batches."""
+        """The fields of the header by which batches of two replicas are compared."""
         return self.base, self.size, self.epoch, self.crc
 
 

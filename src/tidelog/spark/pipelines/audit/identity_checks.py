@@ -77,7 +77,7 @@ def older_copies(replicas: Sequence[Replica]) -> dict[str, Replica]:
 
 
 def _names(directories: Iterable[str], directory: str) -> bool:
-    """Return whether `directories` contain `directory`, perhaps under another mount point."""
+    """Return whether `directory` is one of `directories`, perhaps under another mount point."""
     last = os.path.basename(directory)
     return any(each == directory or os.path.basename(each) == last for each in directories)
 

@@ -44,7 +44,8 @@ class IndexChecks:
             self._check_presence(index, FindingKind.INDEX, self._index)
             self._check_presence(times, FindingKind.TIME_INDEX, self._times)
         self._largest = -1
-        #: Offset of the previous entry, which must lie below the batch of the next entry.
+        #: Offset in the previous index entry; the batch of the next entry must begin above this
+        #: offset.
         self._entry_before = -1
         #: Ranges of bytes that are not batches; index entries that point into these bytes are not
         #: judged.
@@ -69,7 +70,9 @@ class IndexChecks:
             found.add(kind, "the file is missing, and the segment was flushed with its indexes")
 
     def _offset_entries(self, path: str) -> tuple[Ints, Ints]:
-        """Return offsets and positions of the entries in this range; check the entries' order."""
+        """Return offsets and positions of the offset index's entries in this range; check the
+        entries' order.
+        """
         job = self._job
         entries = _entries(path, _OFFSET_ENTRY, self._index, self._severity)
         offsets = entries["relative"].astype(np.int64) + job.base_offset

@@ -43,7 +43,7 @@ class ReplicaAudit:
     findings: list[AuditFinding] = field(default_factory=list)
     #: Last offset and largest timestamp of each segment, in order.
     newest: list[tuple[int, int]] = field(default_factory=list)
-    #: Whether a file vanished or shrank during the scan.
+    #: Whether a file of the replica vanished or shrank during the scan.
     is_gone: bool = False
 
     @property
@@ -84,7 +84,7 @@ class _Joining:
         self._gaps = gaps
         first = replica.segments[0].base_offset if replica.segments else 0
         self._audit = ReplicaAudit(replica, first, first)
-        #: Last offset of the ranges joined so far; None if damage makes it uncertain.
+        #: Last offset of the ranges joined so far; None if damage makes this offset uncertain.
         self._last: int | None = None
         self._epoch = -1
         #: Offset below which no crash changes the log.

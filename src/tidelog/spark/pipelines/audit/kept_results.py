@@ -19,7 +19,7 @@ from tidelog.spark.pipelines.audit.ranges import RangeJob, RangeResult
 
 @dataclass(frozen=True, slots=True)
 class KeptResults:
-    """A directory with the results of scanned ranges."""
+    """A directory that keeps the results of scanned ranges for a repetition of the audit."""
 
     directory: str
 
@@ -51,7 +51,7 @@ class KeptResults:
         return found if found.is_valid_for(job.high) else None
 
     def write(self, job: RangeJob, result: RangeResult) -> None:
-        """Keep a result. Raises OSError."""
+        """Write the result of a scanned range to the directory. Raises OSError."""
         path = self._path(job)
         half = path.with_name(f".{path.name}.{os.getpid()}")
         half.write_text(json.dumps(result.to_json(), separators=(",", ":")), encoding="utf-8")

@@ -108,7 +108,7 @@ def _check_recovery_point(replica: Replica, log: JoinedLog, found: list[AuditFin
 
 
 def _check_clean(replica: Replica, log: JoinedLog, found: list[AuditFinding]) -> None:
-    """Check that every checkpoint agrees with the log, as it must after a clean shutdown."""
+    """Check that every checkpoint agrees with the log, as a clean shutdown leaves it."""
     point, high = replica.recovery_point, replica.high_watermark
 
     def add(name: str, sentence: str, offset: int | None) -> None:

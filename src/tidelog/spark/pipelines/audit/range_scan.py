@@ -229,7 +229,7 @@ class _RangeScan:
                 )
 
     def _fold(self, rows: Rows, origin: int) -> None:
-        """Check batches; the buffer has the bytes of the file from `origin` on."""
+        """Check the batches `rows`; the buffer has the bytes of the file from `origin` on."""
         if len(rows):
             self._check_frames(rows, origin)
             columns = self._checks.fold(rows)

@@ -56,7 +56,7 @@ class RangeJob:
     high: int
     #: Whether the file was flushed, so that not even a crash can leave a wrong index.
     is_flushed: bool
-    #: Names, sizes and times of the segment's other files.
+    #: Name, size and modification time of each other file of the segment.
     beside: tuple[tuple[str, int, int], ...] = ()
     #: The producer snapshots between this segment and the next one: path, offset, whether the
     #: snapshot lies below the recovery point.
@@ -99,7 +99,7 @@ class RangeResult:
     #: first batch with such an offset.
     hollow: int = 0
     hollow_at: int | None = None
-    #: Last offset of the index entries in this range.
+    #: Last offset in the offset index's entries for this range; None without an entry.
     indexed: int | None = None
     #: Timestamp of the last entry of the segment's time index; -1 without an entry, None without
     #: the file.

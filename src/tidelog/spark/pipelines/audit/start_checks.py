@@ -30,7 +30,7 @@ class Retention:
 
 
 class TopicStarts:
-    """The offsets at which the replicas of each topic begin, by broker."""
+    """For each topic: the brokers on which a replica begins at an offset above 0."""
 
     def __init__(self, replicas: Iterable[Replica]) -> None:
         self._late: dict[str, dict[str, None]] = {}

@@ -32,7 +32,7 @@ _ABOUT: Final = "copy.json"
 _OFFSETS: Final = "offsets"
 _FORMAT: Final = 1
 _WHOLE: Final = "-whole"
-#: Maximum number of files; more files are merged into one.
+#: Maximum number of files of the offset table; more files are merged into one.
 _MOST_FILES: Final = 50
 
 SCHEMA: Final = pa.schema(
@@ -51,7 +51,7 @@ SCHEMA: Final = pa.schema(
 
 
 class LedgerError(TidelogError):
-    """An unusable directory of a copy; the message states the remedy."""
+    """The error for an unusable directory of a copy; the message states the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class About:
 
 
 class CopyLedger:
-    """The directory of one copy."""
+    """The directory in which one copy keeps its clusters, topics and offset table."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

@@ -26,7 +26,9 @@ DELETED: Final = "deleted"
 
 
 class OffsetMapError(TidelogError):
-    """Pieces of an offset table that overlap or leave a gap; the message names the offsets."""
+    """The error for pieces of an offset table that overlap or leave a gap; the message names the
+    offsets.
+    """
 
 
 class Piece(NamedTuple):
@@ -39,7 +41,7 @@ class Piece(NamedTuple):
 
     @property
     def records(self) -> int:
-        """The number of copied records."""
+        """The number of records that were copied for this piece."""
         return self.end - self.start if self.kind == RECORDS else 0
 
     @property
@@ -73,7 +75,7 @@ class OffsetTable:
 
     @property
     def records(self) -> int:
-        """The number of copied records."""
+        """The number of records that were copied for all pieces."""
         return sum(piece.records for piece in self.pieces)
 
     def count(self, kind: str) -> int:

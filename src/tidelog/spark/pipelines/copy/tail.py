@@ -17,7 +17,7 @@ from tidelog.records.reader import Record
 
 
 class ForeignRecordsError(TidelogError):
-    """Records in the target that the copy did not write."""
+    """The error for records in the target that the copy did not write."""
 
 
 class TargetTail:

@@ -33,7 +33,7 @@ from tidelog.spark.pipelines.copy.offset_map import ABORTED, MARKERS
 _ATTRIBUTES: Final = struct.Struct(">h")
 _CRC: Final = struct.Struct(">I")
 _CRC_POSITION: Final = 17
-#: Producer id, epoch and base sequence.
+#: The fields of a batch header that identify the producer: producer id, epoch and base sequence.
 _PRODUCER: Final = struct.Struct(">qhi")
 _PRODUCER_POSITION: Final = 43
 

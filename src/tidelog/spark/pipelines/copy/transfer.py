@@ -42,7 +42,7 @@ _EMPTY_ANSWERS: Final = 3
 
 
 class CopyError(TidelogError):
-    """The error of a copy that cannot continue; the message states the remedy."""
+    """The error for a copy that cannot continue; the message states the remedy."""
 
 
 @dataclass(frozen=True, slots=True)

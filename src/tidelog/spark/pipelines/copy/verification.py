@@ -23,7 +23,8 @@ from tidelog.spark.pipelines.copy.offset_map import RECORDS, Piece
 from tidelog.spark.pipelines.copy.transfer import FETCH_BYTES, CopyError
 from tidelog.spark.pipelines.task_rows import Row
 
-#: Target offset, timestamp, lengths of key and value (-1: null), number of headers.
+#: What the digest of a record begins with: target offset, timestamp, lengths of key and value (-1:
+#: null), number of headers.
 _RECORD: Final = struct.Struct(">qqiii")
 _HEADER: Final = struct.Struct(">ii")
 _EMPTY_ANSWERS: Final = 3

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 #: Tolerance within which a value of the linear program counts as 0 or 1.
 _WHOLE: Final = 1e-6
-#: Relative gap between a plan's cost and its lower bound at which the search ends.
+#: The search ends when a plan's cost exceeds the lower bound of all costs by at most this fraction.
 TARGET_GAP: Final = 0.005
 #: Maximum number of columns of a linear program, whose time grows faster than its columns.
 _RELAXED_COLUMNS: Final = 12_000
@@ -48,13 +48,13 @@ _RELAXED_S: Final = 120.0
 _PART_COLUMNS: Final = 1_500
 _FIRST_COLUMNS: Final = 200
 _PART_S: Final = 5.0
-#: Number of consecutive integer programs without an improvement after which the solver ends.
+#: The solver ends after this number of consecutive integer programs that did not improve the plan.
 _FRUITLESS: Final = 25
 _BOUND_STEPS: Final = 100
 
 
 class SolverError(TidelogError):
-    """No assignment meets the hard limits, or the solver found none in time."""
+    """The error if no assignment meets the hard limits, or the solver found none in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,9 @@ class AssignmentProblem:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The brokers of each item, their cost with penalties, and a lower bound of the cost."""
+    """A solution: the brokers chosen for each item, its cost with penalties, and a lower bound of
+    all costs.
+    """
 
     chosen: Booleans
     value: float

@@ -16,7 +16,7 @@ from tidelog.core.types import TopicPartition
 
 
 class GoalError(TidelogError):
-    """Goals or a cluster for which no plan exists; the message states a valid goal."""
+    """The error for goals or a cluster without a possible plan; it states a valid goal."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,9 @@ _SUFFIX: Final = ".jsonl"
 
 @dataclass(frozen=True, slots=True)
 class LoadSample:
-    """One partition at one time; `size_bytes` is the size of the leader's replica."""
+    """A sample of one partition's log at one time; `size_bytes` is the size of the leader's
+    replica.
+    """
 
     time_ms: int
     topic: str
@@ -54,7 +56,8 @@ class Observed:
     metadata: ClusterMetadata
     brokers: tuple[LiveBroker, ...]
     samples: tuple[LoadSample, ...]
-    #: The size of the largest replica of a partition, even without a leader.
+    #: By partition: the size in bytes of the largest replica; partitions without a leader are
+    #: included.
     sizes: Mapping[TopicPartition, int]
 
 

@@ -27,7 +27,8 @@ from tidelog.spark.pipelines.plan.cluster_model import (
 )
 from tidelog.spark.pipelines.plan.placement import Planned
 
-#: Factor by which a batch of moves may exceed the requested time before another batch is added.
+#: A batch of moves may take this many times the requested time; beyond that, the planner makes
+#: another batch.
 _STRETCH: Final = 1.1
 _MOST_BATCHES: Final = 1_000
 
@@ -70,7 +71,7 @@ class Batch:
     sent: Counter[int] = field(default_factory=Counter)
 
     def add(self, move: PartitionMove) -> None:
-        """Add a move."""
+        """Add a move to this batch."""
         self.moves.append(move)
         self.sent[move.leader] += move.size_bytes
         for each in move.copies:
@@ -84,7 +85,7 @@ class Batch:
 
     @property
     def busiest(self) -> int:
-        """Bytes that the busiest broker receives or sends."""
+        """Bytes that the batch's busiest broker receives or sends."""
         return max([*self.received.values(), *self.sent.values()], default=0)
 
     def seconds(self, bandwidth: float) -> float:
@@ -130,7 +131,9 @@ _Resource = tuple[str, Mapping[int, float], Callable[[BrokerLoad], float]]
 
 
 class _Reasons:
-    """Reasons of moves: for each move, the first goal that the current placement misses."""
+    """The reasons of a plan's moves: for each move, the first goal that the current placement
+    misses.
+    """
 
     def __init__(self, cluster: ClusterModel, goals: Goals, planned: Planned) -> None:
         self._goals = goals

@@ -57,8 +57,8 @@ class Planned:
     placement: ReplicaPlacement
     limits: Limits
     moved_bytes: int
-    #: Cost of the chosen replicas, with penalties; `bound` is a lower bound of the cost of any
-    #: choice.
+    #: Cost of the chosen replicas, with penalties for loads beyond the limits; `bound` is a lower
+    #: bound of the cost of any choice.
     value: float
     bound: float
 

@@ -44,14 +44,14 @@ SCHEMA: Final = pa.schema(
     ]
 )
 _FILES: Final = "runs-*.parquet"
-#: Maximum number of files; more make reads slow.
+#: Maximum number of Parquet files of the run table; more files make reads slow.
 _MOST_FILES: Final = 20
 
 Row = dict[str, Any]
 
 
 class RunTableError(TidelogError):
-    """An unusable directory of runs; the message states the remedy."""
+    """The error for an unusable directory of runs; the message states the remedy."""
 
 
 class RunTable:

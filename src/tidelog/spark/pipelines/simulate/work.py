@@ -89,7 +89,7 @@ def _named(profile: str, seed: int) -> Iterator[str]:
 
 
 def missing(jobs: Sequence[Job], finished: Collection[RunKey]) -> list[Job]:
-    """Return the runs that have no result."""
+    """Return the runs of a search that have no result yet."""
     return [job for job in jobs if key_of(job) not in finished]
 
 
