@@ -38,7 +38,7 @@ _KEPT_BATCHES: Final = 4_096
 _RECORD_NUMBER: Final = struct.Struct(">Q")
 
 NO_PRODUCER: Final = -1
-#: Stands for the number of a record that compaction removed; real numbers begin at 1.
+#: The number in place of a record that compaction removed; the numbers of records begin at 1.
 GONE: Final = 0
 _KEYS: Final = 5
 _TOMBSTONE_EVERY: Final = 11
@@ -80,7 +80,7 @@ class ReadBatch(NamedTuple):
 
 
 class BrokenBatch(ValueError):
-    """The error raised for bytes that are not a complete, valid batch."""
+    """The error for bytes that are not a complete, valid batch."""
 
 
 def encode_batch(

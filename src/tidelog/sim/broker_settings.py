@@ -44,7 +44,7 @@ def host_of(broker_id: int) -> str:
 class BrokerSettings:
     """Settings of a run's brokers; times are short, so that much happens in little time."""
 
-    #: The run's profile; some of its values vary by seed.
+    #: The profile of the run; for some settings, the seed draws the value.
     profile: Profile = field(default_factory=lambda: Profile("quiet"))
     session_timeout_ms: int = 1_500
     lag_time_max_ms: int = 2_000

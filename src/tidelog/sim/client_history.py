@@ -65,7 +65,7 @@ class Produce:
 
 @dataclass(slots=True)
 class TopicLife:
-    """One incarnation of a topic."""
+    """One incarnation of a topic, from its creation to its deletion."""
 
     name: str
     topic_id: TopicId
@@ -90,7 +90,7 @@ class ClientHistory:
         #: Partitions (topic, number) that a client asked to remove from their topic (tidelog has a
         #: request for this, Kafka has none). Such a partition may have been added again.
         self.removed: dict[tuple[str, int], None] = {}
-        #: By producer id, the client that got this id.
+        #: By producer id: the client to which a broker gave this id.
         self._producer_ids: dict[int, int] = {}
         self._consumers = 0
         self.acknowledged_records = 0
@@ -160,7 +160,7 @@ class ClientHistory:
     def read(
         self, client: int, topic_id: TopicId, partition: int, offset: int, numbers: Sequence[int]
     ) -> None:
-        """Add records that a consumer got, the first of them at `offset`."""
+        """Record that a consumer got records, the first of them at `offset`."""
         self.read_records += len(numbers)
         self.on_read(client, topic_id, partition, offset, numbers)
 

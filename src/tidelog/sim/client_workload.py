@@ -67,8 +67,8 @@ class ClientWorkload(Workload):
     # Topics
 
     def create_topics(self) -> Callable[[], bool]:
-        """Let the administrator create the topics; return a function that returns whether all
-        topics exist.
+        """Let an admin client create the topics; return a function that returns whether all topics
+        exist.
         """
         admin = self._admin
         tasks = [

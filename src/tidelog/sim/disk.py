@@ -76,7 +76,7 @@ class SimDisk:
         self.short_writes = 0
         #: Files that a fault cut short without the broker's knowledge.
         self.cut_files: dict[File, None] = {}
-        #: Number of failures, losses and damages, by their kind.
+        #: By kind: how often a fault of the disk failed a call, lost data or damaged data.
         self.effects: dict[str, int] = {}
         #: Number of calls that failed because of a fault; `call_errors` has the numbers by errno
         #: and call.
@@ -90,7 +90,8 @@ class SimDisk:
         self.read_ns: tuple[int, int] | None = None
         #: Whether the device hangs: operations end only after the device comes back.
         self.hangs = False
-        #: Operations that wait for the device; each is called when the device comes back.
+        #: Functions that end the operations which wait for the hanging device; called when the
+        #: device comes back.
         self.stuck: list[Callable[[], None]] = []
         #: Number of power losses in which at least one change was lost.
         self.losses = 0
@@ -190,7 +191,7 @@ class SimDisk:
         self._change(((old_parent, old_name, None), (new_parent, new_name, entry)))
 
     def unlink(self, path: str) -> None:
-        """Remove a file's name."""
+        """Remove the name of a file from its directory."""
         gone = self.file(path)
         parent, name = self._parent(path)
         self.used_bytes -= len(gone.data)
@@ -429,7 +430,9 @@ def _is_aside(path: str) -> bool:
 
 
 def _apply(change: _Change, *, is_durable: bool) -> None:
-    """Apply a change to current entries of directories, or (`is_durable`) to durable entries."""
+    """Apply a change to the directories' current entries, or (`is_durable`) to the entries that
+    survive a power loss.
+    """
     for directory, name, entry in change:
         entries = directory.durable if is_durable else directory.entries
         if entry is None:

@@ -37,7 +37,8 @@ class FaultBudget:
         self._brokers = brokers
         self._published = published
         self._replication = replication
-        #: Whether the budget restricts crashes and losses; False in profiles that may lose records.
+        #: Whether the budget forbids crashes and losses that could lose committed records; False in
+        #: profiles that may lose records.
         self.is_kept = True
         #: Whether committed records are synced on all in-sync replicas, so that no power loss
         #: removes them.

@@ -51,7 +51,7 @@ class Fate(Enum):
 
 
 class File:
-    """Content of one file."""
+    """Content of one file on a simulated disk, with the changes that a power loss may undo."""
 
     __slots__ = ("_damage", "data", "modified_ms", "pending", "synced_ms")
 
@@ -204,7 +204,8 @@ class File:
             self.data[cut:] = before[cut:]
 
 
-#: What a file may lose of its unsynced changes: the loss UNSYNCED draws one of these.
+#: For each file, the loss UNSYNCED draws one of these: which of the file's unsynced changes
+#: survive.
 STYLES = ("nothing", "all", "prefix", "torn")
 
 
@@ -245,7 +246,7 @@ def _reordered(draw: random.Random, count: int) -> frozenset[int]:
 
 @dataclass(slots=True, eq=False)
 class UnsyncedWrite:
-    """An unsynced write."""
+    """A write to a file that is not synced yet, so that a power loss may undo it."""
 
     position: int
     size: int
@@ -270,7 +271,7 @@ class UnsyncedWrite:
 
 @dataclass(slots=True, eq=False)
 class Truncation:
-    """An unsynced truncation to a smaller size."""
+    """A truncation of a file to a smaller size that is not synced yet."""
 
     size: int
     tail: bytes

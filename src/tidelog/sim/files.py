@@ -40,7 +40,8 @@ class SimFiles:
         self._process = process
         self.disk = disk
         self._draw = draw
-        #: Name and path of the last file call; if a call failed, this is the failed call.
+        #: Name of the last file call, and in `last_path` its path; after a failure, the failed
+        #: call.
         self.last_call = ""
         self.last_path = ""
 

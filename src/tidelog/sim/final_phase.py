@@ -22,7 +22,7 @@ from tidelog.sim.workload.record_churn import COMPACTED_TOPICS
 
 
 class FinalPhase:
-    """The final phase of one run."""
+    """The final phase of one run, in which faults have ended and the cluster must recover."""
 
     def __init__(self, stage: Stage, profile: Profile, on_in_sync: Callable[[], None]) -> None:
         """Prepare the phase; `on_in_sync` is called when every replica is in sync again."""
@@ -62,11 +62,13 @@ class FinalPhase:
         self._check_disks()
 
     def _wait(self, problem: Callable[[], object], what: str, kind: str = "") -> bool:
-        """Wait until `problem` returns nothing; return False at the time limit of the phase."""
+        """Run until `problem` returns nothing; return False at the final phase's time limit."""
         return self._stage.wait(problem, self._limit_ns, what, kind)
 
     def _wait_from_now(self, problem: Callable[[], object], what: str, kind: str = "") -> bool:
-        """Wait until `problem` returns nothing; return False a minute after the call."""
+        """Run until `problem` returns nothing; return False a minute of virtual time after this
+        call.
+        """
         return self._stage.wait(problem, self._stage.after_ns(LIVENESS_LIMIT_NS), what, kind)
 
     def operations(self) -> list[Operation]:

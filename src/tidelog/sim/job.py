@@ -29,7 +29,8 @@ class Job:
     mutant: str = ""
     #: Kinds of faults that replace the profile's kinds; empty for the kinds of the profile.
     chosen: tuple[str, ...] = ()
-    #: What the run leaves out (`sim/reductions`), as text; empty for the whole run.
+    #: As text: the parts to which a reduced run is restricted (`sim/reductions`); empty for the
+    #: whole run.
     only: str = ""
     #: Policy of the cluster (`sim/policies`); empty for the settings of the profile.
     policy: str = ""

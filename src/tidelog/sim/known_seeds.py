@@ -25,7 +25,7 @@ _CAUSE_CHARS: Final = 110
 
 
 class SeedsFileError(TidelogError):
-    """The error of an invalid line: its place, its fault and the expected form."""
+    """The error for an invalid line of a seeds file: place, fault and expected form."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,13 +61,13 @@ class SimLane:
     ) -> None:
         self._process = process
         self._scheduler = scheduler
-        #: The log directory.
+        #: Path of the log directory whose operations this lane runs.
         self.directory = directory
         self._files = files
         self._draw = draw
         self._jobs: deque[_Job] = deque()
         self._busy = False
-        #: SYNC operations under way.
+        #: Operations under way that sync.
         self._syncs: dict[_Job, None] = {}
         #: The error of `abandon`, after which no operation runs any more; None before.
         self._abandoned: StorageError | None = None
@@ -187,8 +187,8 @@ class SimLane:
             return
         result, failure = self._perform(job.operation)
         if isinstance(failure, StorageError):
-            # Deliver a failure of the disk at once: a leader that did not know yet that its disk
-            # lost pages could shrink the ISR to itself.
+            # Deliver a failure of the disk without delay, because a leader that does not know yet
+            # that its disk lost pages could shrink the ISR to itself.
             rest_ns = 0
         self._scheduler.after(rest_ns, self._process, self._deliver, job, result, failure)
 

@@ -37,7 +37,7 @@ _set_running_loop = _events._set_running_loop
 
 
 class EventOwner(Protocol):
-    """The interface by which the scheduler sees the process to which an event belongs."""
+    """The process to which an event belongs, as the scheduler sees it."""
 
     @property
     def node_id(self) -> int:
@@ -68,7 +68,8 @@ class TimedCall(asyncio.TimerHandle):
 
     __slots__ = ("args", "callback", "context", "owner", "scheduler", "time_ns")
 
-    # Does not call the base class, whose fields (loop, when, source traceback) are not used.
+    # This method does not call the base class's, because the fields that the latter sets are not
+    # used.
     def __init__(
         self,
         scheduler: Scheduler,

@@ -16,7 +16,9 @@ from tidelog.core.errors import TidelogError
 
 
 class MutantNotFoundError(TidelogError):
-    """The error of a text that is no mutant's name, with the reason and the expected form."""
+    """The error for a text that is no mutant's name; the message has the reason and the expected
+    form.
+    """
 
 
 @runtime_checkable

@@ -96,7 +96,7 @@ class SimListener:
 
 
 class _Attempt:
-    """An attempt to open a connection to a host and port."""
+    """One process's attempt to open a connection to a host and port."""
 
     __slots__ = (
         "_handle", "_host", "_max_frame_bytes", "_network", "_open_handler", "_port", "_timer",
@@ -225,7 +225,7 @@ class NodeNetwork:
 
 
 class SimNetwork:
-    """All hosts and links."""
+    """The simulated network: all hosts, and the links between them."""
 
     def __init__(
         self,
@@ -244,9 +244,9 @@ class SimNetwork:
         self.scheduler = scheduler
         self.draw = draw
         self.cuts = cuts
-        #: Observer of the frames on accepted connections.
+        #: The checker that observes the frames on accepted connections, if there is one.
         self.frame_watch: FrameWatch | None = None
-        #: Watch of accepted connections.
+        #: The checker that observes the beginning and end of accepted connections, if there is one.
         self.connection_watch: ConnectionWatch | None = None
         self.hosts: dict[str, Host] = {}
         self._note = note

@@ -46,14 +46,14 @@ class Strike:
 
 
 class NodeServices(ABC):
-    """The part of the simulator that its nodes use."""
+    """The services of the simulator that its nodes use: time, network, disks and trace."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.trace = Trace()
-        #: Virtual time.
+        #: The scheduler of all nodes' events, which has the virtual time.
         self.scheduler = Scheduler(self.trace)
-        #: All hosts and links.
+        #: The simulated network, with all hosts and links.
         self.network = SimNetwork(
             self.scheduler, self.note, self.violate, stream(seed, "network"), stream(seed, "cuts")
         )
@@ -132,8 +132,8 @@ class Incarnation:
         self.struck_disks: dict[SimDisk, bool] = {}
         #: Called at the beginning of each event of the incarnation.
         self.on_turn: list[Callable[[], None]] = []
-        #: Called when the process dies, in the order of this list, with the loss of the process's
-        #: disks.
+        #: Functions that are called, in this order, when the process dies, each with the loss
+        #: (`Loss`) that the process's disks suffer.
         self.on_death: list[Callable[[Loss], None]] = []
         self._strike: Strike | None = None
         self._waiting: list[TimedCall] = []

@@ -178,7 +178,7 @@ class Connection:
         self._frames.extend(frames)
         now_ms = now_ns // _NS_PER_MS
         if now_ms >= self._fence.late_from_ms:
-            self._fence.turned()  # a long pause of the process fences the broker
+            self._fence.turned()  # the process was paused during this turn of the event loop
         self._advance(now_ns)
 
     def connection_lost(self, reason: str) -> None:

@@ -197,7 +197,7 @@ class LeaderWaitChecker(Checker):
             )
 
     def _check_fresh(self, name: str, view: ClusterView, asked: _Asked, message: Any) -> None:
-        """Check that the response names the leaders that the broker knows now."""
+        """Check that the response to `asked` names the leaders that the broker knows now."""
         if isinstance(message, MetadataResponse):
             named = {
                 TopicPartition(topic.name or "", partition.partition_index): partition.leader_id

@@ -28,7 +28,8 @@ class CheckedRun:
     #: Returns the virtual time.
     now_ns: Callable[[], int] = lambda: 0
     brokers: Mapping[int, SimBroker] = field(default_factory=dict)
-    #: Called when an acknowledged operation is found lost; `violate` by default.
+    #: Called when a checker finds that an acknowledged operation was lost; None means that
+    #: `violate` is called.
     promise: Callable[[str], None] | None = None
 
 

@@ -18,7 +18,9 @@ from tidelog.sim.observed.replica_logs import LogKey
 
 
 class ClientChecker(Checker):
-    """Checker of the responses to the clients of one run."""
+    """Checker of the responses that the clients of one run got: which records they read, and in
+    which order.
+    """
 
     def __init__(
         self, run: CheckedRun, history: ClientHistory, replication: ReplicationChecker

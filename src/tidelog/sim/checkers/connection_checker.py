@@ -39,7 +39,7 @@ _OF_REPLICAS: Final = (FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH)
 #: Beginning of the reason that a broker gives when it closes a connection because of the limit.
 _AT_LIMIT: Final = "max.connections"
 _FOR_BROKER: Final = "is a broker"
-#: Maximum time until a broker notices that a connection has ended.
+#: Maximum time in ns until a broker notices that a connection has ended.
 _SLACK_NS: Final = 50 * NS_PER_MS
 #: Allowance for responses that a broker builds between two checks of its unread bytes.
 _SLACK_BYTES: Final = MIB
@@ -51,7 +51,8 @@ class _Known:
 
     is_broker: bool
     on_trial: bool
-    #: Time of the last request; `seen_ns` is the time of the last bytes in either direction.
+    #: Virtual time of the last request on the connection; `seen_ns` is the time of the last bytes
+    #: in either direction.
     heard_ns: int
     seen_ns: int
 
@@ -74,7 +75,7 @@ class ConnectionChecker(Checker):
         self._limit = limit
         self._precision_ns = precision_ms * NS_PER_MS + _SLACK_NS
         self._known: dict[Process, dict[ConnectionEnd, _Known]] = {}
-        #: By broker, the time since which it has too many connections.
+        #: By broker process: the time since which the broker has too many connections.
         self._above_ns: dict[Process, int] = {}
         #: Number of client connections that were closed to make room for brokers; `refused` is the
         #: number of refused connections.

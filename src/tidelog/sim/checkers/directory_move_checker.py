@@ -26,7 +26,8 @@ from tidelog.sim.loop import NS_PER_S
 from tidelog.sim.observed.replica_logs import ReplicaLog
 
 _FUTURE: Final = "-future"
-#: Suffixes of directories with replicas that no broker serves.
+#: Suffixes of directories of replicas that their broker does not serve: deleted, set aside, or not
+#: yet moved completely.
 _ASIDE: Final = ("-delete", "-stray", _FUTURE)
 #: Planned moves count as over after this time in ns without one; brokers check the balance each
 #: second.

@@ -59,8 +59,9 @@ class EventChecker(Checker):
         self._states: dict[_Name, _State] = {}
         self._leaders: dict[_Name, int] = {}
         self._registrations: dict[tuple[int, int], None] = {}
-        #: The reassignment of a partition that a transaction wrote into the topic's node.
-        #: `_arrivals` has the replicas of a partition whose reassignment a transaction ended.
+        #: The reassignment of a partition that a transaction wrote into the node of the partition's
+        #: topic. `_arrivals` has the replicas of a partition whose reassignment a transaction
+        #: ended.
         self._moves: dict[_Name, PublishedMove] = {}
         self._arrivals: dict[_Name, tuple[int, ...]] = {}
         #: Number of events read, by kind.
@@ -118,7 +119,7 @@ class EventChecker(Checker):
             self._check_complete(events)
 
     def _fault(self, event: Mapping[str, Any]) -> str:
-        """Return what is wrong with an event; empty if the event matches what happened."""
+        """Return how an event differs from what happened; empty if it does not differ."""
         match event["kind"]:
             case "leader_change" | "isr_change":
                 return self._state_fault(event)
@@ -202,13 +203,13 @@ class EventChecker(Checker):
                 self._violate(f"{name} has no event: {state} (V80)")
 
     def topic_id(self) -> TopicId | None:
-        """Return the topic's id; None if the topic does not exist."""
+        """Return the id of the topic `__cluster_events`; None if the topic does not exist."""
         topic = self._published.topics.get(TOPIC)
         return None if topic is None else topic.topic_id
 
 
 def _records(disk: SimDisk) -> Iterable[tuple[bytes, bytes]]:
-    """Yield key and value of the topic's records, in order."""
+    """Yield key and value of the records of `__cluster_events` on a disk, in order."""
     replica = disk.directory(disk.root).entries.get(f"{TOPIC}-0")
     if not isinstance(replica, Directory):
         return

@@ -57,10 +57,10 @@ class Commit:
 
 @dataclass(slots=True)
 class _Generation:
-    """A generation in which at least one member got its assignment."""
+    """One generation of a group, in which at least one member got its assignment."""
 
     handed_out_ns: int
-    #: Owner of each partition.
+    #: By partition: the member to which it is assigned.
     owners: dict[int, str] = field(default_factory=dict)
 
 
@@ -76,7 +76,7 @@ class _Place(NamedTuple):
 @dataclass(slots=True)
 class _Group:
     generations: dict[int, _Generation] = field(default_factory=dict)
-    #: Leader of the group, by generation and by the coordinator's term.
+    #: Leader of the group, by generation and by the term of the group's coordinator.
     leaders: dict[tuple[int, int], str] = field(default_factory=dict)
     #: Static members by instance id, in the order in which they took over the instance id.
     places: dict[str, list[_Place]] = field(default_factory=dict)

@@ -183,7 +183,7 @@ class InSyncChecker(Checker):
         }
 
     def _note_kept_up(self) -> None:
-        """Note the members that have all records of their leaders now."""
+        """Note the ISR members that have all records of their leaders now."""
         led = set()
         for leader, topic_partition, core in self._leaderships():
             led.add((leader, topic_partition))

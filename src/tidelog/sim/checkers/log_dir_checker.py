@@ -35,12 +35,12 @@ class LogDirChecker(Checker):
         #: By broker: the directories that failed in the broker's current incarnation, each with the
         #: time from which no replica in the directory may lead.
         self._failed: dict[int, dict[str, int]] = {}
-        #: The incarnation of each broker to which `_failed` applies.
+        #: By broker: the number of the incarnation in which the directories of `_failed` failed.
         self._lives: dict[int, int] = {}
         #: For each broker, the number of its incarnation, and the log directories that failed or
         #: were unusable when this incarnation started.
         self._bad: dict[int, tuple[int, dict[str, None]]] = {}
-        #: Brokers that have had a hanging disk in this run.
+        #: Brokers of which a disk has hung in this run.
         self.hung: dict[int, None] = {}
         #: Number of failed directories that brokers have found.
         self.found = 0

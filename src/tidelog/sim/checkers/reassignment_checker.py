@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _MS_PER_S: Final = 1_000
 _UNLIMITED: Final = 2**63 - 1
-#: Maximum time in ns until a broker knows that a throttled replica need no longer wait.
+#: Maximum time in ns until a broker notices that a throttled replica need no longer wait.
 _NEWS_NS: Final = 700 * NS_PER_MS
 #: Replica that waits for the throttle of a broker: (broker id, partition, follower id).
 _Waiting = tuple[int, "Partition", int]
@@ -135,7 +135,7 @@ class _Sent:
 
     rate: int = _UNLIMITED
     at_ms: int = 0
-    #: How many throttled bytes the broker has sent beyond its rate.
+    #: How many throttled bytes the broker has sent beyond what its rate has allowed so far.
     level: float = 0.0
     #: Size of the largest read of each follower.
     reads: dict[int, int] = field(default_factory=dict)

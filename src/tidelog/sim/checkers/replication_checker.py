@@ -56,7 +56,7 @@ class Truth:
     committed: list[int] = field(default_factory=list)
     #: By leader epoch, the end of the committed records after the last commit in this epoch.
     ends: dict[int, int] = field(default_factory=dict)
-    #: By key, the offset of its last committed record.
+    #: By record key: the offset of the last committed record with this key.
     last_of_key: dict[int, int] = field(default_factory=dict)
     #: By (leader epoch, offset), the number of each record that was ever in a log.
     values: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -130,7 +130,7 @@ class ReplicationChecker(Checker):
         node.logs.lives_of = self._published.lives
 
     def after_event(self, node: SimBroker) -> None:
-        """Check the node after one of its events was executed."""
+        """Check the replicas of a broker after one of its events was executed."""
         changed = [log.key for log in node.logs.follow()]
         incarnation = node.incarnation
         for claim in node.claims(changed):
@@ -257,7 +257,7 @@ class ReplicationChecker(Checker):
             self.first_stored_ns.setdefault(number, now_ns)
 
     def _gone(self, log: ReplicaLog) -> None:
-        """Forget the role of a replica that its node no longer hosts.
+        """Forget the role of a replica that its broker no longer hosts.
 
         Its records stay known, because the replica may be restored.
         """

@@ -62,7 +62,7 @@ class StoredBatch(NamedTuple):
 
 
 class _DiskError(Exception):
-    """The error of an invalid file or directory on the disk."""
+    """The error for an invalid file or directory on a broker's disk."""
 
 
 def check_disk(disk: SimDisk, broker_id: int, has_gaps: Callable[[str], bool]) -> list[str]:
