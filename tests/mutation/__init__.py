@@ -4,6 +4,7 @@ The mutants of `tests.support.mutants` are written by someone who knows the rule
 from all small changes that are possible (`changes`), by a seed (`drawing`). Each is put into a copy
 of the checkout (`trees`), and judged by types, tests and the simulator (`judges`), which run as
 commands with limits (`limited`): `by_tests` runs tests of pytest, of which `reach` chooses those
-that call the changed function, and `whole_runs` runs seeds of the swarm. `verdicts` keeps what came
-out, and `page` writes docs/internals/drawn-mutants.md. `python -m tests.mutation` does all of it.
+that call the changed function, and `small_worlds` and `whole_runs` run seeds of the simulator.
+`verdicts` keeps what came out, and `page` writes docs/internals/drawn-mutants.md. `python -m
+tests.mutation` does all of it.
 """

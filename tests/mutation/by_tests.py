@@ -24,8 +24,8 @@ import tidelog
 
 #: After so many failures by errors of the code, no more tests are tried.
 MOST_CRASHES: Final = 10
-#: CPU seconds, and seconds, of a single test; the longest of them take some CPU seconds.
-TEST_CPU_S: Final = 60
+#: CPU seconds, and seconds, of a single test; the longest takes six CPU seconds.
+TEST_CPU_S: Final = 30
 TEST_S: Final = 300
 
 

@@ -117,10 +117,10 @@ def proven(outcome: Outcome, seen: str, sound: Mapping[str, Any] | None) -> tupl
     return outcome, seen
 
 
-def judge_by_seeds(name: str, program: str) -> Judge:
+def judge_by_seeds(name: str, program: str, what: str) -> Judge:
     """Return a judge that runs seeds until one shows a violation that it does not show without.
 
-    `program` is the module of this package that runs them.
+    `program` is the module of this package that runs them, `what` are the things that it counts.
     """
 
     def judge(place: Place, mutant: DrawnMutant, limit_s: int) -> Verdict:
@@ -138,12 +138,13 @@ def judge_by_seeds(name: str, program: str) -> Judge:
                 return Verdict(name, outcome, current, seen, spent_s, limit_s)
             tried += report["tried"]
             if not report["violation"]:
-                return Verdict(name, Outcome.SURVIVED, "", f"{tried} seeds", spent_s, limit_s)
+                seen = f"{tried:,} {what}"
+                return Verdict(name, Outcome.SURVIVED, "", seen, spent_s, limit_s)
             seen = report["violation"].partition("\n")[0][:_SEEN_CHARS]
             again = {"first": report["seed"], "cpu_s": 0, "only": report["only"]}
             sound = _ask(place, place.sound, program, again, SEED_CPU_S)[1]
             if sound is not None and not sound["violation"]:
-                crashed = not_running(report["violation"])
+                crashed = report["is_crash"] or not_running(report["violation"])
                 outcome = Outcome.CRASHED if crashed else Outcome.KILLED
                 by = f"seed {report['seed']}, {report['place']}"
                 return Verdict(name, outcome, by, seen, spent_s, limit_s)
@@ -155,10 +156,11 @@ def judge_by_seeds(name: str, program: str) -> Judge:
 
 
 def reach_of(place: Place, paths: Sequence[str]) -> Reach:
-    """Return which of the tests call which functions; recorded once for a state of the checkout."""
+    """Return which of the tests call which functions; recorded once for a state of their code."""
     digest = hashlib.sha256("\n".join(paths).encode())
-    for folder in ("src", "tests"):
-        for path in sorted((place.sound.root / folder).rglob("*.py")):
+    for folder in ("src/tidelog", "tests/support", *paths):
+        below = place.sound.root / folder
+        for path in [below] if below.is_file() else sorted(below.rglob("*.py")):
             digest.update(path.read_bytes())
     kept = place.kept / f"reach-{digest.hexdigest()[:16]}.json"
     if not kept.exists():
@@ -217,6 +219,17 @@ JUDGES: Final = {
         JudgeKind("unit", "unit tests of the package", 300, judge_by_tests("unit", _unit_tests)),
         JudgeKind("rules", "tests of the rules", 600, judge_by_tests("rules", _rule_tests)),
         JudgeKind("models", "models", 600, judge_by_tests("models", _model_tests)),
-        JudgeKind("swarm", "whole runs of the swarm", 600, judge_by_seeds("swarm", "whole_runs")),
+        JudgeKind(
+            "small",
+            "small worlds of the simulator",
+            300,
+            judge_by_seeds("small", "small_worlds", "histories"),
+        ),
+        JudgeKind(
+            "swarm",
+            "whole runs of the swarm",
+            600,
+            judge_by_seeds("swarm", "whole_runs", "seeds"),
+        ),
     )
 }

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 from tests.mutation.drawing import DrawnMutant, mutants_of
 from tests.mutation.judges import (
+    JUDGES,
     JudgeError,
     Place,
-    judge_by_seeds,
     judge_by_tests,
     outcome_of_tests,
     proven,
@@ -138,9 +138,9 @@ def test_cheap_files_come_first_and_tests_keep_their_order() -> None:
     assert reach.tests_of("x.py", "h") == []
 
 
-@pytest.mark.soak
-def test_whole_runs_kill_a_mutant_and_show_nothing_without_it(place: Place) -> None:
+@pytest.mark.parametrize("name", ["small", "swarm"])
+def test_seeds_kill_a_mutant_and_show_nothing_without_it(name: str, place: Place) -> None:
     place.mutated.put(mutant := mutant_of("on_follower", "min", "max"))
-    verdict = judge_by_seeds("swarm", "whole_runs")(place, mutant, 120)
+    verdict = JUDGES[name].judge(place, mutant, 60)
     assert verdict.outcome is Outcome.KILLED
     assert verdict.by.startswith("seed ")

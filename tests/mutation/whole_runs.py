@@ -42,6 +42,7 @@ def search(request: dict[str, Any], current: Path) -> dict[str, Any]:
         "only": result.events,
         "place": f"{result.events:,} events",
         "violation": result.violation,
+        "is_crash": False,
     }
 
 
