@@ -406,6 +406,18 @@ class TestAnotherController:
         assert effects.commands[1].roles[TP].state.leader_epoch == 7
         assert kinds(run_writes(controller, stopped(3))) == [WriteAssignments]
 
+    def test_a_move_that_goes_on_does_not_keep_replicas_of_another_from_leaving(self) -> None:
+        move = Move((4,), (3,), (1, 2, 3), 1000)
+        done = PartitionState(1, 7, (1, 2, 4), 6, 12, reassigned_to=(4, 2, 1), mzxid=2000)
+        found = topic(
+            assignments=dict.fromkeys((0, 1), (4, 2, 1, 3)), moves={0: move, 1: move}, version=8
+        )
+        controller = unloaded(TopicFound(found, {0: state(), 1: done}), live=FOUR)
+        effects = step(controller)[1]
+        assert stops(effects.commands) == {}
+        leaving = effects.commands[3].stops
+        assert {partition: stop.delete for partition, stop in leaving.items()} == {OTHER: True}
+
     def test_who_may_not_know_that_it_completes_is_told_so(self) -> None:
         done = PartitionState(1, 7, (1, 2, 4), 6, 12, reassigned_to=(4, 2, 1), mzxid=999)
         writes, _ = step(self.moving(done))
