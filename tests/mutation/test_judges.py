@@ -138,7 +138,7 @@ def test_cheap_files_come_first_and_tests_keep_their_order() -> None:
     assert reach.tests_of("x.py", "h") == []
 
 
-@pytest.mark.parametrize("name", ["small", "swarm"])
+@pytest.mark.parametrize("name", ["small", pytest.param("swarm", marks=pytest.mark.soak)])
 def test_seeds_kill_a_mutant_and_show_nothing_without_it(name: str, place: Place) -> None:
     place.mutated.put(mutant := mutant_of("on_follower", "min", "max"))
     verdict = JUDGES[name].judge(place, mutant, 60)
