@@ -41,7 +41,7 @@ class Judge:
         self._last_of_key: dict[tuple[tuple[str, str], str], int] = {}
 
     def judge(self, *, has_final_read: bool) -> None:
-        """Add the anomalies to the report."""
+        """Find the anomalies of the whole history, and add them to the report."""
         if self._tables.compacted:
             self._find_last_of_keys()
         self._judge_values(has_final_read=has_final_read)

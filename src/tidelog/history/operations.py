@@ -55,7 +55,7 @@ Records = Mapping[str, Sequence[Sequence[Any]]]
 
 
 class MalformedHistory(TidelogError):
-    """The error of a line that is no operation: its number, its fault and the expected form."""
+    """The error for a line that is no operation: its number, its fault and the expected form."""
 
 
 @dataclass(slots=True)
@@ -126,7 +126,7 @@ def parse(text: bytes | str, line: int) -> Operation:
 
 
 class _WrongError(ValueError):
-    """The fault of a line, and the expected form."""
+    """The error for a wrong field of a line: the fault, and the expected form."""
 
 
 def _operation(document: Any) -> Operation:

@@ -29,7 +29,7 @@ ACKS_ALL: Final = 16
 
 
 class Values:
-    """All values of a history."""
+    """All values (numbers that identify records) of a history, and what happened to each."""
 
     __slots__ = (
         "index", "keys", "node", "poll_line", "polled_offset", "polled_partition", "send_line",
@@ -74,7 +74,7 @@ class Values:
 
 
 class PartitionTable:
-    """All facts about one partition in a history."""
+    """What a history says about one partition: its records, and who sent and polled them."""
 
     __slots__ = (
         "claims",

@@ -19,7 +19,7 @@ from tidelog.log.refused_batches import SentBatch
 
 @dataclass(slots=True)
 class AppendInfo:
-    """The result of an append."""
+    """The result of one append: the offsets and the timestamp that the records got."""
 
     base_offset: int
     last_offset: int

@@ -340,7 +340,10 @@ def plan_from_leader(log: LogState, records: Buffer) -> AppendPlan | None:
 
 
 def _continuing(log: LogState, view: memoryview) -> list[BatchView]:
-    """Check that the complete batches in `view` continue the log, and return them."""
+    """Return the complete batches in `view`.
+
+    Raises KafkaError if the batches do not continue the log.
+    """
     expected = log.next_offset
     epoch = log.epochs.epoch_at(expected - 1)
     batches: list[BatchView] = []

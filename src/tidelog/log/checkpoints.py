@@ -35,7 +35,9 @@ _MAX_INT64 = 2**63 - 1
 
 
 class DamagedCheckpoint(ValueError):
-    """A checkpoint file with invalid content; the message has the line and the reason."""
+    """The error for a checkpoint file with invalid content; the message has the line and the
+    reason.
+    """
 
 
 def format_leader_epochs(entries: Sequence[tuple[int, int]]) -> bytes:

@@ -70,7 +70,7 @@ class OffsetMap:
 
 @dataclass(frozen=True, slots=True)
 class CleanableLog:
-    """The part of a log that could be compacted now."""
+    """Which part of a log could be compacted now, and how much of it was never compacted."""
 
     first_dirty_offset: int
     #: Base offset of the first segment that must not be compacted. It may be below the first dirty

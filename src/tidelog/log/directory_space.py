@@ -124,7 +124,9 @@ class DirectorySpace:
         return self._disk.is_closed or self._disk.failure is not None or not self.is_full
 
     def _tick_later(self, delay_ms: int) -> None:
-        """Probe after `delay_ms`, and again after twice the delay if the disk is still full."""
+        """Set a timer for a test write (probe) after `delay_ms`; each further probe waits twice as
+        long.
+        """
         since_ms = self.free.full_since_ms
 
         def tick() -> None:

@@ -28,7 +28,9 @@ from tidelog.log.segment_files import index_files
 
 @dataclass(slots=True)
 class FlushOperation:
-    """Files that must reach the disk, captured when the flush was requested."""
+    """The file operation of one flush: the files that must reach the disk, as they were when the
+    flush was requested.
+    """
 
     directory: str
     logs: list[OpenFile]

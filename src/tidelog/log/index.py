@@ -25,7 +25,7 @@ _LOW = 0xFFFF_FFFF
 
 
 class DamagedIndex(ValueError):
-    """An index file whose content cannot belong to its segment."""
+    """The error for an index file whose content cannot belong to its segment."""
 
 
 class OffsetIndex:

@@ -41,7 +41,9 @@ class FoundLogDir(NamedTuple):
 
 
 class LackingRoom(NamedTuple):
-    """Missing replicas that must be copied again, but do not fit on the remaining directories."""
+    """Replicas whose log directory is missing, and which the remaining directories have no room to
+    hold.
+    """
 
     #: Former log directories of the replicas, removed from `log.dirs` or empty now.
     log_dirs: Sequence[str]

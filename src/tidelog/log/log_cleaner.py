@@ -59,7 +59,7 @@ Pace = Callable[[int], Awaitable[None]]
 
 
 class Interrupted(Exception):
-    """The error of a run whose log was truncated, closed or deleted meanwhile: the run is void."""
+    """The error that ends a run whose log was truncated, closed or deleted during the run."""
 
 
 @dataclass(slots=True)
@@ -74,7 +74,9 @@ class CleaningStats:
 
 @dataclass(slots=True)
 class _Chunk:
-    """Complete batches of a file, and the position of the next read."""
+    """The complete batches that one read of a segment's file returned, and the position of the next
+    read.
+    """
 
     batches: list[BatchView]
     position: int
@@ -141,7 +143,8 @@ class _Cleaned:
 
 @dataclass(slots=True)
 class _FilterSlice:
-    """An operation for one slice of a run: it copies the records that compaction keeps.
+    """A file operation for one slice of a run: it copies the records that compaction keeps to the
+    new segment.
 
     The operation returns the position at which the next slice begins.
     """
@@ -179,7 +182,9 @@ class _FilterSlice:
 
 @dataclass(slots=True)
 class Survey:
-    """An operation that reads each segment's index sizes, and its first batch's timestamp."""
+    """A file operation that reads, for each segment, the sizes of the indexes and the timestamp of
+    the first batch.
+    """
 
     segments: list[Segment]
     index_bytes: dict[Segment, tuple[int, int]] = field(default_factory=dict)
@@ -206,7 +211,7 @@ def _size_of(files: Files, path: str) -> int:
 
 
 class Cleaning:
-    """One run over one log; all calls are on the event loop."""
+    """One run of the cleaner over one log; all calls are on the event loop."""
 
     def __init__(
         self,

@@ -43,7 +43,7 @@ class _Load(NamedTuple):
 
 @dataclass(slots=True)
 class _Volume:
-    """The planned state of one volume."""
+    """A volume with log directories, as it will be after the moves that were planned so far."""
 
     total_bytes: int
     #: Used bytes, including growth and pending moves.

@@ -254,7 +254,9 @@ async def _load(
 
 
 def _look(files: Files, root: str, cluster_id: str, broker_id: int) -> Opened:
-    """Read the directory except its partitions. Raises ConfigError, OSError."""
+    """Read a log directory's own files and the names of its partitions, but not the partitions.
+    Raises ConfigError, OSError.
+    """
     files.mkdir(root)
     for name in files.listdir(root):
         if name.endswith(names.TEMPORARY):

@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 
 class _Wrong(KafkaError):
-    """The error of a read that found damage of the segment's index or batches."""
+    """The error for a read that found damage of the segment's index or batches."""
 
     def __init__(self, segment: Segment, error: CorruptBatch) -> None:
         super().__init__(ErrorCode.CORRUPT_MESSAGE, f"{segment.file.path}: {error}")
@@ -428,7 +428,9 @@ def recheck_operation(log: LogState, segment: Segment) -> Recheck:
 
 
 def _believe(log: LogState, segment: Segment, right: Segment, size_bytes: int) -> None:
-    """Use the rebuilt indexes, and add entries of batches that were appended during the rebuild."""
+    """Use the indexes of `right`, which were rebuilt; add entries of batches that were appended
+    during the rebuild.
+    """
     index, time_index = right.index or OffsetIndex(0), right.time_index or TimeIndex(0)
     if segment.index is not None:
         for offset, position in segment.index.entries():

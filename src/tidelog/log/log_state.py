@@ -92,7 +92,7 @@ class LogState(LogOffsets):
         "truncations",
     )
 
-    #: Function that writes the planned appends, then begins the log's next waiting operation.
+    #: A function that writes the planned appends, then begins the log's next waiting operation.
     _appends: Callable[[], None]
 
     def __init__(
@@ -140,7 +140,8 @@ class LogState(LogOffsets):
         self.truncation_unsynced = False
         #: Wall-clock time of the first append after the last flush began.
         self.oldest_unflushed_ms = 0
-        #: (`truncations`, log end) for which indexes and producer snapshot on disk are complete.
+        #: The pair (`truncations`, log end) at the last time when the indexes and the producer
+        #: snapshot on disk were complete; None if there was no such time.
         self.closed_state: tuple[int, int] | None = None
         #: Whether `partition.metadata` may not have reached the disk.
         self.metadata_unsynced = False

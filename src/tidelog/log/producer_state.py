@@ -38,7 +38,7 @@ NO_OFFSET = -1
 
 
 class DamagedSnapshot(ValueError):
-    """A producer snapshot with invalid content."""
+    """The error for a producer snapshot with invalid content."""
 
 
 class BatchMetadata(NamedTuple):

@@ -134,7 +134,8 @@ class _Loader:
         self.path = request.path
         self.loaded = LoadedLog()
         self.epochs_known = True
-        #: Whether the active segment's indexes were read from their files.
+        #: Whether the loader read the active segment's indexes from their files, instead of
+        #: building them from the batches.
         self.resumed = False
         #: Whether the disk had room for the files with rebuilt indexes and leader epochs. Without
         #: these files, the recovery point must not rise, because later starts trust the files below

@@ -19,7 +19,7 @@ from tidelog.records.batch import BatchView
 
 
 class DamagedLog(StorageError):
-    """Damage of flushed records; recovery does not change the damaged file."""
+    """The error for damage of flushed records; recovery does not change the damaged file."""
 
     def __init__(self, path: str, position: int, offset: int, reason: str, at_ms: int) -> None:
         root = path.rpartition("/")[0].rpartition("/")[0]
@@ -55,7 +55,7 @@ class SegmentEnd(NamedTuple):
 
     #: Offset after the last valid batch.
     offset: int
-    #: Reason why the valid batches end before the file does, or None.
+    #: Why the valid batches end before the end of the file; None if they end with the file.
     problem: str | None
     #: Whether the log may go on with the segments after this segment.
     goes_on: bool
@@ -63,7 +63,7 @@ class SegmentEnd(NamedTuple):
 
 @dataclass(slots=True)
 class Walk:
-    """The walk over the segments of one log."""
+    """What recovery knows while it checks the segments of one log, from the oldest on."""
 
     #: Offset below which all records were flushed.
     recovery_point: int

@@ -27,7 +27,7 @@ from tidelog.log.replica_departures import ReplicaDepartures
 from tidelog.log.segment import Segment
 from tidelog.log.stray_replicas import StrayReplicas
 
-#: A replica to create.
+#: A replica to create: partition, topic id, and configuration of its log.
 NewReplica = tuple[TopicPartition, TopicId, LogConfig]
 
 

@@ -34,7 +34,9 @@ SEGMENT_SUFFIXES = (names.LOG, names.INDEX, names.TIME_INDEX, names.TRANSACTION_
 
 
 class DamagedSegment(CorruptBatch):
-    """Damaged batches of a segment, with the file and the first offset that cannot be trusted."""
+    """The error for damaged batches of a segment, with the file and the first offset that cannot be
+    trusted.
+    """
 
     def __init__(self, path: str, position: int, offset: int, reason: str) -> None:
         super().__init__(position, reason)

@@ -108,7 +108,8 @@ class ReadOperation:
 
     file: OpenFile
     offset: int
-    #: Start position of the batch that contains `offset`, or of an earlier batch.
+    #: Position in the segment's file at which the search begins: the start of the batch that
+    #: contains `offset`, or of an earlier batch.
     position: int
     #: Whether `position` is the start of the batch that contains `offset`.
     exact: bool

@@ -85,7 +85,7 @@ class StrayFound(NamedTuple):
 
 
 class Recovered(NamedTuple):
-    """A stray whose log was recovered, so that it can be restored."""
+    """A stray whose log was recovered, so that the stray can become a replica again."""
 
     stray: Stray
     state: StrayState

@@ -55,7 +55,9 @@ _MAX_TIMESTAMP_POSITION = 35
 
 
 class CorruptBatch(ProtocolError):
-    """Bytes that are not a whole record batch, with their position in the buffer and the reason."""
+    """The error for bytes that are not a whole record batch, with their position in the buffer and
+    the reason.
+    """
 
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(f"record batch at byte {position}: {reason}")
@@ -64,11 +66,11 @@ class CorruptBatch(ProtocolError):
 
 
 class OversizedBatch(CorruptBatch):
-    """A batch that decompresses to more bytes than allowed."""
+    """The error for a batch that decompresses to more bytes than allowed."""
 
 
 class InvalidBatch(CorruptBatch):
-    """A whole batch with a correct checksum whose content contradicts itself."""
+    """The error for a whole batch with a correct checksum whose content contradicts itself."""
 
 
 class BatchView:

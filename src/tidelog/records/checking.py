@@ -58,7 +58,7 @@ _UNCOUNTED = Effort()
 
 
 class BadRecords(InvalidBatch):
-    """A legible batch with records that its topic does not accept."""
+    """The error for a legible batch with records that its topic does not accept."""
 
     def __init__(self, batch: BatchView, bad: list[Bad], count: int) -> None:
         first = bad[0]

@@ -50,11 +50,13 @@ _GROWTH = 4
 
 
 class CompressionError(ProtocolError):
-    """Compressed bytes that are damaged, of an unknown codec, or too large when decompressed."""
+    """The error for compressed bytes that are damaged, of an unknown codec, or too large when
+    decompressed.
+    """
 
 
 class OversizedError(CompressionError):
-    """Compressed bytes that decompress to more bytes than allowed."""
+    """The error for compressed bytes that decompress to more bytes than allowed."""
 
 
 def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:

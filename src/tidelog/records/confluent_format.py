@@ -18,7 +18,7 @@ _MAX_DEPTH: Final = 64
 
 
 class BadRecordError(TidelogError):
-    """A record that does not fit its schema; the message has the reason."""
+    """The error for a record that does not fit its schema; the message has the reason."""
 
 
 def split_schema_id(data: bytes) -> tuple[int, int]:

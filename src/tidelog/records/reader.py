@@ -224,7 +224,7 @@ def iter_records(
 
 
 class _BadRecord(Exception):
-    """A record whose content contradicts itself."""
+    """The error for a record whose content contradicts itself."""
 
 
 def _at(columns: RecordColumns, reason: str) -> str:

@@ -38,7 +38,8 @@ _NO_TIMESTAMP = -1
 #: header count.
 _MIN_BODY_BYTES = 6
 
-# Faults of a record's framing (sizes, counts, deltas), numbered like the enum in _walk.c.
+# The numbers of the faults of a record's framing (sizes, counts, deltas), as in the enum of
+# _walk.c.
 _TOO_EARLY = 1
 _LONG_NUMBER = 2
 _SIZE = 3

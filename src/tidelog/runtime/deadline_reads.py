@@ -17,7 +17,9 @@ V = TypeVar("V")
 
 
 class DeadlineReads(Generic[K, V]):
-    """Reads by key, of which at most one runs at a time for each key."""
+    """Reads on threads, each for a key (such as a broker); at most one read of a key runs at a
+    time.
+    """
 
     def __init__(self) -> None:
         self._running: set[K] = set()

@@ -82,7 +82,7 @@ class DiskFaults:
     def __init__(self, path: str) -> None:
         #: The mapped file, whose first byte counts changes.
         self.shared = _opened(path)
-        #: The value of the change counter at the last reading of the faults.
+        #: The value that the change counter had when the faults were last read.
         self.change = 0
         self._faults: Mapping[str, DiskFault] = {}
 

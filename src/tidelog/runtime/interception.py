@@ -27,7 +27,7 @@ _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
 
 
 class InterceptionDirectory:
-    """The broker's access to the rules: `tidelog.broker.server.interception.Interceptions`."""
+    """The broker's access to the rules in a directory, which implements `Interceptions`."""
 
     def __init__(self, directory: str) -> None:
         os.makedirs(directory, mode=0o700, exist_ok=True)

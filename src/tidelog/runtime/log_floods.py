@@ -21,7 +21,9 @@ _NUMBERS = re.compile(r"\d+")
 
 @dataclass(slots=True)
 class _Kind:
-    """The current window of time of one kind of warnings, in which further warnings are counted."""
+    """One kind of warnings: its current window of time, and how many warnings it has had in the
+    window.
+    """
 
     first: logging.LogRecord
     ends: float

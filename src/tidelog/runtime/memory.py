@@ -24,7 +24,7 @@ from typing import Final
 from tidelog.core.limits import MIB
 from tidelog.core.ports import Clock
 
-#: Time between two checks of the process's load.
+#: Time in ms between two checks of the process's load.
 LOOK_MS: Final = 10_000
 #: Share of a processor below which the process is at rest.
 REST_LOAD: Final = 0.1

@@ -64,14 +64,14 @@ class ProducerOptions:
     level: int | None = None
     max_request_bytes: int = 8 * MIB
     max_in_flight: int = 5
-    #: Unacknowledged bytes at which `add` waits.
+    #: Number of unacknowledged bytes from which on `add` waits before it takes more records.
     buffer_bytes: int = 32 * MIB
     request_timeout_ms: int = 30_000
     delivery_timeout_ms: int = 120_000
 
 
 class DeliveryError(TidelogError):
-    """The error of records that were not written: partition, the caller's row numbers, reason."""
+    """The error for records that were not written: partition, the caller's row numbers, reason."""
 
     def __init__(self, tp: TopicPartition, rows: Sequence[int], reason: str) -> None:
         super().__init__(f"{tp}: {_rows_in_words(rows)} not written: {reason}")
@@ -81,7 +81,9 @@ class DeliveryError(TidelogError):
 
 
 class _BadRecordsError(KafkaError):
-    """A batch that its topic rejects for some records (KIP-467), with their indexes and reasons."""
+    """The error for a batch of which a leader rejected some records (KIP-467): their indexes and
+    the reasons.
+    """
 
     def __init__(self, code: ErrorCode, message: str, bad: list[tuple[int, str]]) -> None:
         super().__init__(code, message)

@@ -24,11 +24,13 @@ _NOT_FOUND: Final = 404
 
 
 class RegistryError(TidelogError):
-    """A registry that does not respond, or responds with something other than a schema."""
+    """The error for a registry that does not respond, or responds with something other than a
+    schema.
+    """
 
 
 class UnknownSchemaError(RegistryError):
-    """A schema id or a subject that the registry does not have."""
+    """The error for a schema id or a subject that the registry does not have."""
 
 
 @dataclass(frozen=True, slots=True)

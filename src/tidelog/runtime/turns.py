@@ -30,7 +30,7 @@ class TurnSelector(selectors.DefaultSelector):
         self._callbacks: list[Callable[[], None]] = []
         #: Time in ns that the loop spent waiting for events.
         self.waited_ns = 0
-        #: Monotonic time (ns) at which the last wait ended.
+        #: Monotonic time (ns) at which the loop's last wait for events ended.
         self._turned_ns = 0
         #: The histogram of the turns' durations; None if durations are not measured.
         self._times: Sample | None = None

@@ -20,7 +20,7 @@ _CHECKS_PER_TIMEOUT = 10
 
 
 class Watchdog:
-    """A thread that watches one loop."""
+    """A thread that reports when one event loop hangs."""
 
     def __init__(
         self,

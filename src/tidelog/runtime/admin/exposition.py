@@ -21,9 +21,9 @@ PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 #: Time in ns for which one slice may occupy the loop.
 _SLICE_NS: Final = 3_000_000
-#: Number of readings or lines between two checks of the time.
+#: Number of readings or lines after which the work checks how long its slice has lasted.
 _STEP: Final = 16
-#: Number of lines that are joined in one step.
+#: Number of lines of the page that are joined in one step.
 _PIECE_LINES: Final = 1000
 _ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 

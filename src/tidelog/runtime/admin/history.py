@@ -84,7 +84,7 @@ class History:
             await asyncio.sleep(FINE_S - now_s % FINE_S)
 
     async def look(self) -> None:
-        """Read the metrics once, and put their values into the ring."""
+        """Read the metrics once, and put their values into the history."""
         now = await read(self._metrics, self._declared, self._now_ns)
         self.ring.put(now.time_ns // 1_000_000_000, values_of(self._before, now))
         self._before = now
@@ -99,7 +99,7 @@ class History:
             _LOG.warning("%s: no history of metrics is taken over: %s", self._path, error)
 
     def write(self) -> None:
-        """Replace the file in a thread, unless an earlier write has not ended yet."""
+        """Replace the history's file in a thread, unless an earlier write has not ended yet."""
         if not self._path or (self._writing is not None and self._writing.is_alive()):
             return
         data = self.ring.to_bytes()

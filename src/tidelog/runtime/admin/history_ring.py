@@ -18,7 +18,7 @@ from typing import Final
 
 from tidelog.core.dataclass import dataclass
 
-#: For each grain, the finer grain first: seconds of one slot, and number of slots.
+#: The two resolutions of the history, the finer first: seconds of one slot, and number of slots.
 GRAINS: Final = ((10, 720), (60, 1440))
 FINE_S: Final = GRAINS[0][0]
 _MAGIC: Final = b"TLH1"
@@ -26,12 +26,12 @@ _MAX_HEADER_BYTES: Final = 65_536
 
 
 class HistoryError(ValueError):
-    """The error of bytes that are not a valid history; the message has the reason."""
+    """The error for bytes that are not a valid history; the message has the reason."""
 
 
 @dataclass(slots=True)
 class _Grain:
-    """The slots of one grain: their times, and their values slot by slot."""
+    """The slots of one resolution of the history: their times, and their values slot by slot."""
 
     step_s: int
     slots: int

@@ -21,8 +21,8 @@ TEXT: Final = "text/plain; charset=utf-8"
 MAX_HEADERS: Final = 100
 
 _REQUEST_LINE: Final = re.compile(r"([A-Z]{1,16}) (/[!-~]*) HTTP/1\.([01])")
-#: Neighbouring parts of the pattern match different characters; otherwise the match of one long
-#: line could take seconds.
+#: Adjacent parts of this pattern match different characters; otherwise matching one long line could
+#: take seconds.
 _HEADER: Final = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):([ -~\t\x80-\xff]*)")
 _HOST_PORT: Final = re.compile(r":[0-9]*\Z")
 

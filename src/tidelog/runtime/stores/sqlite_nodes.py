@@ -64,7 +64,7 @@ _Row = tuple[str, bytes, int, int, int, int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """A node's transaction ids and counts, which show every change of the node or its children.
+    """A node's transaction ids and counts; every change of the node or its children shows here.
 
     Fields are None for a missing node.
     """

@@ -13,7 +13,7 @@ from typing import Any
 from tidelog.core.dataclass import dataclass
 from tidelog.metadata.store import Op, StoreError, WatchCallback
 
-#: A function to call on the loop.
+#: A function that the store's thread asks the event loop to call.
 Call = Callable[[], None]
 #: Size of the write-ahead log in bytes above which it is checkpointed.
 CHECKPOINT_WAL_BYTES = 4 * 1024 * 1024

@@ -52,7 +52,7 @@ _READINGS = 30
 
 
 class TransferError(StoreError):
-    """The error of a transfer that failed and wrote nothing, unless the message says otherwise."""
+    """The error for a transfer that failed; it wrote nothing, unless the message says otherwise."""
 
     def __init__(self, message: str, path: str = "") -> None:
         super().__init__(path, message)
@@ -60,7 +60,9 @@ class TransferError(StoreError):
 
 @dataclass(frozen=True, slots=True)
 class SavedNode:
-    """A persistent node; `mzxid` is the transaction of its last change in its store."""
+    """A persistent node of an export; `mzxid` is the transaction of its last change in the exported
+    store.
+    """
 
     path: str
     data: bytes

@@ -43,7 +43,7 @@ Call = Callable[[], None]
 
 
 class Dropped(Exception):
-    """The error of a connection that must be dropped."""
+    """The error for a connection to a server that must be dropped; the message says why."""
 
 
 @dataclass(slots=True, eq=False)
@@ -68,7 +68,7 @@ class ServerRequest:
 
 
 class LoopSide(Protocol):
-    """The thread's calls to the loop; each runs on the loop."""
+    """The methods that the thread of a session has called on the event loop."""
 
     def connected(self, generation: int, session_id: int, seen_zxid: int) -> None:
         """Use a new connection; requests for the connection carry its number `generation`."""

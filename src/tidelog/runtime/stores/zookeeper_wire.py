@@ -131,7 +131,7 @@ def _path_and_flag(path: str, flag: bool) -> bytes:
 
 
 class Message(NamedTuple):
-    """A request without its xid."""
+    """A request to a ZooKeeper server, without its xid (request number)."""
 
     kind: int
     record: bytes

@@ -34,28 +34,31 @@ from tidelog.sim.small.replica_set_world import STEP_KINDS, ReplicaSetWorld, Sma
 from tidelog.sim.small.small_world import PlayedSeed, SmallViolation
 
 NAME: Final = "replicas"
-#: The faults that a history may have.
+#: The names of the faults that a history may have.
 FAULTS: Final = tuple(dict.fromkeys(kind.fault for kind in STEP_KINDS.values() if kind.fault))
-#: Each history multiplies how often each kind of steps is drawn by one of these.
+#: For each kind of steps, a history draws one of these factors, and multiplies the weight of the
+#: kind by it.
 _BENT: Final = (0.1, 0.4, 1.0, 1.0, 3.0)
-#: Steps of a branch.
+#: Number of steps that a branch of a history adds.
 _BRANCH_LENGTH: Final = 12
-#: Rounds of the recovery after which it has failed.
+#: Number of rounds after which a recovery that is not complete has failed.
 _RECOVERY_ROUNDS: Final = 60
 
 
 class ReplicaSetHistory(NamedTuple):
-    """What was played, and what did not hold."""
+    """A played history: its settings, its steps, and the rule that it broke, if any."""
 
     seed: int
-    #: The branch of the seed's drawn history, "" for the drawn history itself.
+    #: Name of the branch of the seed's drawn history; "" for the drawn history itself.
     path: str
     settings: ReplicaSetSettings
     steps: tuple[Step, ...]
     violation: str
 
     def story(self) -> list[str]:
-        """Return the history in words: each step, and each state that it changes."""
+        """Return this history as text: a line for each step, and for each broker state that the
+        step changes.
+        """
         lines = [
             f"seed {self.seed} {self.path} of {NAME}, {len(self.steps)} steps: {self.settings}"
         ]
@@ -91,12 +94,12 @@ def settings_of(draw: random.Random) -> ReplicaSetSettings:
 
 
 def kinds_of(settings: ReplicaSetSettings) -> list[SmallStepKind]:
-    """Return the kinds of steps that a history has."""
+    """Return the kinds of steps that are possible in a history with these settings."""
     return [kind for kind in STEP_KINDS.values() if kind.fault in ("", *settings.faults)]
 
 
 class ReplicaSetWalk:
-    """One world, and the steps that were drawn for it."""
+    """A history while it is drawn: the state of its world, and the steps so far."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -109,7 +112,7 @@ class ReplicaSetWalk:
         self._bounds = list(accumulate(weights))
 
     def go(self, length: int) -> None:
-        """Play drawn steps up to the first violation."""
+        """Draw and play `length` steps, or fewer up to the first violation."""
         draw, world, played = self._draw, self.world, self.played
         while length and not world.reference.violation:
             kind = draw.choices(self._kinds, cum_weights=self._bounds)[0]
@@ -122,7 +125,9 @@ class ReplicaSetWalk:
             length -= 1
 
     def branch(self, name: str) -> ReplicaSetWalk:
-        """Return another continuation of this walk, in which all kinds of steps are as likely."""
+        """Return a copy of this walk that continues with other draws, in which all kinds of steps
+        are equally likely.
+        """
         other = ReplicaSetWalk.__new__(ReplicaSetWalk)
         other._seed, other.settings = self._seed, self.settings
         other._draw = stream(self._seed, NAME, name)
@@ -132,7 +137,7 @@ class ReplicaSetWalk:
         return other
 
     def history(self, path: str) -> ReplicaSetHistory:
-        """Return what was played."""
+        """Return the steps played so far as the history with this path."""
         violation = self.world.reference.violation
         return ReplicaSetHistory(self._seed, path, self.settings, tuple(self.played), violation)
 
@@ -173,7 +178,9 @@ def play(seed: int) -> ReplicaSetHistory:
 
 
 def replayed(seed: int, settings: ReplicaSetSettings, given: Sequence[Step]) -> ReplicaSetHistory:
-    """Play given steps, without those that are not possible, and then the recovery."""
+    """Play the steps `given`, leave out steps that are not possible, and play the recovery at the
+    end.
+    """
     world = ReplicaSetWorld(settings)
     played = [step for step in given if not world.reference.violation and world.play(step)]
     recover(world, played)
@@ -268,7 +275,9 @@ def recover(world: ReplicaSetWorld, played: list[Step]) -> None:
 
 
 class ReplicaSetRecovery:
-    """The recovery of a world, round by round."""
+    """The end of a history without faults, in which all replicas must become equal; it goes round
+    by round.
+    """
 
     def __init__(self, world: ReplicaSetWorld) -> None:
         self._world = world
@@ -296,7 +305,10 @@ class ReplicaSetRecovery:
     def _each(
         self, name: str, choose: Callable[[tuple[str | int, ...]], bool] = lambda _: True
     ) -> None:
-        """Do each step of a kind that is possible now, as long as it is."""
+        """Play the steps of kind `name` that are possible now and that `choose` accepts.
+
+        A step that an earlier one of them makes impossible is left out.
+        """
         options = STEP_KINDS[name].options
         for arguments in list(options(self._world)):
             if choose(arguments) and arguments in options(self._world):
@@ -322,14 +334,14 @@ class ReplicaSetRecovery:
             self._each("obey", lambda arguments: arguments[1] == 0)
 
     def _decide(self) -> None:
-        """Let the controller respond to all requests."""
+        """Let the controller respond to all AlterPartition requests."""
         world = self._world
         self._each("send")
         self._each("judge", lambda arguments: arguments[1] == 0)
         while world.verdicts and not world.reference.violation:
             self._do("answer", 0)
         self._each("unanswered")
-        # The controller has read the topic again, and sends the role with the known epochs (A3).
+        # The controller sends the leader its role again, because it has read the topic again (A3).
         leaders = [leader.broker_id for leader in world.leaders()]
         self._each("repeat", lambda arguments: arguments[0] in leaders)
 
@@ -370,7 +382,7 @@ def _lacks(broker: SmallBroker, leader: SmallBroker) -> str:
 
 
 class ReplicaSetSearch:
-    """The world as the command line and the soak play it: one history for each seed."""
+    """The `SmallWorld` of one partition's replicas, which the command line and the soak play."""
 
     name = NAME
     description = "a leader and its followers, whose messages are late, lost or doubled"
@@ -378,7 +390,7 @@ class ReplicaSetSearch:
     def play(
         self, seed: int, only: str = "", say: Callable[[str], None] | None = None
     ) -> PlayedSeed:
-        """Play the histories of a seed, as `SmallWorld` specifies."""
+        """Play the histories of a seed, as `SmallWorld.play` specifies."""
         played, violations = 0, []
         for history in histories(seed):
             played += 1

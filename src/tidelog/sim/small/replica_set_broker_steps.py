@@ -18,9 +18,10 @@ from tidelog.sim.small.replica_set_world import (
     step_kind,
 )
 
-#: Time passes by these amounts: a little, half of the lag limit, more than all of it.
+#: The times in ms by which a step moves the clock: a little, half of `replica.lag.time.max.ms`,
+#: more than all of it.
 _PASSES_MS: Final = (1, MAX_LAG_MS // 2, MAX_LAG_MS + 1)
-#: Ways in which a broker goes down.
+#: The ways in which a broker of the small world goes down.
 CLEANLY, KILLED, POWER_LOST, POWER_LOST_HALFWAY = range(4)
 
 
@@ -136,7 +137,7 @@ def _checkpoint(world: ReplicaSetWorld, broker_id: int) -> None:
 
 
 def examine(world: ReplicaSetWorld, broker: SmallBroker) -> None:
-    """Let a leader examine its followers, and check what it then wants."""
+    """Let a leader look for ISR changes, and check the change that it then proposes."""
     wanted = world.wanted(broker)
     broker.examine(world.now_ms)
     world.settle(broker, wanted)

@@ -46,7 +46,9 @@ from tidelog.sim.small.replica_set_values import (
 
 
 class LogOperation(NamedTuple):
-    """An operation that runs on a follower's log, or its question for the leader's log start."""
+    """An operation that a follower waits for: a change of its log, or the request for the leader's
+    log start.
+    """
 
     kind: str
     offset: int = 0
@@ -54,7 +56,7 @@ class LogOperation(NamedTuple):
 
 
 class SmallBroker:
-    """One broker with its replica."""
+    """One broker of the small world, with its replica of the only partition."""
 
     __slots__ = (
         "awaited",
@@ -85,30 +87,33 @@ class SmallBroker:
         self.broker_epoch = broker_epoch
         self.settings = settings
         self.is_up = True
-        #: Whether the last shutdown was a clean one.
+        #: Whether the broker's last shutdown was clean.
         self.is_clean = True
-        #: Records by offset; those below `log_start` are deleted.
+        #: The records of the replica's log by offset; records below `log_start` are deleted.
         self.log: list[SmallRecord] = []
         self.log_start = 0
         self.epochs = LeaderEpochs()
-        #: Offset below which the log is on the disk.
+        #: Offset below which the log survives a power loss, because it was synced.
         self.durable = 0
         self.damaged_from: int | None = None
         self.role: LeaderReplica | FollowerReplica | None = None
-        #: Leader epoch and partition epoch of the last command obeyed.
+        #: Leader epoch and partition epoch of the last LeaderAndIsr command that the broker
+        #: executed.
         self.known = (-1, -1)
-        #: High watermark while there is no role, and as the last checkpoint has it.
+        #: The high watermark of the replica while it has no role. `checkpoint` is the high
+        #: watermark that was last written to disk.
         self.resting = 0
         self.checkpoint = 0
         #: The high watermark up to which the leader has responded to waiting requests.
         self.shown_high_watermark = 0
-        #: Commands that have not arrived yet.
+        #: LeaderAndIsr commands that the controller has sent and that have not arrived yet.
         self.inbox: list[SmallCommand] = []
         #: The brokers that this broker believes to be alive.
         self.view: frozenset[int] = frozenset(settings.replicas)
         self.operation: LogOperation | None = None
         self.is_backing_off = False
-        #: The ISR change that waits to be sent, and the request in flight with its number.
+        #: The leader's ISR change that waits to be sent. `awaited` is the change whose request is
+        #: in flight, with the number of the request.
         self.queue: IsrChange | None = None
         self.awaited: tuple[int, IsrChange] | None = None
 
@@ -150,12 +155,12 @@ class SmallBroker:
 
     @property
     def leading(self) -> LeaderReplica | None:
-        """The role of a leader, None for others."""
+        """The decisions of the leader; None if this broker does not lead."""
         return self.role if isinstance(self.role, LeaderReplica) else None
 
     @property
     def following(self) -> FollowerReplica | None:
-        """The role of a follower, None for others."""
+        """The decisions of the follower; None if this broker does not follow."""
         return self.role if isinstance(self.role, FollowerReplica) else None
 
     @property
@@ -185,7 +190,9 @@ class SmallBroker:
     # roles
 
     def obey(self, command: SmallCommand, now_ms: int) -> bool:
-        """Carry out a command; return False if a later one came first (V30, V31, V33)."""
+        """Execute a LeaderAndIsr command; return False if a later command came first (V30, V31,
+        V33).
+        """
         if not commands.is_current(*self.known, command.leader_epoch, command.partition_epoch):
             return False
         self.known = (command.leader_epoch, command.partition_epoch)
@@ -211,7 +218,7 @@ class SmallBroker:
         return True
 
     def end_role(self) -> None:
-        """End the role; the replica rests until the next command."""
+        """End the replica's role; the replica neither leads nor follows until the next command."""
         self.resting = watermark.on_follower(self.high_watermark, self.log_start, len(self.log))
         self.role, self.queue, self.operation, self.is_backing_off = None, None, None, False
 
@@ -273,7 +280,7 @@ class SmallBroker:
         self.run_leader(role.examine(now_ms))
 
     def write(self, value: int, now_ms: int) -> None:
-        """Append a client's record."""
+        """Let this leader append a client's record."""
         role = self.leading
         assert role is not None, "a client writes to a leader"
         self.append((SmallRecord(role.leader_epoch, value),))
@@ -379,7 +386,7 @@ class SmallBroker:
         self.run_follower(effects, response.records)
 
     def run_follower(self, effects: Effects, records: tuple[SmallRecord, ...]) -> None:
-        """Begin the effects of a follower's decision; those on the log end with a later step."""
+        """Run the effects of a follower's decision; a later step ends the operation on the log."""
         for effect in effects:
             match effect:
                 case Append():
@@ -398,7 +405,11 @@ class SmallBroker:
                     self.is_backing_off = True
 
     def end_operation(self, leader_log_start: int | None) -> None:
-        """Complete the operation under way, or let the leader's log start arrive."""
+        """Complete the follower's operation under way.
+
+        `leader_log_start` is the leader's response if the follower asked for the leader's log
+        start.
+        """
         operation, role = self.operation, self.following
         assert operation is not None and role is not None, "a follower's operation is under way"
         self.operation = None
@@ -423,7 +434,7 @@ class SmallBroker:
             role.truncated(self.log_start, len(self.log), latest)
 
     def fail_operation(self, is_partly_done: bool) -> None:
-        """End the operation under way with an error, perhaps after a part of it was done."""
+        """Let the follower's operation under way fail, perhaps after a part of it was done."""
         operation, role = self.operation, self.following
         assert operation is not None and role is not None, "a follower's operation is under way"
         self.operation = None
@@ -437,7 +448,7 @@ class SmallBroker:
         self.run_follower(role.failed(ErrorCode.KAFKA_STORAGE_ERROR), ())
 
     def resume(self) -> None:
-        """Fetch again after a pause (V66)."""
+        """End the follower's pause after an error, so that it fetches again (V66)."""
         self.is_backing_off = False
         role = self.following
         if role is not None:
@@ -473,7 +484,10 @@ class SmallBroker:
         self.epochs.truncate_from_start(self.log_start)
 
     def crash(self, log_end_offset: int) -> None:
-        """Lose the process, and the log from an offset on; the epochs are read from the records."""
+        """Let the process die, and lose the log from `log_end_offset` on.
+
+        The leader epochs are read again from the remaining records.
+        """
         self.end_role()
         self.resting = min(self.checkpoint, log_end_offset)
         del self.log[log_end_offset:]
@@ -485,5 +499,5 @@ class SmallBroker:
             self.epochs.assign(self.log[offset].leader_epoch, offset)
 
 
-#: What stands in the list of records for an offset below the log start.
+#: The entry of `SmallBroker.log` for each offset below the log start.
 DELETED = SmallRecord(-1, -1)

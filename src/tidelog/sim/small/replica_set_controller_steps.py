@@ -79,7 +79,7 @@ def _judge(world: ReplicaSetWorld, number: int, copy: int) -> None:
 
 
 def _open(world: ReplicaSetWorld) -> list[Arguments]:
-    """Requests whose change no copy has brought about."""
+    """Return the numbers of AlterPartition requests that the controller may still accept."""
     may_be_accepted = world.register.may_be_accepted
     return [(request.number,) for request in world.requests if may_be_accepted(request)]
 
@@ -198,7 +198,7 @@ def _commanded(world: ReplicaSetWorld) -> list[Arguments]:
     register = world.register
     leader = register.state.leader
     if leader in register.live and not register.is_proven(leader):
-        return []  # the controller handles the leader's restart before it sends any role (V10)
+        return []  # the controller first handles the leader's restart (V10)
     return broker_ids(
         each for each in world.up() if each.known != _newest(world) and not each.inbox
     )

@@ -20,7 +20,7 @@ from tidelog.sim.small.replica_set_world import (
     step_kind,
 )
 
-#: The longest log of a history.
+#: Maximum number of records in a log; at this length leaders append no more.
 _MAX_RECORDS: Final = 12
 
 
@@ -104,7 +104,7 @@ def _arrive(world: ReplicaSetWorld, follower: int, number: int, is_slow: int) ->
             facts.read_since_ms = world.now_ms
         return
     if connection.reads.is_watched:
-        # A fetch that is refused counts, too: it is a fetch of the session, whose reads are done.
+        # A refused fetch also ends the pending reads of its session.
         connection.reads.done(NO_READ, read, world.now_ms)
         reference.read_done(broker.broker_id, connection.name, read.received_ms, world.now_ms)
     if connection.is_open:

@@ -24,7 +24,7 @@ def _two_changes(world: ReplicaSetWorld) -> bool:
 
 
 def _lost_records(world: ReplicaSetWorld) -> bool:
-    """A member that the controller relies on has lost records (V10, V63)."""
+    """An ISR member or eligible replica has lost records (V10, V63)."""
     reference = world.reference
     return any(
         member in reference.lost or recorded < reference.intact_from[member]
@@ -52,7 +52,7 @@ def _late_read(world: ReplicaSetWorld) -> bool:
 
 
 def _half_done(world: ReplicaSetWorld) -> bool:
-    """An operation has failed after a part of it was done (V66)."""
+    """An operation on a follower's log has failed after a part of it was done (V66)."""
     return any(
         isinstance(broker.role, FollowerReplica)
         and broker.is_backing_off
@@ -61,7 +61,8 @@ def _half_done(world: ReplicaSetWorld) -> bool:
     )
 
 
-#: Rare states by name, with the number of branches from each: the rarer, the more.
+#: By the name of a rare state: a test for the state, and the number of branches that begin there; a
+#: rarer state gets more branches.
 RARITIES: Final[dict[str, tuple[Callable[[ReplicaSetWorld], bool], int]]] = {
     "two_changes": (_two_changes, 24),
     "half_done": (_half_done, 6),

@@ -28,14 +28,16 @@ from tidelog.sim.small.replica_set_values import (
     SmallState,
 )
 
-#: A time that is longer ago than any limit.
+#: A time that lies further in the past than any time limit.
 LONG_AGO_MS: Final = -1_000
-#: A log end that the leader does not know.
+#: The value for a log end that is not known.
 UNKNOWN: Final = -1
 
 
 class FollowerFacts:
-    """What a leader was shown by one follower in one leadership, by the definitions of F1 to F7."""
+    """What one follower's fetches have shown the leader in one leadership, by the definitions of F1
+    to F7.
+    """
 
     __slots__ = (
         "caught_up_ms",
@@ -50,15 +52,16 @@ class FollowerFacts:
 
     def __init__(self, caught_up_ms: int, previous_end: int) -> None:
         self.caught_up_ms = caught_up_ms
-        #: The leader's log end when the last fetch arrived.
+        #: The leader's log end when the follower's last fetch arrived.
         self.previous_end = previous_end
-        #: The offset of the last fetch.
+        #: The fetch offset of the follower's last fetch.
         self.end = UNKNOWN
         self.fetched_ms = LONG_AGO_MS
-        #: Whether the last fetch reached the leader's log end, or that of the fetch before (F5).
+        #: Whether the last fetch reached the leader's log end, or the log end at the time of the
+        #: fetch before it (F5).
         self.kept_up = False
-        #: The connection of the last fetch, and when a fetch arrived for which the leader reads
-        #: from its disk; -1 while it reads for none.
+        #: The connection of the follower's last fetch. `read_since_ms` is the arrival time of the
+        #: fetch for which the leader reads from its disk; -1 if the leader reads for no fetch.
         self.connection: tuple[int, int] = (0, 0)
         self.read_since_ms = -1
         #: Broker epoch of the last fetch that had every committed record, and all records of
@@ -76,7 +79,7 @@ class FollowerFacts:
     def fetched(
         self, offset: int, leader_end: int, connection: tuple[int, int], now_ms: int
     ) -> None:
-        """Note a fetch that counts (F2)."""
+        """Note a fetch of the follower that counts as progress (F2)."""
         self.kept_up = offset >= leader_end or (
             self.previous_end != UNKNOWN and offset >= self.previous_end
         )
@@ -88,23 +91,24 @@ class FollowerFacts:
         self.connection, self.read_since_ms = connection, -1
 
     def has_pending_read(self, now_ms: int) -> bool:
-        """Return whether a read that counts is under way (F5, F7)."""
+        """Return whether a read for this follower is under way that keeps it in sync (F5, F7)."""
         age_ms = now_ms - self.read_since_ms
         return self.kept_up and self.read_since_ms >= 0 and age_ms <= SOCKET_TIMEOUT_MS
 
 
 class LeadershipFacts:
-    """One leadership, as the reference sees it."""
+    """What the reference knows of one leadership: its followers, and its high watermark."""
 
     __slots__ = ("followers", "high_watermark", "is_continued", "leader_epoch", "target")
 
     def __init__(self, leader_epoch: int, high_watermark: int, target: tuple[int, ...]) -> None:
         self.leader_epoch = leader_epoch
         self.high_watermark = high_watermark
-        #: The ISR that the leader wanted after the last step.
+        #: The ISR that the leader wanted to have after the last step.
         self.target = target
         self.followers: dict[int, FollowerFacts] = {}
-        #: Whether the same broker led before, and took over its reads (F7).
+        #: Whether the same broker led in the leader epoch before, and continues the reads under way
+        #: (F7).
         self.is_continued = False
 
     def copy(self) -> LeadershipFacts:
@@ -116,20 +120,20 @@ class LeadershipFacts:
 
 
 class ReplicaSetReference:
-    """The truth about one history, and what must hold in it."""
+    """The reference of one history: it knows the true state, and checks rules after each step."""
 
     __slots__ = ("committed", "intact_from", "leaderships", "lost", "settings", "violation")
 
     def __init__(self, settings: ReplicaSetSettings) -> None:
         self.settings = settings
-        #: All records that a leader ever counted as committed.
+        #: All records that any leader of the history has committed, by offset.
         self.committed: list[SmallRecord] = []
-        #: The broker epoch since which a broker has lost no record.
+        #: By broker: the broker epoch since which the broker has lost no record.
         self.intact_from: dict[int, int] = dict.fromkeys(settings.replicas, 0)
-        #: Brokers that lost records in a crash, and did not register since.
+        #: Brokers that lost records in a crash and have not registered since then.
         self.lost: frozenset[int] = frozenset()
         self.leaderships: dict[int, LeadershipFacts] = {}
-        #: The first thing that did not hold; "" while all does.
+        #: The first violation of a rule in this history; "" if there was none.
         self.violation = ""
 
     def copy(self) -> ReplicaSetReference:
@@ -142,7 +146,9 @@ class ReplicaSetReference:
         return other
 
     def key(self) -> tuple[object, ...]:
-        """Return what decides later violations, as a hashable value."""
+        """Return the part of the reference's state on which later violations depend, as a hashable
+        value.
+        """
         return (tuple(self.committed), tuple(self.intact_from.items()), self.lost)
 
     def violate(self, text: str) -> None:
@@ -181,11 +187,13 @@ class ReplicaSetReference:
         mine.read_since_ms = former.read_since_ms
 
     def leadership_ends(self, broker_id: int) -> None:
-        """Note that a broker leads no longer."""
+        """Note that a broker no longer leads."""
         self.leaderships.pop(broker_id, None)
 
     def appended(self, broker_id: int, former_end: int, now_ms: int) -> None:
-        """Note a leader's append: a follower that had everything was caught up until now (F3)."""
+        """Note a leader's append: a follower that had all earlier records was caught up until now
+        (F3).
+        """
         for facts in self.leaderships[broker_id].followers.values():
             if facts.end == former_end:
                 facts.caught_up_ms = now_ms
@@ -193,7 +201,7 @@ class ReplicaSetReference:
     def read_done(
         self, broker_id: int, connection: tuple[int, int], received_ms: int, now_ms: int
     ) -> None:
-        """Note that the leader has read for the last fetch of a connection (F6)."""
+        """Note that the leader has ended its read for the last fetch of a connection (F6)."""
         leadership = self.leaderships.get(broker_id)
         if leadership is None or not self.settings.counts_pending_reads:
             return
@@ -251,7 +259,7 @@ class ReplicaSetReference:
     def proposed(
         self, broker: SmallBroker, change: IsrChange, brokers: dict[int, SmallBroker], now_ms: int
     ) -> None:
-        """Check a change that a leader begins to want (V62, V63, A1)."""
+        """Check an ISR change that a leader has just proposed (V62, V63, A1)."""
         role, leadership = broker.leading, self.leaderships[broker.broker_id]
         assert role is not None, "a leader proposes"
         for member in leadership.target:
@@ -287,7 +295,7 @@ class ReplicaSetReference:
         register: PublishedRegister,
         requests: Iterable[SmallRequest],
     ) -> None:
-        """Check all that must hold between two steps."""
+        """Check all rules that must hold between two steps of a history."""
         for broker in brokers.values():
             role = broker.leading
             if role is None:
@@ -310,7 +318,7 @@ class ReplicaSetReference:
         register: PublishedRegister,
         requests: Iterable[SmallRequest],
     ) -> None:
-        """Check a high watermark that has moved (V60, A6 to A8, E1)."""
+        """Check the new high watermark of a leader (V60, A6 to A8, E1)."""
         role = broker.leading
         assert role is not None, "a leader's high watermark moves"
         before, mark = leadership.high_watermark, role.high_watermark
@@ -341,7 +349,7 @@ class ReplicaSetReference:
     def _awaited(
         self, change: IsrChange, broker: SmallBroker, brokers: dict[int, SmallBroker]
     ) -> None:
-        """Check that the high watermark waits for the members of a change under way (A8)."""
+        """Check that the high watermark waits for the members of the ISR change under way (A8)."""
         committed = broker.log[: broker.high_watermark]
         for member in change.isr:
             if member not in self.lost and not _has(brokers[member], committed):
@@ -354,7 +362,7 @@ class ReplicaSetReference:
     def _counted(
         self, broker: SmallBroker, register: PublishedRegister, requests: Iterable[SmallRequest]
     ) -> None:
-        """Check that each change that may still be accepted counts for the watermark (A8)."""
+        """Check that the high watermark waits for all ISR changes that may be accepted (A8)."""
         role = broker.leading
         assert role is not None, "a leader counts members"
         for request in requests:
@@ -379,7 +387,7 @@ class ReplicaSetReference:
             )
 
     def _believed(self, broker: SmallBroker) -> None:
-        """Check that what a replica believes to be committed is committed (V61)."""
+        """Check that the records below a replica's high watermark are committed (V61)."""
         mark = broker.high_watermark
         if mark > max(len(broker.log), broker.log_start):
             self.violate(
@@ -393,7 +401,7 @@ class ReplicaSetReference:
             )
 
     def _kept(self, brokers: dict[int, SmallBroker], register: PublishedRegister) -> None:
-        """Check that each member the controller may rely on has every committed record."""
+        """Check that each ISR member and eligible replica has every committed record."""
         for member, recorded in register.state.recorded().items():
             broker = brokers[member]
             if self.settings.flush_before_ack:

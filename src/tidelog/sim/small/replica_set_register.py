@@ -19,11 +19,11 @@ from tidelog.sim.small.replica_set_values import SmallCommand, SmallRequest, Sma
 #: What the register makes of a request: an error and the state to respond with, and whether the
 #: leader also gets a command.
 class SmallJudgement(NamedTuple):
-    """The register's judgement of one request."""
+    """The register's judgement of one AlterPartition request."""
 
     error: ErrorCode
     state: SmallState | None = None
-    #: Whether the sender also gets the state as a command (A3).
+    #: Whether the leader that sent the request also gets the published state as a command (A3).
     is_commanded: bool = False
 
 
@@ -31,14 +31,17 @@ STALE: Final = SmallJudgement(ErrorCode.STALE_BROKER_EPOCH)
 
 
 class PublishedRegister:
-    """Published state, registrations, and all states that ever were published."""
+    """The stand-in for the controller and its store: registrations, and the published states so
+    far.
+    """
 
     __slots__ = ("history", "live", "minimum", "proofs", "state", "transaction")
 
     def __init__(self, replicas: tuple[int, ...], minimum: int, first_isr: tuple[int, ...]) -> None:
         self.minimum = min(minimum, len(replicas))
         self.live: dict[int, int] = {replica: n for n, replica in enumerate(replicas, 1)}
-        #: Broker epochs from which a broker's clean shutdowns lead to its registration (E3).
+        #: By broker: earlier broker epochs since which clean shutdowns prove that the broker has
+        #: lost no record (E3).
         self.proofs: dict[int, frozenset[int]] = dict.fromkeys(replicas, frozenset())
         self.transaction = len(replicas) + 1
         epochs = tuple(self.live[member] for member in first_isr)
@@ -56,7 +59,9 @@ class PublishedRegister:
         return other
 
     def key(self) -> tuple[object, ...]:
-        """Return what decides the future, as a hashable value."""
+        """Return the state of the register on which the rest of a history depends, as a hashable
+        value.
+        """
         return (self.state, tuple(self.live.items()), tuple(self.proofs.items()))
 
     # registrations
@@ -77,7 +82,9 @@ class PublishedRegister:
 
     @property
     def proven(self) -> tuple[int, ...]:
-        """The registered members that lost nothing, ISR before eligible replicas."""
+        """The registered members that have lost no record: ISR members first, then eligible
+        replicas.
+        """
         return tuple(member for member in self.members if self.is_proven(member))
 
     @property
@@ -88,7 +95,7 @@ class PublishedRegister:
     # changes of leaders
 
     def judge(self, request: SmallRequest) -> SmallJudgement:
-        """Decide on a request, and publish the state that it leads to."""
+        """Decide on an AlterPartition request; if it is accepted, publish the new state."""
         change, state = request.change, self.state
         if self.live.get(request.sender) != request.sender_epoch:
             return STALE
@@ -127,14 +134,16 @@ class PublishedRegister:
         return live <= self.state.written
 
     def refuse(self, request: SmallRequest) -> SmallJudgement:
-        """Refuse a change for good: a new partition epoch makes all its copies void (A8)."""
+        """Refuse a request for good: publish a new partition epoch, so that copies of the request
+        fail (A8).
+        """
         self.publish(self.state)
         return SmallJudgement(ErrorCode.INELIGIBLE_REPLICA)
 
     # the controller's own changes
 
     def elect(self, leader: int) -> None:
-        """Publish a leader, with the members that are registered and lost nothing as its ISR."""
+        """Publish a new leader; the ISR becomes the registered members that have lost no record."""
         state, recorded = self.state, self.state.recorded()
         isr = tuple(member for member in state.isr if self.is_proven(member))
         if leader not in isr:
@@ -151,7 +160,7 @@ class PublishedRegister:
         self._publish_epoch(state._replace(isr=isr, isr_epochs=epochs))
 
     def leave_leaderless(self) -> None:
-        """Publish that no member can lead; the ISR stays (V13)."""
+        """Publish that the partition has no leader; the ISR stays (V13)."""
         self._publish_epoch(self.state._replace(leader=NO_LEADER))
 
     def touch(self) -> None:
@@ -177,7 +186,7 @@ class PublishedRegister:
         self.history[epoch] = self.state
 
     def command(self) -> SmallCommand:
-        """Return the command about the published state."""
+        """Return the LeaderAndIsr command with the published state."""
         state = self.state
         eligible = tuple(member for member, _ in state.elr)
         return SmallCommand(
@@ -186,7 +195,7 @@ class PublishedRegister:
 
 
 def describe(change: IsrChange) -> str:
-    """Return a change in words."""
+    """Return an ISR change as text."""
     members = zip(change.isr, change.isr_epochs, strict=True)
     named = ", ".join(f"{member} of broker epoch {epoch}" for member, epoch in members)
     return f"ISR [{named}] upon partition epoch {change.partition_epoch}"

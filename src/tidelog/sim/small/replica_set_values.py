@@ -12,11 +12,11 @@ from tidelog.core.types import EpochEnd
 from tidelog.replication.follower import FetchPosition
 from tidelog.replication.isr import IsrChange
 
-#: `replica.lag.time.max.ms` and `replica.socket.timeout.ms` of the world. Its time is abstract, so
-#: small numbers suffice.
+#: `replica.lag.time.max.ms` of the small world; SOCKET_TIMEOUT_MS is its
+#: `replica.socket.timeout.ms`. The world's clock moves only by steps, so small numbers suffice.
 MAX_LAG_MS: Final = 10
 SOCKET_TIMEOUT_MS: Final = 30
-#: Offsets that one response carries at most.
+#: Maximum number of records in one response to a fetch.
 MAX_FETCHED: Final = 2
 
 #: A step of a history: its kind and its arguments.
@@ -24,7 +24,7 @@ Step = tuple[str | int, ...]
 
 
 class ReplicaSetSettings(NamedTuple):
-    """What one history draws before its first step."""
+    """The settings of a history, which are drawn before its first step."""
 
     replicas: tuple[int, ...] = (1, 2, 3)
     #: The ISR at the beginning; broker 1 leads.
@@ -66,7 +66,7 @@ class SmallRecord(NamedTuple):
 
 
 class SmallCommand(NamedTuple):
-    """LeaderAndIsr for the partition."""
+    """A LeaderAndIsr command for the partition of the small world."""
 
     leader: int
     leader_epoch: int
@@ -107,7 +107,7 @@ class SmallRequest(NamedTuple):
 
 
 class SmallVerdict(NamedTuple):
-    """The controller's response to the request of this number.
+    """The controller's response to the AlterPartition request `number`.
 
     `state` is the state after an accepted change. `held` means that the response omits the change,
     because the controller holds it back (A11).
@@ -122,7 +122,7 @@ class SmallVerdict(NamedTuple):
 
 
 class SmallState(NamedTuple):
-    """Published state of the partition."""
+    """The state of the partition as the controller published it."""
 
     leader: int
     leader_epoch: int

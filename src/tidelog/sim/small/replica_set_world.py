@@ -30,18 +30,21 @@ from tidelog.sim.small.replica_set_values import (
 
 
 class UnderwayRead(NamedTuple):
-    """A read from the leader's disk for one fetch, with the response that it completes."""
+    """A read from the leader's disk that is under way for a fetch, with the response that the
+    leader sends after the read.
+    """
 
     number: int
     read: PendingRead
     role: LeaderReplica
     response: SmallResponse
-    #: Whether the leader still responds to the fetch; if not, the read only comes to its end.
+    #: Whether the leader still responds to the fetch; if not, the end of the read has no effect but
+    #: to end the pending read.
     is_awaited: bool = True
 
 
 class SmallConnection:
-    """A follower's connection to a leader, with a fetch at most in flight."""
+    """A follower's connection to a leader, with at most one fetch in flight."""
 
     __slots__ = (
         "is_noticed",
@@ -56,14 +59,16 @@ class SmallConnection:
     )
 
     def __init__(self, name: tuple[int, int], leader: int) -> None:
-        #: The follower, and the number of its connection.
+        #: The id of the follower, and the number of the connection among the follower's
+        #: connections.
         self.name = name
         self.leader = leader
         self.requests: list[SmallFetch] = []
         self.responses: list[SmallResponse] = []
         self.reads = PendingReads(SOCKET_TIMEOUT_MS)
         self.reading: UnderwayRead | None = None
-        #: Whether the follower's end is open, and whether the leader knows that it is closed.
+        #: Whether the follower's end of the connection is open. `is_noticed` says whether the
+        #: leader knows that this end is closed.
         self.is_open = True
         self.is_noticed = False
         #: Whether the follower awaits a response.
@@ -96,12 +101,14 @@ class ReplicaSetWorld:
         self.brokers: dict[int, SmallBroker] = {
             replica: SmallBroker(replica, live[replica], settings) for replica in settings.replicas
         }
-        #: Connections by name, the number of connections that each broker has opened.
+        #: The connections by their names. `dialled` is the number of connections that each broker
+        #: has opened.
         self.connections: dict[tuple[int, int], SmallConnection] = {}
         self.dialled: dict[int, int] = dict.fromkeys(settings.replicas, 0)
         self.now_ms = 0
         self.examined_ms = 0
-        #: The number of AlterPartition requests that were sent, and of records written.
+        #: Number of AlterPartition requests that were sent; `values` is the number of records that
+        #: were written.
         self.numbers = 0
         self.values = 0
         self.requests: list[SmallRequest] = []
@@ -142,7 +149,7 @@ class ReplicaSetWorld:
         return other
 
     def key(self) -> tuple[object, ...]:
-        """Return what decides the future, as a hashable value."""
+        """Return the state on which the rest of the history depends, as a hashable value."""
         return (
             tuple(broker.key() for broker in self.brokers.values()),
             self.register.key(),
@@ -169,7 +176,7 @@ class ReplicaSetWorld:
         return [(kind, *arguments) for arguments in STEP_KINDS[kind].options(self)]
 
     def play(self, step: Step) -> bool:
-        """Do a step, and check what must hold after it; return False if it is not possible."""
+        """Play a step, and check the rules after it; return False if the step is not possible."""
         kind = STEP_KINDS[str(step[0])]
         arguments = step[1:]
         if arguments not in kind.options(self):
@@ -178,19 +185,22 @@ class ReplicaSetWorld:
         return True
 
     def apply(self, kind: SmallStepKind, arguments: tuple[str | int, ...]) -> None:
-        """Do a step that is possible; a failed assertion of the code is a violation, too."""
+        """Play a step that is possible; an assertion that fails in the code under test is a
+        violation, too.
+        """
         try:
             kind.act(self, *arguments)
         except AssertionError as error:
             self.reference.violate(f"an assertion failed: {error}")
         except Exception as error:
-            # Whatever a decision raises beside the errors of its contract would stop a broker.
+            # In a broker, any error of a decision that its callers do not expect would stop the
+            # broker.
             self.reference.violate(f"{type(error).__name__}: {error}")
         else:
             self.reference.after_step(self.brokers, self.register, self.requests)
 
     def status(self) -> dict[str, str]:
-        """Return the published state and each broker's state in words."""
+        """Return the published state and each broker's state as text."""
         state = self.register.state
         published = (
             f"leader {state.leader}, epochs {state.leader_epoch} and {state.partition_epoch},"
@@ -208,11 +218,11 @@ class ReplicaSetWorld:
         return [broker for broker in self.brokers.values() if broker.is_up]
 
     def leaders(self) -> list[SmallBroker]:
-        """Return the brokers that lead, or believe so."""
+        """Return the brokers that lead, or believe that they lead."""
         return [broker for broker in self.brokers.values() if broker.leading is not None]
 
     def obey(self, broker: SmallBroker, command: SmallCommand) -> None:
-        """Let a broker carry out a command, and check the role that it takes."""
+        """Let a broker execute a LeaderAndIsr command, and check the role that the broker takes."""
         former, wanted = broker.role, self.wanted(broker)
         broker.obey(command, self.now_ms)
         if broker.role is not former:
@@ -234,23 +244,25 @@ class ReplicaSetWorld:
                 self.close(connection)
 
     def close(self, connection: SmallConnection) -> None:
-        """Close the follower's end of a connection; what it sent may still arrive."""
+        """Close the follower's end of a connection; fetches that the follower sent may still
+        arrive.
+        """
         connection.is_open = connection.is_waiting = False
         connection.responses.clear()
 
     def wanted(self, broker: SmallBroker) -> IsrChange | None:
-        """Return the change of a leader that waits to be sent, for the comparison of `settle`."""
+        """Return the leader's ISR change that waits to be sent, for a later call of `settle`."""
         return None if broker.leading is None else broker.leading.isr.queued
 
     def settle(self, broker: SmallBroker, wanted: IsrChange | None) -> None:
-        """Check the change that a leader proposes since `wanted` was queued."""
+        """Check the ISR change that a leader proposes now, if it differs from `wanted`."""
         role = broker.leading
         if role is None or role.isr.queued is None or role.isr.queued is wanted:
             return
         self.reference.proposed(broker, role.isr.queued, self.brokers, self.now_ms)
 
     def publish(self) -> None:
-        """Send the published state to every broker that runs."""
+        """Send LeaderAndIsr commands with the published state to every broker that runs."""
         for broker in self.up():
             broker.inbox.append(self.register.command())
 
@@ -269,16 +281,16 @@ def broker_ids(brokers: Iterable[SmallBroker]) -> list[Arguments]:
 
 
 class SmallStepKind(NamedTuple):
-    """A kind of steps."""
+    """A kind of steps of the small world, such as a fetch or a crash."""
 
     name: str
-    #: How often it is drawn, relative to others.
+    #: How often a step of this kind is drawn, relative to other kinds.
     weight: int
-    #: The fault that must exist for this kind; "" if the kind always exists.
+    #: The fault that a history must have for this kind of steps; "" if every history has the kind.
     fault: str
     options: Callable[[ReplicaSetWorld], Iterable[Arguments]]
     act: Callable[..., None]
-    #: The step in words, with its arguments in place of {0}, {1} and {2}.
+    #: A sentence for a step of this kind; {0}, {1} and {2} stand for the step's arguments.
     words: str
 
 
@@ -305,5 +317,5 @@ def step_kind(
 
 
 def in_words(step: Step) -> str:
-    """Return a step in words."""
+    """Return the sentence that describes a step."""
     return STEP_KINDS[str(step[0])].words.format(*step[1:])

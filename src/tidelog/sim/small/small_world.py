@@ -11,21 +11,21 @@ import importlib
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-#: Modules of the worlds by name; each module has its world in the attribute `WORLD`.
+#: By the name of a small world: the module that has the world in its attribute `WORLD`.
 WORLDS = {"replicas": "tidelog.sim.small.replica_set"}
 
 
 class SmallViolation(NamedTuple):
-    """A promise that one history of a seed broke."""
+    """A rule of replication that one played history of a seed broke."""
 
-    #: The history within its seed, as `SmallWorld.play` takes it.
+    #: Which of the seed's histories broke the rule: the path that `SmallWorld.play` takes.
     path: str
     #: The rule and how the history broke it.
     what: str
 
 
 class PlayedSeed(NamedTuple):
-    """What one seed of a world showed."""
+    """The result of playing one seed of a small world."""
 
     #: Number of histories that were played and checked.
     histories: int
@@ -33,15 +33,18 @@ class PlayedSeed(NamedTuple):
 
 
 class SmallWorld(Protocol):
-    """A small world; worlds keep no state between two seeds."""
+    """A small world: a model of a part of the cluster, of which histories are played.
+
+    A world keeps no state between two seeds.
+    """
 
     @property
     def name(self) -> str:
-        """The world's name on the command line."""
+        """The name of the small world on the command line."""
 
     @property
     def description(self) -> str:
-        """The world in one line."""
+        """A description of the small world in one line."""
 
     def play(
         self, seed: int, only: str = "", say: Callable[[str], None] | None = None
@@ -54,6 +57,6 @@ class SmallWorld(Protocol):
 
 
 def small_world(name: str) -> SmallWorld:
-    """Return the world with a name of `WORLDS`."""
+    """Return the small world `name`, which is a key of `WORLDS`."""
     world: SmallWorld = importlib.import_module(WORLDS[name]).WORLD
     return world
