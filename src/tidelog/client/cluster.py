@@ -22,7 +22,7 @@ from tidelog.wire.messages.metadata import (
 
 @dataclass(frozen=True, slots=True)
 class BrokerNode:
-    """A live broker, with its address on the listener that received the request."""
+    """A live broker, with its address on the listener that received the Metadata request."""
 
     broker_id: int
     host: str

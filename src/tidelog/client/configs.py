@@ -77,7 +77,7 @@ class ConfigChange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConfigSynonym:
-    """A value, and its source (Kafka's ConfigSource)."""
+    """A value that was set for a key, and where it was set (Kafka's ConfigSource)."""
 
     name: str
     value: str | None

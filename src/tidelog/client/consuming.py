@@ -41,7 +41,7 @@ PARTITION_FETCH_BYTES: Final = MIB
 _LEAST_WAIT_MS: Final = 10
 _MOST_SHARES: Final = 5
 _COMMIT_INTERVAL_MS: Final = 5_000
-#: How often a group's leader checks for new partitions.
+#: Interval in ms at which a group's leader checks for new partitions.
 _METADATA_INTERVAL_MS: Final = 30_000
 
 

@@ -20,7 +20,7 @@ from tidelog.wire.registry import FIND_COORDINATOR
 
 #: From this version on, one FindCoordinator request names many keys.
 _KEYS_VERSION: Final = 4
-#: Errors of a broker that is not the group's coordinator.
+#: Errors with which a broker says that it is not the group's coordinator.
 _MOVED: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 _FIND_MS: Final = 5_000
 

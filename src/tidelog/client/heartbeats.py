@@ -24,7 +24,7 @@ from tidelog.client.routing import ClusterRouter
 from tidelog.client.steps import Operation
 from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
 
-#: Pause in ms when no heartbeat is due, or after a failed try.
+#: Pause in ms until `beat` is called again if no heartbeat is due, or after a failed heartbeat.
 _LEAST_MS: Final = 100
 #: Minimum timeout of a heartbeat's try in ms, even if the next heartbeat is due earlier.
 _LEAST_PATIENCE_MS: Final = 1_000

@@ -251,7 +251,7 @@ class GroupMember:
             ) from error
 
     def _wait(self, api_key: int, message: Any, patience: Patience) -> Operation[Any]:
-        """Send a request whose response waits until other members join."""
+        """Send a request whose response the coordinator holds until other members join."""
         timeout_ms = self.options.max_poll_interval_ms + _ANSWER_MARGIN_MS
         return (
             yield from self._coordinators.ask(

@@ -74,7 +74,7 @@ class ProduceBatch:
 
 
 class Refused(Enum):
-    """The step that follows a failed try to send a batch."""
+    """What the producer does after a failed try to send a batch."""
 
     RETRY = "retry"
     SPLIT = "split"

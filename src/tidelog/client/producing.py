@@ -40,7 +40,7 @@ _ANSWER_MARGIN_MS: Final = 2_000
 
 
 class OutcomeUnknownError(TidelogError):
-    """The error of a batch that may be stored or not; a resend could store its records twice."""
+    """The error for a batch that may be stored or not; a resend could store its records twice."""
 
 
 class LogWriter:

@@ -42,7 +42,7 @@ class Eligibility:
     eligible: tuple[int, ...]
     #: Kafka's LastKnownElr: the last leader of a partition that has no leader.
     last_known: tuple[int, ...]
-    #: Why there is no leader; None if there is a leader, or if the broker gives no reason.
+    #: Why the partition has no leader; None if it has a leader, or if the broker gives no reason.
     wait: LeaderWait | None
 
 

@@ -29,7 +29,7 @@ _TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIS
 
 
 class TooLargeError(TidelogError):
-    """The error of a record that its topic rejects as too large, even in a batch of its own."""
+    """The error for a record that its topic rejects as too large, even in a batch of its own."""
 
 
 @dataclass(slots=True)

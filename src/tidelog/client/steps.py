@@ -31,7 +31,9 @@ class Address(NamedTuple):
 
 
 class NotSent(ConnectionLost):
-    """A connection that could not be opened: the request was not sent and had no effect."""
+    """The error for a connection that could not be opened: the request was not sent and had no
+    effect.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """A pause of `delay_ms`."""
+    """A step that an operation yields to wait for `delay_ms`."""
 
     delay_ms: int
 

@@ -62,7 +62,7 @@ _LOG: Final = logging.getLogger("tidelog.console")
 
 
 class PartResult(NamedTuple):
-    """The result of one read of a part of a reading."""
+    """The result of one attempt to read a part (`ReadingPart`) of the cluster."""
 
     fields: reader.Fields
     #: Why the part is missing or out of date; None after a successful read.

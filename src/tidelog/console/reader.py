@@ -42,7 +42,7 @@ Fields = dict[str, Any]
 
 
 class PartNotServed(TidelogError):
-    """The error of a part whose requests the brokers do not serve; a page shows the message."""
+    """The error for a part whose requests the brokers do not serve; a page shows the message."""
 
 
 def read_cluster(client: BlockingClient) -> Fields:

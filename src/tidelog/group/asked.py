@@ -52,7 +52,7 @@ def any_incarnation(_: TopicPartition) -> PartitionIncarnation:
 
 @dataclass(frozen=True, slots=True)
 class Asked(Generic[M]):
-    """A client's request about one group."""
+    """A client's request about one group, as the broker passes it to the coordinator."""
 
     ticket: int
     group_id: str

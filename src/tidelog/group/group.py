@@ -26,7 +26,7 @@ class Group(ABC):
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
         self.offsets: dict[TopicPartition, CommittedOffset] = {}
-        #: By partition, number of commits whose records are being written.
+        #: By partition: the number of commits of its offset whose records are being written.
         self.uncommitted: dict[TopicPartition, int] = {}
         #: Whether tombstones of expired offsets are being written.
         self.is_expiring = False

@@ -29,15 +29,15 @@ from tidelog.group.turn import (
 )
 from tidelog.wire.messages.delete_groups import DeletableGroupResult
 
-#: Errors of a partition with too few replicas, or of a topic that is being created. The client
-#: should retry with the same coordinator.
+#: Errors of an append if the partition of `__consumer_offsets` has too few replicas, or its topic
+#: is being created. The client should retry with the same coordinator.
 _UNAVAILABLE = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.NOT_ENOUGH_REPLICAS,
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
 )
-#: Errors of a broker that does not lead the partition, or has lost the partition's log. The client
-#: should look for the group's coordinator again.
+#: Errors of an append if this broker no longer leads the partition of `__consumer_offsets`, or has
+#: lost its log. The client should look for the group's coordinator again.
 _MOVED = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.FENCED_LEADER_EPOCH,

@@ -79,7 +79,9 @@ class Unsettled:
 
 
 class Ledger:
-    """The appends of a partition whose outcome is not known yet, in the order of the log."""
+    """The coordinator's appends to its partition whose outcome is not known yet, in the order of
+    the log.
+    """
 
     __slots__ = ("_by_group", "_unsettled", "next_number")
 

@@ -45,7 +45,7 @@ _ESCAPES: Final = {"n": "\n"}
 
 
 class AdminPortError(TidelogError):
-    """The error of an admin port that does not respond, or sends an unexpected response."""
+    """The error for an admin port that does not respond, or sends an unexpected response."""
 
 
 @dataclass(frozen=True, slots=True)

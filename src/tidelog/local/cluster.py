@@ -97,7 +97,8 @@ class LocalCluster:
         self._zookeeper: LocalZookeeper | None = None
         #: Processes that this program started and must reap.
         self._children: dict[int, subprocess.Popen[bytes] | ForkedProcess] = {}
-        #: Brokers whose view of the cluster may be old: `status` asks other brokers first.
+        #: Brokers whose view of the cluster may be old, for example after a partition of the
+        #: network: `status` asks other brokers first.
         self.asked_last: tuple[int, ...] = ()
         self._is_existing = False
         if self._places is not None and not self._is_to_discard():

@@ -10,4 +10,4 @@ from tidelog.core.errors import TidelogError
 
 
 class LocalClusterError(TidelogError):
-    """The error of a failed operation on a local cluster, such as a broker that does not start."""
+    """The error for a failed operation on a local cluster, such as a broker that does not start."""

@@ -46,7 +46,7 @@ _INHERITED: Final = ("Umask", "Uid", "Gid", "Groups", "SigBlk", "SigIgn", "Cap",
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What a forked process runs.
+    """The program that a forked process runs.
 
     `entry` is `module:function` of a function without arguments, whose result is the exit code.
     """

@@ -247,7 +247,7 @@ def of_log_dir(found: LogDirDescription, lost: Sequence[TopicPartition] = ()) ->
 
 
 class _Steps:
-    """The next steps that findings suggest to an operator."""
+    """The commands that findings suggest to an operator as next steps."""
 
     def __init__(self, now: ClusterStatus, place: ClusterPlace) -> None:
         self._place = place

@@ -51,7 +51,8 @@ _CONNECTION_MS = "18000"
 #: The text that selects an SQLite file in the cluster's directory as the metadata store of a new
 #: cluster. A text other than EMBEDDED and ZOOKEEPER is a value of `metadata.store`.
 EMBEDDED = "embedded"
-#: The text that selects a ZooKeeper server of the cluster's own as the metadata store.
+#: The value of `store` that selects, as the metadata store, a ZooKeeper server of the cluster's
+#: own.
 ZOOKEEPER = "zookeeper"
 #: Maximum number of brokers; more would exhaust the memory and descriptors of the machine.
 MAX_BROKERS = 100

@@ -32,7 +32,7 @@ _PAUSED = ("T", "t")
 
 @dataclass(frozen=True, slots=True)
 class ProcessIdentity:
-    """A unique process: its id and its start time in clock ticks since boot."""
+    """A process, identified uniquely by its id and its start time in clock ticks since boot."""
 
     pid: int
     start_ticks: int

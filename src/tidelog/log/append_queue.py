@@ -203,7 +203,7 @@ class AppendQueue:
             completion.then(lambda done: self._written(operation, groups, done))
 
     def _write_operation(self, plans: list[AppendPlan]) -> tuple[WriteOperation, list[_Group]]:
-        """Split the plans into write steps, one per segment, the active segment first."""
+        """Divide planned appends into write steps, one per segment, the active segment first."""
         log = self._log
         config = log.config
         segment = log.segments[-1]

@@ -143,8 +143,7 @@ class _Cleaned:
 
 @dataclass(slots=True)
 class _FilterSlice:
-    """A file operation for one slice of a run: it copies the records that compaction keeps to the
-    new segment.
+    """A file operation for one slice of a run: it copies the records that compaction keeps.
 
     The operation returns the position at which the next slice begins.
     """

@@ -140,8 +140,7 @@ class LogState(LogOffsets):
         self.truncation_unsynced = False
         #: Wall-clock time of the first append after the last flush began.
         self.oldest_unflushed_ms = 0
-        #: The pair (`truncations`, log end) at the last time when the indexes and the producer
-        #: snapshot on disk were complete; None if there was no such time.
+        #: (`truncations`, log end) when indexes and producer snapshot on disk were last complete.
         self.closed_state: tuple[int, int] | None = None
         #: Whether `partition.metadata` may not have reached the disk.
         self.metadata_unsynced = False

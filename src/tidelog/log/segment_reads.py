@@ -51,7 +51,7 @@ Found = tuple[int, int, int]
 
 
 class NotCached(Exception):
-    """The error of a read that may use only the page cache, but would have to wait for the disk."""
+    """The error for a read from the page cache alone that would have to wait for the disk."""
 
 
 @dataclass(slots=True)

@@ -22,7 +22,9 @@ class HighWatermarkMoved:
 
 @dataclass(slots=True)
 class IsrCommitted:
-    """The confirmed ISR or its epoch changed: the broker notifies the observers of the ISR (A9)."""
+    """The confirmed ISR or its partition epoch changed: the broker notifies the ISR's observers
+    (A9).
+    """
 
 
 @dataclass(slots=True)

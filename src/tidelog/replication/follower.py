@@ -81,7 +81,8 @@ class FollowerReplica:
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
         self.high_watermark = high_watermark
-        #: Whether the broker is running an effect on the log; it does not fetch meanwhile.
+        #: Whether the broker is running an effect on the log; until the effect ends, the broker
+        #: does not fetch.
         self.is_busy = False
         self.position = FetchPosition(leader_epoch, log_end_offset, latest_epoch)
         self._leader_high_watermark = 0

@@ -23,8 +23,8 @@ from tidelog.core.types import RECOVERED
 from tidelog.replication.progress import FollowerProgress
 from tidelog.replication.shrinks import IsrShrink
 
-#: Errors which show that the controller has not made the change, and that no controller will make
-#: it.
+#: Errors of AlterPartition which show that no controller has made the proposed ISR change or will
+#: make it.
 NOT_MADE = (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED)
 #: Errors after which the leader waits for the controller's next command for the partition: the
 #: change may have been made, this leader is not current, or the controller cannot read the topic.

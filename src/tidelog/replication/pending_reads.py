@@ -27,7 +27,7 @@ class PendingRead(NamedTuple):
     """The reads of one fetch that are under way."""
 
     broker_epoch: int
-    #: When the fetch arrived at the leader.
+    #: Time at which the fetch arrived at the leader.
     received_ms: int
 
 

@@ -20,7 +20,7 @@ from tidelog.core.types import NO_LEADER, ZERO_TOPIC_ID, TopicId, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Returning:
-    """A stray whose log was recovered, so that it could return."""
+    """A stray whose log was recovered, so that it could become a replica again."""
 
     topic_partition: TopicPartition
     topic_id: TopicId

@@ -26,7 +26,7 @@ from tidelog.replication.byte_rate import ByteRate
 
 @dataclass(frozen=True, slots=True)
 class ThrottleSettings:
-    """An administrator's settings for the leader's or the follower's side of the throttle."""
+    """The configured rate and partitions of the leader's or the follower's side of the throttle."""
 
     #: Bytes a second; `UNLIMITED` for no limit.
     rate: int = UNLIMITED

@@ -23,7 +23,9 @@ _LOOKS = 2
 
 
 class Shortfall(NamedTuple):
-    """A throttled replica that does not catch up."""
+    """Why a throttled replica does not catch up: the rate at which the log grows, and the
+    throttle's rate.
+    """
 
     #: Bytes a second that producers write to the partition.
     produce_rate: int

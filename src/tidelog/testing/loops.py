@@ -24,7 +24,7 @@ _PACKAGE = "tidelog."
 
 
 class BlockedLoopError(RuntimeError):
-    """The error of a wait that would stop the event loop in which it was called."""
+    """The error for a wait that would block the event loop in which it was called."""
 
 
 class BlockedLoopWarning(RuntimeWarning):

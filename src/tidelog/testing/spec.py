@@ -17,12 +17,12 @@ from tidelog.core.config import known_keys
 from tidelog.core.dataclass import dataclass
 from tidelog.core.kafka_keys import LISTENER_KEY_PREFIX, REFUSED_KEYS
 
-#: The metadata store in the cluster's own directory.
+#: The value of `store` for the embedded metadata store, which lies in the cluster's own directory.
 EMBEDDED = "embedded"
 
 
 class SpecError(ValueError):
-    """The error of an invalid request for a cluster."""
+    """The error for an invalid request for a test cluster."""
 
 
 @dataclass(frozen=True, slots=True)

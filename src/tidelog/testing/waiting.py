@@ -22,7 +22,7 @@ _MOST_PARTITIONS = 12
 
 
 class WaitTimeout(AssertionError):
-    """The error of a state that was not reached in time; the message has the last state seen."""
+    """The error for a state that was not reached in time; the message has the last state seen."""
 
 
 class Wait(Generic[T]):

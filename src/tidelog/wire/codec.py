@@ -47,7 +47,7 @@ class RequestHeader(NamedTuple):
 
 
 class UnsupportedVersion(ProtocolError):
-    """A request of an unknown API or version, with the request's header."""
+    """The error for a request of an unknown API or version, with the request's header."""
 
     def __init__(self, header: RequestHeader) -> None:
         api = API.get(header.api_key)

@@ -35,7 +35,7 @@ MALFORMED: Final = (struct.error, IndexError)
 
 
 class TooManyEntries(ProtocolError):
-    """A message whose arrays have more elements than its reader allows."""
+    """The error for a message whose arrays have more elements than its reader allows."""
 
     def __init__(self, max_entries: int) -> None:
         super().__init__(f"more than {max_entries:,} entries")

@@ -44,7 +44,9 @@ _SIZE: Final = struct.Struct(">i")
 
 
 class FrameError(ProtocolError):
-    """A stream that cannot be split any further; `frames` has its complete frames."""
+    """The error for a stream that cannot be divided into frames any further; `frames` has the
+    complete frames before.
+    """
 
     def __init__(self, message: str, frames: list[memoryview]) -> None:
         super().__init__(message)
@@ -52,7 +54,7 @@ class FrameError(ProtocolError):
 
 
 class FrameTooLarge(FrameError):
-    """A frame that claims more bytes than the current limit."""
+    """The error for a frame that claims more bytes than the current limit."""
 
 
 def _rounded(size: int) -> int:

@@ -24,7 +24,9 @@ from tidelog.wire.registry import API
 
 
 class _Late:
-    """The token of a response to an expired request."""
+    """The token in place of a request's own token when a response comes after the request has
+    expired.
+    """
 
     def __repr__(self) -> str:
         return "LATE"

@@ -17,7 +17,7 @@ from tidelog.core.wording import brokers_text
 
 
 class PlanError(TidelogError):
-    """The error of a request that no plan can meet; the message states a valid request."""
+    """The error for a request that no plan can meet; the message states a valid request."""
 
 
 @dataclass(frozen=True, slots=True)

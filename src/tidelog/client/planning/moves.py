@@ -73,7 +73,7 @@ class MovePlan:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Replicas chosen for a partition, and the reason."""
+    """The replicas that a plan chooses for a partition, and the reason for the choice."""
 
     replicas: tuple[int, ...]
     reason: str

@@ -55,11 +55,14 @@ def rebalanced(state: ClusterState, tolerance: float = TOLERANCE) -> MovePlan:
 
 
 class _Exchange(NamedTuple):
-    """A replica that moves, and the replica that moves back in exchange; None means no replica."""
+    """A possible exchange of two brokers: a replica that moves, and one that moves back.
+
+    None means that no replica moves back.
+    """
 
     goes: TopicPartition
     comes: TopicPartition | None
-    #: Bytes by which the exchange reduces the difference of the two brokers.
+    #: Bytes by which the exchange reduces the difference between the two brokers' bytes.
     closes: int
     cost: int
 

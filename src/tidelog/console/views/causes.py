@@ -33,7 +33,7 @@ _OF_PARTITION: Final = (
 _DEATH: Final = (
     "The broker's process ended or stood still, or its network failed: its log says which."
 )
-#: The explanation of each word for a cause that has no event of its own.
+#: By word: the explanation of a cause for which no event exists.
 _ENDS: Final = {
     "created": "The topic or the partition was created.",
     "preferred": "The preferred replica is in the ISR again, and leads as the replica list says.",

@@ -19,7 +19,7 @@ MAX_LIMIT: Final = 5_000
 
 
 class BadQuery(ValueError):
-    """The error of an invalid parameter of a page; the message states valid values."""
+    """The error for an invalid parameter of a page; the message states valid values."""
 
 
 @dataclass(frozen=True, slots=True)

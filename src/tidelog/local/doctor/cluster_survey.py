@@ -63,7 +63,9 @@ def survey(bootstrap: str, timeout_s: float, watch_s: float) -> ClusterFacts:
 
 @dataclass(slots=True)
 class _Survey:
-    """The facts so far, and the sentences about facts that could not be read."""
+    """The facts about a cluster that were read so far, and sentences about facts that could not be
+    read.
+    """
 
     client: BlockingClient
     bootstrap: str
@@ -315,7 +317,7 @@ class _Survey:
 
 @dataclass(slots=True)
 class _GroupLook:
-    """A group at one reading."""
+    """What one reading shows of a consumer group."""
 
     group: str
     coordinator: int
