@@ -1,9 +1,10 @@
 """The only reader of the cluster in a console's process, which all viewers share.
 
 The poller runs in a thread of its own, because the client blocks. Each part of a reading has an
-interval. After a slow read of a part, the poller waits longer until the next read of the part. Each
-part is thus read for at most a fifth of the time, however large the cluster is. Without viewers,
-the poller reads rarely, only to continue the samples of charts.
+interval. After a slow read of a part, the poller waits longer until the next read of the part. All
+parts together use at most a fifth of one core on average, however large the cluster is; the parts
+of a large cluster are then read in turns. Without viewers, the poller reads rarely, only to
+continue the samples of charts.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Final, NamedTuple
 
 from tidelog.console import reader
 from tidelog.console.histories import HistoryReader, TopicDayReader
+from tidelog.console.processor_budget import ProcessorBudget
 from tidelog.console.readings import (
     HIGH_WATERMARK_KEY,
     ClusterReading,
@@ -95,6 +97,7 @@ class Poller:
         self._histories = HistoryReader()
         self._topic_days = TopicDayReader()
         self._viewers: Counter[TopicPartition | None] = Counter()
+        self._budget = ProcessorBudget()
         self._lock = threading.Lock()
         self._woken = threading.Event()
         self._ends = False
@@ -140,18 +143,23 @@ class Poller:
             self._woken.clear()
             self.run_due()
             wait_s = min(self._due_s.values()) - time.monotonic()
-            self._woken.wait(max(0.01, wait_s))
+            self._woken.wait(max(0.01, wait_s, self._budget.wait_s()))
 
     def run_due(self) -> bool:
         """Read the parts that are due, and publish them; return whether any part was read.
 
         A broker that hangs may delay the read of a part by seconds. Finished parts are therefore
-        published before the end of a slow round.
+        published before the end of a slow round. Where the processor time does not suffice for all
+        parts, the parts take turns.
         """
         is_any, published_s = False, time.monotonic()
-        for part in self._parts:
+        self._budget.begin()
+        for part in sorted(self._parts, key=self._due_s.__getitem__):
             if self._ends or time.monotonic() < self._due_s[part]:
                 continue
+            self._budget.count()
+            if self._budget.wait_s() > 0:
+                break
             is_any = True
             started_s = time.monotonic()
             self._take(part, self._result(part, self._client, self._reading), started_s)
@@ -162,6 +170,7 @@ class Poller:
         if is_any:
             self._take_samples()
             self._publish(self._reading)
+        self._budget.count()
         return is_any
 
     def _result(

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tests.support.console_readings import metadata, partition, reading
 
 from tidelog.console import poller as poller_module
-from tidelog.console import reader
+from tidelog.console import processor_budget, reader
 from tidelog.console.poller import Poller
 from tidelog.console.readings import ClusterReading, ReadingPart
 from tidelog.core.errors import RequestTimeout
@@ -48,6 +51,45 @@ def test_a_defect_does_not_end_the_poller(
     assert "by a defect of the console: KeyError('kind')" in found.problems[ReadingPart.CLUSTER]
     assert ReadingPart.GROUPS in found.read_ms
     assert "reading cluster failed" in caplog.text and "Traceback" in caplog.text
+
+
+def test_the_parts_of_a_large_cluster_take_turns_within_a_fifth_of_a_core(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now_s, used_s = [1_000.0], [5.0]
+    reads: list[str] = []
+
+    def costly(name: str, fields: dict[str, Any]) -> Any:
+        def read(*_: object) -> dict[str, Any]:
+            reads.append(name)
+            now_s[0] += 0.5
+            used_s[0] += 0.5
+            return fields
+
+        return read
+
+    clock = SimpleNamespace(
+        monotonic=lambda: now_s[0], thread_time=lambda: used_s[0], time_ns=time.time_ns
+    )
+    monkeypatch.setattr(poller_module, "time", clock)
+    monkeypatch.setattr(processor_budget, "time", clock)
+    placed = metadata({"t": [partition(0, 1, [1])]})
+    monkeypatch.setattr(reader, "read_cluster", costly("cluster", {"metadata": placed}))
+    monkeypatch.setattr(reader, "read_offsets", costly("offsets", {"ends": {}}))
+    monkeypatch.setattr(reader, "read_groups", costly("groups", {"groups": {}}))
+    parts = [ReadingPart.CLUSTER, ReadingPart.OFFSETS, ReadingPart.GROUPS]
+    poller = Poller(BlockingClient("127.0.0.1:1"), lambda _: None, parts)
+    poller.add_viewer(())
+    poller.run_due()
+    assert reads == ["cluster", "offsets", "groups"], "the first readings come at once"
+    begun_s, before_s = now_s[0], used_s[0]
+    while now_s[0] < begun_s + 300:
+        poller.run_due()
+        now_s[0] += 0.05
+    share = (used_s[0] - before_s) / (now_s[0] - begun_s)
+    assert 0.19 < share < 0.21
+    counts = Counter(reads)
+    assert max(counts.values()) - min(counts.values()) <= 2, "each part has its turn"
 
 
 def test_a_part_that_is_not_served_has_no_age(monkeypatch: pytest.MonkeyPatch) -> None:
