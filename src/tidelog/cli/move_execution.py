@@ -100,9 +100,9 @@ class Execution:
 def carry_out(client: BlockingClient, plan: MovePlan, how: Execution, output: OutputFormat) -> None:
     """Request the moves of a plan, or show them.
 
-    With `wait`, returns when the moves are done and their preferred replicas lead. Raises
-    ReassignmentFileError if other moves are under way, unless `additional`. Raises typer.Exit with
-    code 1 if a move or an election was refused.
+    With `how.wait`, returns when the moves are done and their preferred replicas lead. Raises
+    ReassignmentFileError if other moves are under way, unless `how.additional`. Raises typer.Exit
+    with code 1 if a move or an election was refused.
     """
     if plan.moves:
         moves_beside(client, how.additional)

@@ -192,7 +192,9 @@ def _require_store(named: NamedStore) -> None:
 
 @contextlib.contextmanager
 def _named(text: str, timeout: float) -> Iterator[NamedStore]:
-    """Yield the store that an argument names; a local cluster's ZooKeeper server runs meanwhile."""
+    """Yield the store that an argument names; a local cluster's ZooKeeper server runs until the
+    block ends.
+    """
     wait_key, wait_ms = "zookeeper.connection.timeout.ms", str(int(timeout * 1000))
     if text.startswith(("embedded:", "zookeeper://")):
         given = {"broker.id": "0", wait_key: wait_ms, "metadata.store": text}

@@ -39,9 +39,9 @@ def records_document(
 ) -> Document:
     """Return records of a partition from an offset, a time, the start or the end on.
 
-    `from` is an offset, `earliest`, `latest` (the last records), or a time in ISO 8601. `key`, the
-    words of `q`, `header` and `json` filter records. With `registry`, records in Confluent's wire
-    format are decoded. Raises BadQuery.
+    In `params`, `from` is an offset, `earliest`, `latest` (the last records), or a time in ISO
+    8601. The parameters `key`, `q` (words), `header` and `json` filter records. With `registry`,
+    records in Confluent's wire format are decoded. Raises BadQuery.
     """
     wanted = RecordFilter.from_params(params)
     tp = TopicPartition(text(params, "topic"), number(params, "partition", 0))
@@ -114,7 +114,7 @@ def _search(
         try:
             fetched = client.fetch(tp, position, _FETCH_BYTES, max_wait_ms=0)
         except KafkaError as error:
-            if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:  # the records were deleted meanwhile
+            if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:  # the records have just been deleted
                 break
             raise
         records, end = read_records(fetched.records, position)

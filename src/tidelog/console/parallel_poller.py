@@ -60,7 +60,7 @@ class ParallelPoller(Poller):
     def finish(self, deadline_s: float) -> None:
         """Wait until the parts that `begin_due` began have ended, or until `deadline_s`; publish.
 
-        Parts of earlier calls that have ended meanwhile are published, too.
+        Parts that earlier calls began, and that have ended by now, are published, too.
         """
         self._reads.wait(self._begun, deadline_s)
         running = self._reads.running

@@ -81,7 +81,9 @@ class RecordFilter:
 
     @classmethod
     def from_params(cls, params: Mapping[str, str]) -> RecordFilter:
-        """Return the filter in `key`, `q`, `header` (`name` or `name=value`) and `json`.
+        """Return the filter that a page's parameters `key`, `q`, `header` and `json` describe.
+
+        `header` is `name` or `name=value`.
 
         Raises BadQuery.
         """

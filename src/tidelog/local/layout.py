@@ -366,7 +366,7 @@ def load(directory: str) -> dict[int, BrokerPlace] | None:
 
 
 def zookeeper_port(directory: str) -> int | None:
-    """Return the port of the cluster's own ZooKeeper server, or None."""
+    """Return the port of the cluster's own ZooKeeper server; None if it has no such server."""
 
     def port(state: Any) -> int | None:
         server = state.get("zookeeper")

@@ -103,8 +103,8 @@ class Flushes:
     def resume(self) -> None:
         """Start the flush that had to wait for a truncation or for another flush.
 
-        If the log was closed meanwhile, the flush fails, because the log's files may have been
-        renamed (V35).
+        If the log was closed while the flush waited, the flush fails, because the log's files may
+        have been renamed (V35).
         """
         waiting = self._next
         if waiting is None or self._running is not None or self._log.is_truncating:

@@ -185,7 +185,7 @@ def _pick(high: _Volume, low: _Volume, mean: float, goal: float) -> _Load | None
 
     The move must not take either fill across the mean fill by more than a small part of `goal`. If
     no replica brings either volume near the mean fill, the result is the largest replica that may
-    move, or None.
+    move; None if no replica may move.
     """
     if not low.open:
         return None

@@ -186,9 +186,9 @@ def _read_from_disk(
                 _remember(log, segment, slice_)
                 completion.resolve(slice_)
             else:
-                # All batches of this segment end below the offset. If compaction has replaced the
-                # segment meanwhile, the new segment may have the next batches, too, so repeat the
-                # whole read. Otherwise read from the next segment.
+                # All batches of this segment end below the offset. If compaction replaced the
+                # segment during the read, the new segment may have the next batches, too, so repeat
+                # the whole read. Otherwise read from the next segment.
                 go_on = _read_again if segment.file.doomed else _read_next
                 offset = operation.offset if segment.file.doomed else segment.base_offset
                 following = go_on(
@@ -356,7 +356,7 @@ def recheck(log: LogState, segment: Segment, found: CorruptBatch) -> Completion[
     If only the index was damaged, it is rebuilt and the returned completion succeeds. If batches
     are damaged, the damage is reported to the directory and the completion fails with
     CORRUPT_MESSAGE. The returned completion fails with NOT_LEADER_OR_FOLLOWER if the log was
-    truncated meanwhile, and with StorageError if the disk failed.
+    truncated during the check, and with StorageError if the disk failed.
     """
     completion: Completion[None] = Completion()
     directory = log.directory

@@ -201,7 +201,7 @@ class LogState(LogOffsets):
 
     @property
     def is_truncating(self) -> bool:
-        """Whether a truncation waits or runs; no append can be planned meanwhile."""
+        """Whether a truncation waits or runs; until it ends, no append can be planned."""
         return self._truncating > 0
 
     # turns, by which only one operation at a time changes the log's files

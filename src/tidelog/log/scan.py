@@ -37,7 +37,7 @@ class Scan:
     `MAX_RELATIVE_OFFSET` above it. Batches that end beyond `check_from_offset` are read completely
     and checked. For batches that end below `check_from_offset`, the scan reads only the header into
     `batch.buffer`. After the iteration, `position` is the end of the last valid batch, and
-    `problem` is the reason why the scan ended early, or None.
+    `problem` is the reason why the scan ended early; None if it did not.
     """
 
     __slots__ = (

@@ -119,7 +119,7 @@ _INTO: dict[int, Callable[[Any, Any], int]] = {
 
 
 def foreign_frames(codec: int, data: Buffer, max_bytes: int) -> str:
-    """Return why Kafka's clients cannot read data that `decompress` can, or "" if they can.
+    """Return why Kafka's clients cannot read data that `decompress` can; "" if they can.
 
     LZ4 is the only codec with data that Kafka's clients cannot read (`lz4_frames`). Raises
     CompressionError for damaged data.

@@ -87,7 +87,7 @@ class DiskFaults:
         self._faults: Mapping[str, DiskFault] = {}
 
     def of(self, directory: str) -> DiskFault | None:
-        """Return the current fault of a directory, or None."""
+        """Return the current fault of a directory; None if it has no fault."""
         while (change := self.shared[0]) != self.change:
             try:
                 faults = _read(self.shared)

@@ -59,7 +59,7 @@ class _Worker:
         self.waiting = 0
         #: Monotonic time at which the operation under way began; 0 without an operation.
         self.under_way_since_ns = 0
-        #: The kind of the operation under way, or None.
+        #: The kind of the operation under way; None if the thread is idle.
         self.under_way: Work | None = None
         #: Operations in order whose results have not been delivered; only the loop uses this queue.
         self.pending: deque[Completion[Any]] = deque()

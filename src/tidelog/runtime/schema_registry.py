@@ -79,8 +79,9 @@ class SchemaRegistry:
     def serialized(self, schema_id: int) -> RegisteredSchema:
         """Return the schema of an id, for Protobuf as a FileDescriptorProto in base64.
 
-        Raises UnknownSchemaError, RegistryError. A registry that does not know the parameter
-        `format` returns the text of the `.proto` file.
+        Raises UnknownSchemaError, RegistryError. The request asks for this form by the query
+        parameter `format`; a registry that does not know the parameter returns the text of the
+        `.proto` file.
         """
         return self._schema(f"/schemas/ids/{schema_id}", "?format=serialized")
 

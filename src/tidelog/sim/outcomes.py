@@ -25,7 +25,7 @@ _ACKS_ALL: Final = -1
 #: lose it.
 _SAFE_COPIES: Final = 2
 
-#: Unit and meaning of each outcome; a lower value is always better.
+#: By name: unit and meaning of each measured outcome; a lower value is always better.
 OUTCOMES: Final[Mapping[str, tuple[str, str]]] = {
     "isr_changes": ("changes", "ISR shrinks and expansions"),
     "leader_elections": ("elections", "elections of another leader"),

@@ -22,7 +22,7 @@ from tidelog.sim.suggestions import nearest_first
 
 
 class ReductionError(TidelogError):
-    """The error of a text that describes no reduction: the wrong word, and the expected words."""
+    """The error for a text that describes no reduction: the wrong word, and the expected words."""
 
 
 class Played(NamedTuple):
@@ -37,7 +37,7 @@ class Played(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Only:
-    """The parts of a run that a reduction keeps; by default everything."""
+    """A reduction: the parts of a run that it keeps, by default everything."""
 
     #: Kinds of faults to inject; None means all kinds.
     faults: tuple[str, ...] | None = None

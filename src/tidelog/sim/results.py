@@ -77,7 +77,7 @@ COUNTERS: Final[Mapping[str, int]] = {
 
 @dataclass(slots=True)
 class Sums:
-    """Sums of the counts of several runs."""
+    """Sums of the counts of several runs, such as faults, changes and failed file calls."""
 
     runs: int = 0
     events: int = 0

@@ -70,7 +70,7 @@ _LOOP_NAMES: Final = (
 
 
 class SandboxError(AssertionError):
-    """The error of a simulated node that used a real resource.
+    """The error for a simulated node that used a real resource.
 
     Code must not catch this error (rule 9 of DESIGN.md).
     """

@@ -27,7 +27,7 @@ _NUMBERS: Final = ("runs", "violations", "events", "simulated_ns")
 
 
 class CoverageFileError(TidelogError):
-    """The error of a file that has no coverage in the format of this version."""
+    """The error for a file that has no coverage in the format of this version."""
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ class ProfileCoverage(Sums):
 
 @dataclass(slots=True)
 class Pair:
-    """The runs that had a certain kind of fault and a certain kind of churn."""
+    """What the runs reached that had a certain kind of fault and a certain kind of churn."""
 
     runs: int = 0
     #: Number of runs with this pair of fault and churn that reached each interesting state.
@@ -155,7 +155,9 @@ class Coverage:
 
 
 class _CoverageError(ValueError):
-    """A place at which a document differs from the format of `to_json`, and the expected value."""
+    """The error for a place at which a document differs from the format of `to_json`, with the
+    expected value.
+    """
 
 
 def _read(document: Any) -> Coverage:

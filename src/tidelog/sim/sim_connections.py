@@ -42,7 +42,7 @@ _PIECE_DELAY_NS = 4 * NS_PER_MS
 _PARTIAL_SENDS = 0.25
 _SIZE_BYTES = 4
 
-#: Items of a pipe that are no bytes: OPEN opens a connection, FIN ends it, RESET breaks it (RST).
+#: What a pipe carries besides bytes: OPEN opens a connection, FIN ends it, RESET breaks it (RST).
 OPEN = object()
 FIN = object()
 RESET = object()

@@ -23,7 +23,7 @@ from tidelog.sim.seeds import stream
 
 
 class ViolationError(Exception):
-    """The violation of an invariant, which ends the run."""
+    """The error for a violated invariant, which ends the run."""
 
 
 class Simulator(NodeServices):

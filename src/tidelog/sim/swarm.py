@@ -142,7 +142,7 @@ _LIVES_MS: Final = ((300, 1_200), (500, 2_000), (2_000, 9_000))
 
 
 def world_of(seed: int) -> Profile:
-    """Return the world that a seed draws, as a profile."""
+    """Return the profile that a seed of the profile `swarm` draws, called the seed's world."""
     if _draw(seed, "origin").random() < _SHARE_OF_BASES:
         # Choose the base with the highest draw: if a base is added, a seed keeps its base or gets
         # the new one.
@@ -186,7 +186,7 @@ def _draw(seed: int, part: str) -> random.Random:
 
 
 def _bent(seed: int, base: str) -> Profile:
-    """Return a world with this base: fewer kinds of faults, other rates, and some other settings.
+    """Return the profile `base` with fewer kinds of faults, other rates, and some other settings.
 
     If a checker of the base assumes that some faults never happen, only the faults change.
     """
@@ -239,7 +239,7 @@ def _some(seed: int, weights: Mapping[str, float], share: float) -> dict[str, fl
 
 
 def _drawn(seed: int) -> Profile:
-    """Return a new world, which changes no existing profile."""
+    """Return a profile of which all settings are drawn, without a base."""
     brokers = _draw(seed, "brokers").choice((3, 3, 3, 4, 5))
     log_dirs = _draw(seed, "log dirs").choice((1, 1, 1, 2, 3))
     config = {key: value for part in _CONFIGS for key, value in _config(seed, part).items()}

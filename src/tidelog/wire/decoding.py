@@ -116,7 +116,8 @@ class _DecoderBuilder:
         self.replaces_text = replaces_text
         self.max_entries = max_entries
         self.in_view = has_records(struct_class, version)
-        #: The array whose integers begin the current run of fields, or None.
+        #: The array whose integers begin the current run of fields; None if the run begins
+        #: otherwise.
         self.ints: _DecodedValue | None = None
         #: Fields of the current run, not emitted yet: (format character of Python's struct,
         #: variable or attribute that gets the value).

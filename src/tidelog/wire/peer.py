@@ -145,7 +145,7 @@ class Peer:
         return oldest.token, message
 
     def next_deadline_ms(self) -> int | None:
-        """Return the earliest deadline of a pending request, or None."""
+        """Return the earliest deadline of a pending request; None without a pending request."""
         deadlines = [each.deadline_ms for each in self._in_flight if each.token is not LATE]
         return min(deadlines, default=None)
 

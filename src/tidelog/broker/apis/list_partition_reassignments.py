@@ -3,7 +3,7 @@
 The response omits partitions that are not being reassigned, do not exist, or whose topic is being
 deleted. Every broker but the controller responds NOT_CONTROLLER for the whole request. A controller
 that cannot reach its metadata store responds REQUEST_TIMED_OUT, because another controller may have
-begun or ended reassignments meanwhile.
+been elected, and may have begun or ended reassignments.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 One node below `/config` holds the settings of an entity. Every change also creates a sequence node
 below `/config/changes` in the same transaction; all brokers watch these nodes and learn of the
 change (`live_configs`). A broker computes a change from the content of the entity's node, and
-writes it only if the node has not changed meanwhile. If the entity's node has changed, or if the
+writes it only if the node still has this content. If the entity's node has changed, or if the
 outcome of the write is unknown (S2), the change is computed again. A request waits for the store at
 most for the request timeout (S3).
 """

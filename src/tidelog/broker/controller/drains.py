@@ -3,9 +3,9 @@
 Like any client, the controller sends its requests to every coordinator and to the partitions'
 leaders. The controller requests the groups of each broker, their committed offsets, and the end
 offsets of the partitions. The controller uses the responses only if every asked broker responds. If
-a coordinator cannot be reached, or groups get another coordinator meanwhile, a group may be missing
-in the responses, so the progress is unknown. The caller ensures that the leaders accept no more
-records.
+a coordinator cannot be reached, or groups get another coordinator between the requests, a group may
+be missing in the responses, so the progress is unknown. The caller ensures that the leaders accept
+no more records.
 """
 
 from __future__ import annotations

@@ -293,7 +293,7 @@ def _detection(fields: Mapping[str, Any]) -> str:
 
 
 def _preferred(image: Image, change: StateChange) -> int:
-    """Return the first replica of a partition; -1 if its topic was deleted meanwhile."""
+    """Return the first replica of a partition; -1 if its topic has been deleted."""
     name, partition = change.topic_partition
     topic = image.topics.get(name)
     replicas = () if topic is None else topic.assignments.get(partition, ())

@@ -6,8 +6,8 @@ Records that a load reads above the high watermark may still be lost. If the loa
 high watermark passed the loaded records, the coordinator could use a number from a lost record a
 second time, for example a group's generation. A load therefore ends only when the high watermark
 has passed the records that the load read. The loader reads the log in slices and yields to the
-event loop between records, so that the broker serves other partitions meanwhile. A load stops at
-once when its leadership ends.
+event loop between records, so that the broker serves other partitions during a load. A load stops
+at once when its leadership ends.
 """
 
 from __future__ import annotations

@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from tidelog.broker.services import Services
 
 _REFRESH_MS: Final = 5_000
-#: Maximum age of offsets that another broker returned. Without a bound, a group that was not read
-#: for an hour, because its partition was led here meanwhile, would lag by an hour-old end.
+#: Maximum age of offsets that another broker returned. Older offsets are not used: if this broker
+#: led the partition for an hour, and so asked no other broker, the offsets from before would be an
+#: hour old.
 _KEPT_MS: Final = 60_000
 _EARLIEST: Final = -2
 _LATEST: Final = -1

@@ -49,9 +49,9 @@ def incarnation(view: ClusterView, partition: TopicPartition) -> PartitionIncarn
 async def check_topics(services: Services, core: GroupPartition, name: str) -> bool:
     """Report to the coordinator `core` the topics and partitions that ended before its load began.
 
-    Returns False if the leadership ended meanwhile. If a committed offset has a newer incarnation
-    of its partition than this broker's metadata, the coordinator does not serve clients yet,
-    because new commits would get the older incarnation.
+    Returns False if the leadership ended during this call. If a committed offset has a newer
+    incarnation of its partition than this broker's metadata, the coordinator does not serve clients
+    yet, because new commits would get the older incarnation.
     """
     while core.phase is CoordinatorPhase.LOADING:
         suspects = await _suspects(services, core)

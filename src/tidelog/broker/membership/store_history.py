@@ -180,7 +180,9 @@ class StoreHistory:
         return ops
 
     async def _led_already(self) -> str:
-        """Return text about a hosted partition that another broker leads in this store, or ""."""
+        """Return a text that names a hosted partition which another broker leads in this store; ""
+        if there is none.
+        """
         states = await self._states(self._hosted())
         leaders = sorted({state.leader for state in states.values() if state.leader >= 0})
         nodes = await self._services.store.get_many([layout.broker_path(each) for each in leaders])

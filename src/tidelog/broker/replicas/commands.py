@@ -189,7 +189,7 @@ class _LeaderAndIsr:
         """Return whether the disk refused to create this replica, which is still missing.
 
         The broker may later create such a replica empty, although it is in the ISR, because no
-        record was committed meanwhile.
+        record was committed since the refusal.
         """
         refused = self.replicas.log_dirs.refused_new
         return refused.get(command.topic_partition) == command.topic_id

@@ -290,7 +290,7 @@ class Additions:
 
 
 def _gap(name: str, count: int, wanted: Mapping[int, Sequence[int]]) -> str:
-    """Return a report of the requests that wait for a lower partition number, or ""."""
+    """Return a report of the requests that wait for a lower partition number; "" if none waits."""
     above = sorted(number for number in wanted if number > count)
     if not above:
         return ""

@@ -77,7 +77,7 @@ class Slots:
             self._used.update(_used_by(topic_partition, image))
 
     def lack(self, brokers: Iterable[int], held: Collection[int] | None = None) -> str:
-        """Return which limit leaves no room for a reassignment between these brokers, or "".
+        """Return which limit forbids a reassignment between these brokers; "" if none does.
 
         `held` are the brokers of the reassignment under way that the new reassignment replaces,
         None if it replaces none.

@@ -82,7 +82,7 @@ def is_another(known: Topic, found: TopicFound, image: Image) -> bool:
 
 
 def fault(found: TopicFound) -> str:
-    """Return why the nodes of a topic that is new to this controller are faulty, or "".
+    """Return why the nodes of a topic new to this controller are faulty; "" if they are not.
 
     The nodes are faulty if an ISR member is missing in the topic's node. Only an edit by hand
     causes that, because controllers keep every ISR member in the node. If the controller used a

@@ -302,8 +302,8 @@ def static_member_stored(
 ) -> None:
     """Complete a static member's join after its new id is in the log.
 
-    If the group has changed meanwhile, the coordinator handles the join once more. If the static
-    member has joined again meanwhile, the later join fences this join.
+    If the group changed while the record was being written, the coordinator handles the join once
+    more. If the static member joined again in that time, the later join fences this join.
     """
     asked = purpose.asked
     assert asked.message.group_instance_id is not None

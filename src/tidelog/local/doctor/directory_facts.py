@@ -2,7 +2,7 @@
 that holds its lock.
 
 The doctor reads the directory, and never locks or changes it. The holder of the lock comes from
-/proc/locks, so the doctor does not disturb a broker that starts meanwhile.
+/proc/locks, so the doctor does not disturb a broker that is starting.
 """
 
 from __future__ import annotations

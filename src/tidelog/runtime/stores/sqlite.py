@@ -71,7 +71,7 @@ class SqliteStore:
 
     @property
     def session_id(self) -> int | None:
-        """The id of the live session, or None."""
+        """The id of the live session; None if there is no live session."""
         return self._session_id
 
     @property

@@ -76,7 +76,7 @@ class ZookeeperStore:
 
     @property
     def session_id(self) -> int | None:
-        """The id of the live session, or None."""
+        """The id of the live session; None if there is no live session."""
         return None if self._life is None else self._life.session_id
 
     @property

@@ -54,7 +54,7 @@ def take_away(context: FaultContext, broker: SimBroker, name: str) -> bool:
 def put_back(context: FaultContext, broker: SimBroker, name: str) -> None:
     """Put back a directory that was taken away, while the broker is down.
 
-    If the broker has created the replica again meanwhile, the directory stays away: an operator
+    If the broker has created the replica again since then, the directory stays away: an operator
     would not overwrite the newer replica.
     """
     holder = broker.logs.holder(name)

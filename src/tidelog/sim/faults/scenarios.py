@@ -193,7 +193,7 @@ def _scribbling(
         if scribbled:
             path, data = scribbled.pop()
             node = store.tree.get(path)
-            # leave a store node that was created again or written meanwhile
+            # leave a store node that another client has written since
             if node is not None and node.data == _NONSENSE:
                 store.write_from_outside(path, data)
             context.note(f"the {what} is as it was")

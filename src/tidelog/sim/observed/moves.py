@@ -97,7 +97,7 @@ class MoveQueue:
         self._violate = violate
         self._now_ns = now_ns
         self._target = target
-        #: The content of the store node of the reassignment queue, as last written.
+        #: The entries of the reassignment queue's store node, as last written.
         self.entries: dict[TopicPartition, Replicas] = {}
         #: Time of each partition's last reassignment request that came through a store node, or
         #: that got no response.

@@ -24,13 +24,14 @@ if TYPE_CHECKING:
     from tidelog.sim.results import RunResult
     from tidelog.sim.run import SeedRun
 
-#: Kinds of steps that are no facts of a story.
+#: Kinds of timeline steps that are no facts of a story: messages and responses.
 MESSAGE: Final = "message"
 OPERATION: Final = "operation"
 VIOLATION: Final = "violation"
 #: Largest document of one run, as JSON.
 MAX_DOCUMENT_BYTES: Final = 2_400_000
-#: Groups of kinds of steps, in the order in which a document that is too large omits them.
+#: Groups of kinds of steps, in the order in which they are left out of a document that is too
+#: large.
 _ROUTINE: Final = (
     (MESSAGE,),
     (facts.APPENDED, facts.COPIED, facts.COMMITTED, facts.OFFSETS),

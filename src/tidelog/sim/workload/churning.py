@@ -67,11 +67,11 @@ class ChurnKind(ABC):
         self.is_done = True
 
     async def begin(self) -> None:  # noqa: B027  # few kinds prepare anything
-        """Create what the churn needs; by default nothing."""
+        """Create the topics that this kind of churn needs; by default none."""
 
     @abstractmethod
     async def act(self) -> None:
-        """Make one change, or a few that belong together."""
+        """Make one change of the cluster, or a few changes that belong together."""
 
     async def finish(self) -> None:  # noqa: B027  # few kinds leave anything behind
         """End lasting changes that would make the final phase fail; by default nothing."""
@@ -182,7 +182,7 @@ class OfTopics(ChurnKind):
         consumer.stopping = True
 
 
-#: Every kind by name.
+#: Every kind of churn by its name.
 CHURN: Final[dict[str, type[ChurnKind]]] = {}
 
 

@@ -136,7 +136,7 @@ class MembersComeAndGo(_Visits):
 
 
 class _Watched(ClientConnection):
-    """A connection that resolves the future `ended` when it ends."""
+    """A connection that resolves its future `ended` when the connection ends."""
 
     ended: asyncio.Future[None] | None = None
 

@@ -6,8 +6,9 @@ deletes all nodes of the topic and creates it again. In between, the administrat
 content: no JSON, truncated JSON, missing partition numbers, brokers that do not exist, other
 replicas, an invalid state. The controller must treat a valid edit like a request. It must ignore an
 invalid edit, and no acknowledged record may be lost; the administrator repairs the node after a
-while. If a new controller was elected meanwhile, it has read the invalid node. The administrator
-therefore lets another controller be elected after the repair, which reads the repaired node.
+while. If a new controller was elected while the node was invalid, it has read the invalid node. The
+administrator therefore lets another controller be elected after the repair, which reads the
+repaired node.
 """
 
 from __future__ import annotations
@@ -85,9 +86,9 @@ class NodesEdited(OfTopics):
         published = self.work.cluster.published
         former = published.partitions.get(published.key(self._topic_id, number))
         if number >= _MAX_PARTITIONS or (former is not None and former.isr):
-            # The partition was removed earlier, and its state still has an ISR: a controller
-            # elected meanwhile did not finish the removal. Brokers have set the replicas aside, and
-            # only an operator could restore them, so do not add the partition again.
+            # The partition was removed earlier, and its state still has an ISR: a controller that
+            # was elected during the removal did not finish it. Brokers have set the replicas aside,
+            # and only an operator could restore them, so do not add the partition again.
             return
         self._partitions[number] = self._replicas()
         await self._write()
@@ -138,7 +139,7 @@ class NodesEdited(OfTopics):
         await self.pause(20, 1_500)
         await self._available()
         node = cluster.store.tree.get(path)
-        # Leave the node as it is if another client has changed it meanwhile.
+        # Leave the node as it is if another client has changed it since the invalid write.
         if node is not None and node.data == data:
             cluster.store.write_from_outside(path, before)
         self.succeeded("invalid content repaired")

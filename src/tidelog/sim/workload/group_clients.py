@@ -70,7 +70,7 @@ _COORDINATOR_KEYS_VERSION: Final = 4
 _LEAVING_MEMBERS_VERSION: Final = 3
 _FETCHED_GROUPS_VERSION: Final = 8
 _PROTOCOL_VERSION: Final = 5
-#: Errors after which the request certainly has no effect.
+#: Errors of a coordinator after which the request certainly has no effect.
 _FENCED: Final = frozenset((
     ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID,
     ErrorCode.REBALANCE_IN_PROGRESS,
@@ -102,7 +102,7 @@ class GroupPlan:
 
 
 class _Speaker:
-    """A client of the coordinator of one group."""
+    """Base class of the clients that talk to the coordinator of one group."""
 
     def __init__(
         self,
@@ -447,8 +447,8 @@ class SimMember(_Speaker):
     async def _live(self, connection: ClientConnection, was_steady: bool) -> None:
         """Send heartbeats and commits, and make mistakes, until the membership ends.
 
-        If `is_steady` is set meanwhile, the membership ends, too, so that the client joins again as
-        a steady member.
+        If `is_steady` is set during the membership, the membership ends, too, so that the client
+        joins again as a steady member.
         """
         draw = self._draw
         while not self.stopping:

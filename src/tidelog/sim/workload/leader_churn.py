@@ -68,7 +68,7 @@ class LeadersElected(ChurnKind):
         published = self.work.cluster.published
         topic = published.topics.get(partition.topic)
         if topic is None or topic.created_ns >= begin_ns:
-            return  # the topic was recreated meanwhile, so the response may be about either topic
+            return  # the topic was recreated since: the response may be about either
         if topic.assigned_ns.get(partition.partition, -1) >= begin_ns:
             return  # a reassignment has changed the preferred replica since the request
         key = published.key(topic.topic_id, partition.partition)

@@ -7,8 +7,8 @@ reassignments are gone. A broker must host no partition to which it is not assig
 strays.
 
 Throttles of moves and of brokers (R4, R15), which are rates and lists of replicas, are set, changed
-and removed meanwhile. As `kafka-reassign-partitions --throttle` does, the administrator lists
-replicas by topic and sets rates by broker, also on stopped brokers. The rates are so low that
+and removed while partitions move. As `kafka-reassign-partitions --throttle` does, the administrator
+lists replicas by topic and sets rates by broker, also on stopped brokers. The rates are so low that
 replicas wait for the throttle. At the end all throttles are removed, and no broker may throttle any
 replica.
 """

@@ -78,7 +78,7 @@ class UnsettledBatch:
     """A batch that has no final outcome yet."""
 
     operation: Produce
-    #: Bytes of padding of each record.
+    #: For each record of the batch: the number of padding bytes in it.
     paddings: list[int]
     #: The encoded batch.
     batch: bytes = b""

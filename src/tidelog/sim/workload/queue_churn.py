@@ -15,7 +15,7 @@ from tidelog.metadata.store import Create, Op
 from tidelog.sim.workload.churning import churn_of_profiles
 from tidelog.sim.workload.move_churn import PartitionsMoved
 
-#: Actions, each with its weight in the random choice of the next action.
+#: What the client does next, chosen at random: each action with its weight.
 _ACTS: Final = {
     "queue": 6.0, "queue_by_node": 2.0, "freeze": 3.0, "freeze_by_node": 1.0, "request": 3.0,
     "single": 2.0, "move": 2.0, "cancel": 1.5, "cancel_all": 1.0, "wait": 4.0,

@@ -44,7 +44,7 @@ class SharedProducer:
     def __init__(self, client: ClientNode) -> None:
         self.client = client
         self.partitions: list[SharedPartition] = []
-        #: Producer id and epoch.
+        #: The producer id and epoch with which the producer sends batches now.
         self.identity = _NO_ID
         #: The next producer id and epoch, used as soon as no request awaits a response; None if no
         #: change is due.

@@ -57,9 +57,7 @@ class TopicsComeAndGo(OfTopics):
 
 @churn
 class TopicsRecreated(OfTopics):
-    """Deletions and recreations of a topic under the same name; its clients are not stopped
-    meanwhile.
-    """
+    """Deletions and recreations of a topic under the same name; its clients go on during these."""
 
     topic: ClassVar[str] = "recurring"
     pause_ms = 200, 3_000

@@ -26,7 +26,7 @@ from tidelog.sim.workload.work import Workload
 
 _KEY: Final = TopicPartition("mislaid", 0)
 _STATE: Final = partition_state_path(_KEY)
-#: Paths of the topic's store nodes, parents first.
+#: Paths of the store nodes of the mislaid topic, parents first.
 _PATHS: Final = (
     topic_path(_KEY.topic),
     f"{topic_path(_KEY.topic)}/partitions",

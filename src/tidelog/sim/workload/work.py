@@ -39,7 +39,7 @@ class Workload:
         self.cluster = cluster
         self.profile = profile
         self.only = only
-        #: Partitions that exist all the time.
+        #: Partitions of the topic `steady`, which exist during the whole run.
         self.steady: Sequence[TopicPartition] = ()
         self.producers: list[PartitionProducer] = []
         self.consumers: list[SimPartitionConsumer] = []

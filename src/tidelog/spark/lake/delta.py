@@ -151,7 +151,7 @@ class DeltaLake:
         return ""
 
     def _settled(self, look: Callable[[DeltaTable], T]) -> T:
-        """Return the result of `look` at the newest version; repeat it if a commit came meanwhile.
+        """Return the result of `look` at the newest version; repeat it after a concurrent commit.
 
         `look` may see a newer commit, because `DeltaTable.history` also returns commits that are
         newer than the version of the `DeltaTable` object.

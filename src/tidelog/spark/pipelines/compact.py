@@ -3,8 +3,8 @@
 An ingest that follows a topic writes a file for each batch and partition. Spark's tasks merge
 neighbouring files. If the merged files have the same offsets as the former files, one commit
 replaces the former files. Replaced files stay for readers, and for earlier versions of the table,
-until a later compaction deletes them. Ingests may run meanwhile: if another commit comes first, the
-compaction repeats its own commit on top of the new version.
+until a later compaction deletes them. Ingests may run at the same time: if another commit comes
+first, the compaction repeats its own commit on top of the new version.
 """
 
 from __future__ import annotations

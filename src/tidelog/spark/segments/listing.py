@@ -3,8 +3,8 @@
 High watermarks are read before any replica is listed. A replica in the ISR has every record below
 the high watermark. A replica must reach the high watermark that was read before its listing, even
 while brokers append. A file that vanishes between listing and reading is no error, because the
-brokers delete and compact meanwhile. The listing reads no record. Problems are collected, not
-raised: the reader of a listing decides their meaning.
+brokers delete and compact during the listing. The listing reads no record. Problems are collected,
+not raised: the reader of a listing decides their meaning.
 """
 
 from __future__ import annotations

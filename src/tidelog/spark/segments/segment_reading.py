@@ -4,9 +4,9 @@ A task has a range of offsets of one replica, and the files with these offsets a
 Partitions are split at file boundaries, and large files by offsets, so that a task reads about 256
 MB. Damage stops a task with an error that names file, byte and offset. Missing offsets are such an
 error, too, unless the topic is compacted. With `failOnDataLoss=false` the task skips damaged
-batches, each with a warning, and files that retention deleted meanwhile. Files that compaction
-replaces while a task runs are listed again: the offsets of a log stay, so the task continues at its
-next offset.
+batches, each with a warning, and files that retention deleted since the listing. Files that
+compaction replaces while a task runs are listed again: the offsets of a log stay, so the task
+continues at its next offset.
 """
 
 from __future__ import annotations

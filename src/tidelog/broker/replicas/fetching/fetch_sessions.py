@@ -329,7 +329,7 @@ class FetchSessions:
         return True
 
     def _evictable(self, newcomer: FetchSession, now_ms: int) -> FetchSession | None:
-        """Return a session that `newcomer`, which was just used, may evict, or None."""
+        """Return a session that `newcomer`, just used, may evict; None if there is none."""
         privileged = newcomer.replica_id >= 0
         candidates: Iterable[FetchSession] = self._sessions.values()
         oldest = min(candidates, key=lambda session: session.last_used_ms, default=None)

@@ -6,9 +6,9 @@ last request (KIP-227). The fetcher handles each response when it arrives: `repl
 decides what to do, and records are appended to the log directly from the receive buffer. The
 fetcher sends the next fetch before it does any other work, because produce requests with acks=all
 wait for that fetch. A backoff, a slow append or a truncation delays only its own partition, which
-leaves the session meanwhile. The leader may hold a fetch while the fetcher already has a new
-position to report. If the leader holds a fetch, the fetcher may send a second fetch, which ends the
-held fetch. A fetcher identifies each partition by topic id and number (V23).
+leaves the session until it can be fetched again. The leader may hold a fetch while the fetcher
+already has a new position to report. If the leader holds a fetch, the fetcher may send a second
+fetch, which ends the held fetch. A fetcher identifies each partition by topic id and number (V23).
 """
 
 from __future__ import annotations
