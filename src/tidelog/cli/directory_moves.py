@@ -22,7 +22,7 @@ from tidelog.runtime.blocking import BlockingClient
 #: Time limit of a wait for moves: one day, because a move lasts until the replica is copied.
 PATIENCE_S = 86_400.0
 
-#: Columns of tables of moves between directories.
+#: Columns of the printed table of replicas that move between directories.
 PLACE_COLUMNS = (
     "broker",
     "topic",

@@ -40,7 +40,7 @@ ThrottleOption = Annotated[
 ]
 
 
-#: Columns of tables of requested moves.
+#: Columns of the printed table of partitions whose move was requested.
 MOVE_COLUMNS = (
     "topic",
     "partition",

@@ -68,7 +68,7 @@ class StrayAltered:
 
 
 class StrayAdmin:
-    """Operations on strays."""
+    """Operations that list strays, restore them, or delete them."""
 
     def __init__(self, router: ClusterRouter) -> None:
         self._router = router

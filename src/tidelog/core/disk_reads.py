@@ -30,7 +30,7 @@ LookAgain = Callable[[], object]
 
 
 class _Directory:
-    """The pending reads of one directory."""
+    """The disk reads in one log directory that have not ended."""
 
     __slots__ = ("count", "progress_ms", "size_bytes")
 

@@ -32,7 +32,7 @@ class PendingRead(NamedTuple):
 
 
 class PendingReads:
-    """The reads for one follower's fetch session."""
+    """The disk reads under way for one follower's fetch session."""
 
     __slots__ = (
         "_done",

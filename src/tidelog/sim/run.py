@@ -53,7 +53,7 @@ def profile_of(seed: int) -> str:
 
 
 class SeedRun:
-    """The run of one seed."""
+    """One simulated run of a cluster with clients and faults, from one seed."""
 
     def __init__(
         self,

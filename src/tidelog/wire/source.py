@@ -12,7 +12,7 @@ from typing import Any
 
 
 class Source:
-    """A function under construction."""
+    """The Python source of one function, built line by line."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []

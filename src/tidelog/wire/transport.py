@@ -23,7 +23,7 @@ OnFatal = Callable[[str, BaseException], None]
 
 
 class FrameTransport:
-    """The frames of one connection."""
+    """The `Transport` that splits one connection's byte stream into frames."""
 
     __slots__ = (
         "_corked", "_handler", "_head_sent_bytes", "_is_closing", "_is_ended", "_is_lost",

@@ -39,7 +39,7 @@ _REBALANCING = (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE)
 
 
 class GroupCoordinators(CoordinatorRuntime[GroupPartition]):
-    """The coordinators of groups on one broker."""
+    """The coordinators of consumer groups on one broker, one per led partition."""
 
     topic = CONSUMER_OFFSETS
     noun = "groups"

@@ -31,7 +31,7 @@ _DAY_MS = 24 * 3_600_000
 
 
 class AutoCreation:
-    """The requests of one broker to create topics."""
+    """The part of one broker that asks the controller to create topics on first use."""
 
     def __init__(self, services: Services) -> None:
         self._services = services

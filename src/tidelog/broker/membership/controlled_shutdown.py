@@ -33,7 +33,7 @@ _NAMED = 20
 
 
 class ControlledShutdown:
-    """The controlled shutdown of one broker."""
+    """The part of a stopping broker that has its leaderships moved to other brokers."""
 
     def __init__(self, services: Services, replicas: ReplicaSet) -> None:
         self._services = services

@@ -43,7 +43,7 @@ _ONE_EVENT_MS = 60_000
 
 
 class ReplicaUpkeep:
-    """The upkeep loops of one broker."""
+    """The loops of one broker for the periodic upkeep of its replicas."""
 
     def __init__(
         self,

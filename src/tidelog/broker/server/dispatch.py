@@ -19,7 +19,7 @@ from tidelog.wire.registry import API, FIRST_OWN_KEY, GET_REPLICA_LOG_INFO
 
 
 class Dispatcher:
-    """The APIs of one broker, by key."""
+    """The table in which one broker finds the handler of a request, by API key."""
 
     def __init__(
         self,

@@ -23,7 +23,7 @@ _UNLIMITED_TICK_MS = 30_000
 
 
 class IdleConnections:
-    """The closing of idle connections of one broker."""
+    """The timer that closes the idle connections of one broker."""
 
     def __init__(
         self, timers: TimerWheel, max_idle_ms: int, close_older: Callable[[int, str], None]

@@ -29,7 +29,7 @@ class Timeout:
 
 
 class TimerWheel:
-    """All timeouts of one broker."""
+    """The timeouts of all waiting requests of one broker, in buckets of 10 ms."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -34,7 +34,7 @@ _LAST_WRITE_S: Final = 2.0
 
 
 class History:
-    """The history of one broker's process."""
+    """The history of the main metrics of one broker's process."""
 
     def __init__(
         self,

@@ -40,7 +40,7 @@ _DELETE_ALONE_EVERY_S: Final = 60.0
 
 
 class FileUpkeep:
-    """The merges and deletions of one followed table."""
+    """The thread that merges and deletes files of a table while an ingest writes it."""
 
     def __init__(
         self,

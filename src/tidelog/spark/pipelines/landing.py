@@ -133,7 +133,7 @@ class RunRows:
 
 @dataclass(frozen=True, slots=True)
 class Landing:
-    """The written and proved files of a run."""
+    """The files of one run, staged and proved but not committed yet."""
 
     proof: ContinuityProof
     files: tuple[LakeFile, ...]

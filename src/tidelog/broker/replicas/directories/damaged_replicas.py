@@ -31,7 +31,7 @@ class DamagedReplicas:
     def __init__(
         self, services: Services, rest: Callable[[Partition], None], reports: OfflineReports
     ) -> None:
-        """`rest` ends a replica's role."""
+        """`rest` is the function that ends the role of a replica as leader or follower."""
         self._services = services
         self._rest = rest
         self._reports = reports

@@ -36,7 +36,7 @@ _MAX_NAMED: Final = 20
 
 
 class FailedDirectories:
-    """The failed log directories of one broker."""
+    """The part of one broker that stops the use of failed log directories and reports them."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class FailedDirectories:
         reports: OfflineReports,
         events: ClusterEvents,
     ) -> None:
-        """`rest` ends a replica's role."""
+        """`rest` is the function that ends the role of a replica as leader or follower."""
         self._services = services
         self._reports = reports
         self._events = events

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class FullDirectories:
-    """The full log directories of one broker."""
+    """The part of one broker that probes full log directories and asks for other leaders."""
 
     def __init__(
         self,

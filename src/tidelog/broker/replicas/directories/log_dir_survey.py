@@ -31,7 +31,7 @@ _ROOM_KEY: Final = "log.dirs.room.check.enable"
 
 
 class LogDirSurvey:
-    """The survey of one broker's log directories."""
+    """The survey that one broker makes of its log directories before it opens them."""
 
     def __init__(self, services: Services) -> None:
         self._services = services

@@ -37,7 +37,7 @@ _MAX_NAMED: Final = 5
 
 
 class SlowDirectories:
-    """The slow log directories of one broker."""
+    """The part of one broker that carries out `log.dir.slow.action` for slow log directories."""
 
     def __init__(
         self,

@@ -64,7 +64,7 @@ class DiskRead:
 
 
 class FetchReads:
-    """The pending reads of one fetch."""
+    """The disk reads of one fetch, and the room that they reserve in the response budget."""
 
     __slots__ = ("_reserved_bytes", "_room", "under_way")
 

@@ -242,7 +242,7 @@ class FetchSession:
 
 
 class FetchSessions:
-    """The sessions of one broker."""
+    """All fetch sessions of one broker, by id, within their limits."""
 
     def __init__(
         self,

@@ -59,7 +59,7 @@ _Key = tuple[TopicId, int]
 
 
 class Fetchers:
-    """All fetchers of one broker."""
+    """All fetchers with which one broker copies the partitions that it follows."""
 
     def __init__(self, services: Services, throttles: ReplicationThrottles) -> None:
         self._services = services

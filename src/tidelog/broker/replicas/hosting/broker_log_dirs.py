@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 
 class BrokerLogDirs:
-    """The log directories of one broker. Only the event loop uses this class."""
+    """The log directories of one broker, good and failed, and its offline replicas. Only the event
+    loop uses this class.
+    """
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics

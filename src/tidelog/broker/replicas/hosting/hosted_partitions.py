@@ -31,7 +31,9 @@ class HostedLog(NamedTuple):
 
 
 class HostedPartitions:
-    """The replicas of one broker. Only the event loop uses this class."""
+    """The replicas that one broker hosts, by name and by topic id. Only the event loop uses this
+    class.
+    """
 
     def __init__(self, context: PartitionContext) -> None:
         self._context = context

@@ -22,7 +22,7 @@ IsrChanges = dict[TopicPartition, tuple["Partition", "IsrChange"]]
 
 
 class IsrChangeQueue(ABC):
-    """The queue of ISR changes of one broker."""
+    """The interface of the queue of one broker's ISR changes that are not durable yet."""
 
     def __init__(self, services: Services) -> None:
         self._services = services

@@ -49,7 +49,7 @@ def may_join(services: Services, idle: Collection[int]) -> Callable[[int], bool]
 
 
 class LeaderRole(Role):
-    """One leadership of a hosted replica."""
+    """One leadership of a hosted replica, under one leader epoch."""
 
     __slots__ = (
         "_active_segment", "_context", "_idle", "_partition", "_syncs", "_watchers", "core", "late",

@@ -23,7 +23,7 @@ _RETRY_MS = 500
 
 
 class LeaderSyncs:
-    """The syncs of one leadership."""
+    """The syncs of one leader's log with `flush.before.ack`, until the leadership ends."""
 
     __slots__ = ("_is_over", "_is_under_way", "_log", "_on_failed", "_on_synced", "_retry",
                  "_services")  # fmt: skip

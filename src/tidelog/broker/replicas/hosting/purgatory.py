@@ -54,7 +54,7 @@ _NOBODY: deque[tuple[int, AcksWait]] = deque(maxlen=0)
 
 
 class PartitionWatchers:
-    """All waits on one hosted replica."""
+    """All requests that wait on one hosted replica, by kind."""
 
     __slots__ = (
         "_acks", "_consumers", "_deletions", "_followers", "_syncs", "_unanswered",
@@ -213,7 +213,7 @@ class PartitionWatchers:
             self._unanswered.another_leads(now_ms)
 
     def leadership_lost(self, topic_partition: TopicPartition, error: ErrorCode) -> None:
-        """Respond to all waiting requests (V38)."""
+        """Respond to all waiting requests, as this broker has lost the leadership (V38)."""
         gone = f"{topic_partition} is not led by this broker any more"
         self._refuse_all(error, gone)
         deletions, self._deletions = self._deletions, []

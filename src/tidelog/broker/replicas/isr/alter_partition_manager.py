@@ -37,7 +37,7 @@ _Sent = dict[tuple[requests.TopicKey, int], tuple[Partition, IsrChange]]
 
 
 class AlterPartitionManager(IsrChangeQueue):
-    """The queue of ISR changes of one broker."""
+    """The queue that sends one broker's ISR changes to the controller."""
 
     def __init__(self, services: Services) -> None:
         super().__init__(services)

@@ -41,7 +41,9 @@ _MS_PER_S: Final = 1_000
 
 
 class DirectoryBalance:
-    """The balancing of one broker. Only the event loop uses this class."""
+    """The automatic balancing of replicas between the log directories of one broker. Only the event
+    loop uses this class.
+    """
 
     def __init__(
         self,

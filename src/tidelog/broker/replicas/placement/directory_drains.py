@@ -47,7 +47,9 @@ _REMIND_MS: Final = 60_000
 
 
 class DirectoryDrains:
-    """The drains of one broker. Only the event loop uses this class."""
+    """The drains of log directories that one broker carries out. Only the event loop uses this
+    class.
+    """
 
     def __init__(
         self,

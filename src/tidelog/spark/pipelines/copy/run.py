@@ -102,7 +102,7 @@ def _client(bootstrap: str, plan: CopyPlan, side: str) -> BlockingClient:
 
 @dataclass(slots=True)
 class _CopyRun:
-    """One run of a copy."""
+    """One run of a copy: its rounds, from the first checks to the report."""
 
     spark: SparkSession
     plan: CopyPlan

@@ -90,7 +90,7 @@ def copy_range(wanted: Range) -> Iterator[Row]:
 
 
 class _Transfer:
-    """The copy of one range in one task."""
+    """The copy of one range of a partition's offsets, in one Spark task."""
 
     def __init__(self, wanted: Range, source: BlockingClient, target: BlockingClient) -> None:
         self._wanted = wanted
