@@ -80,7 +80,8 @@ class FetchOptions:
     """Limits of a fetch, in bytes; `max_wait_ms` is the broker's longest wait for `min_bytes`."""
 
     max_bytes: int
-    partition_max_bytes: int
+    #: One limit for all partitions, or the limit of each partition.
+    partition_max_bytes: int | Mapping[TopicPartition, int]
     min_bytes: int = 1
     max_wait_ms: int = 500
     isolation_level: int = READ_UNCOMMITTED
@@ -217,12 +218,14 @@ class LogReader:
         offsets: Mapping[TopicPartition, int],
         options: FetchOptions,
     ) -> FetchRequest:
+        limit = options.partition_max_bytes
+
         def place(tp: TopicPartition) -> FetchPartition:
             return FetchPartition(
                 partition=tp.partition,
                 current_leader_epoch=self._router.leader_epoch(tp),
                 fetch_offset=offsets[tp],
-                partition_max_bytes=options.partition_max_bytes,
+                partition_max_bytes=limit if isinstance(limit, int) else limit[tp],
             )
 
         def topic(name: str, places: list[FetchPartition]) -> FetchTopic:

@@ -206,12 +206,15 @@ class BlockingClient:
         offsets: Mapping[TopicPartition, int],
         max_bytes: int = DEFAULT_FETCH_BYTES,
         *,
-        partition_max_bytes: int = MIB,
+        partition_max_bytes: int | Mapping[TopicPartition, int] = MIB,
         min_bytes: int = 1,
         max_wait_ms: int = 500,
         isolation_level: int = READ_UNCOMMITTED,
     ) -> dict[TopicPartition, FetchedPartition]:
-        """Fetch several partitions, one request per leader; a result has its partition's error."""
+        """Fetch several partitions, one request per leader; a result has its partition's error.
+
+        `partition_max_bytes` is one limit for all partitions, or the limit of each partition.
+        """
         options = FetchOptions(
             max_bytes, partition_max_bytes, min_bytes, max_wait_ms, isolation_level
         )

@@ -28,7 +28,7 @@ from tidelog.core.errors import (
     RequestTimeout,
     TidelogError,
 )
-from tidelog.core.limits import MAX_IOVECS, MAX_RESPONSE_BYTES
+from tidelog.core.limits import MAX_IOVECS, MAX_RESPONSE_BYTES, RECEIVE_POOL_BYTES
 from tidelog.wire.frames import FrameError, FrameReader
 from tidelog.wire.peer import Peer
 from tidelog.wire.registry import API_VERSIONS, FETCH
@@ -52,7 +52,7 @@ class BrokerConnection:
         self.address = address
         self.socket = _connected(address, min(timeout_ms, CONNECT_TIMEOUT_MS))
         self._peer = Peer(client_id)
-        self._reader = FrameReader(MAX_RESPONSE_BYTES)
+        self._reader = FrameReader(MAX_RESPONSE_BYTES, believed_bytes=RECEIVE_POOL_BYTES)
         self._output: deque[memoryview] = deque()
         #: Bytes of all requests so far, and the part of them that the kernel has accepted.
         self.queued_total = self.sent_total = 0

@@ -13,9 +13,9 @@ Spark session, for which `jvm` finds a Java. `sink` writes, `streaming` reads st
 `planning` plans on the driver, with `offset_bounds`, `pushdown` (filters), `splitting` (of large
 ranges) and `columns`. `plan_schema` makes the schema for Spark or for Sail.
 
-`reading` fetches in a task, and `decode` decodes with `rows`, whose two implementations are
-`_rows.c` and `numpy_rows`. Both implementations return the types of `row_columns`. `record_fields`
-finds the fields of many records. `deduplication` drops batches.
+`reading` fetches in a task, as much as `fetch_sizes` estimates. `decode` decodes with `rows`, whose
+two implementations are `_rows.c` and `numpy_rows`. Both implementations return the types of
+`row_columns`. `record_fields` finds the fields of many records. `deduplication` drops batches.
 
 `record_encoding` makes records from Arrow columns, by the compiled extension.
 

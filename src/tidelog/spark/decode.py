@@ -23,6 +23,7 @@ from tidelog.core.types import TopicPartition
 from tidelog.records.batch import LOG_APPEND_TIME, BatchView, check, iter_batches
 from tidelog.records.compression import decompress
 from tidelog.spark.columns import COLUMNS, arrow_schema
+from tidelog.spark.fetch_sizes import SeenBatch
 from tidelog.spark.row_columns import RowBatch, Rows
 from tidelog.spark.rows import decode_rows
 
@@ -62,6 +63,8 @@ class PartitionDecoder:
         #: Next offset to decode: the rows of all lower offsets were returned, or these offsets have
         #: no rows.
         self.next_offset = start
+        #: The last batch with offsets of the range, after each call of `decode`.
+        self.last_batch: SeenBatch | None = None
 
     def decode(
         self, chunk: memoryview, is_aborted: Callable[[BatchView], bool] = never
@@ -75,12 +78,14 @@ class PartitionDecoder:
         group: list[RowBatch] = []
         held = 0
         covered = self.next_offset
+        last: BatchView | None = None
         try:
             for batch in iter_batches(chunk):
                 check(batch)
                 if batch.base_offset >= self._end:
                     covered = self._end  # compaction removed the last records of the range
                     break
+                last = batch
                 is_left_out = is_aborted(batch) or batch.is_control
                 if batch.last_offset < covered:
                     continue
@@ -100,6 +105,8 @@ class PartitionDecoder:
                 f"{self._tp}, at or after offset {self.next_offset}: {error}"
             ) from error
         self.next_offset = covered
+        if last is not None:
+            self.last_batch = SeenBatch(last.base_offset, last.last_offset, last.size_bytes)
 
     def _arrow_batches(
         self, group: list[RowBatch], size_bytes: int, covered: int

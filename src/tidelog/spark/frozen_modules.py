@@ -5,27 +5,28 @@ task only after the collection. A collection visits every object of every import
 takes 40 to 60 ms of CPU time, most of the time of a small task. The objects of modules live as long
 as the worker. `gc.freeze` takes all present objects out of later collections.
 
-Only the first tasks of a worker freeze objects, because a frozen cycle of garbage is never
-collected. The first task freezes the modules of PySpark and of the source; the second task freezes
-the modules that the first task imported.
+A task freezes objects only if modules were imported since the last freeze, because a frozen cycle
+of garbage is never collected. The first task freezes the modules of PySpark and of the source; the
+second task freezes the modules that the first task imported. Later tasks seldom import a module.
 """
 
 from __future__ import annotations
 
 import gc
-import itertools
 import sys
 from typing import Final
 
 #: The module that Spark's reused workers run; only this module collects garbage after each task.
 _DAEMON: Final = "pyspark.daemon"
-_FREEZING_TASKS: Final = 2
 
-_tasks = itertools.count()
+#: The numbers of imported modules at the freezes.
+_frozen: list[int] = []
 
 
 def freeze_modules() -> None:
-    """Take all objects out of garbage collections, in the first tasks of a reused worker."""
+    """Take all objects of a reused worker out of garbage collections, after new imports."""
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
-    if spec is not None and spec.name == _DAEMON and next(_tasks) < _FREEZING_TASKS:
+    loaded = len(sys.modules)
+    if spec is not None and spec.name == _DAEMON and loaded > max(_frozen, default=0):
         gc.freeze()
+        _frozen.append(loaded)

@@ -21,6 +21,7 @@ from tidelog.core.errors import ErrorCode, KafkaError, TidelogError
 from tidelog.core.types import READ_COMMITTED, ZERO_TOPIC_ID, TopicId, topic_id_to_text
 from tidelog.runtime.blocking import BlockingClient
 from tidelog.spark.decode import CorruptBatchError, PartitionDecoder
+from tidelog.spark.fetch_sizes import FetchSizes
 from tidelog.spark.options import ReadOptions
 from tidelog.spark.planning import DataLossError, OffsetRange
 
@@ -52,14 +53,17 @@ def read_range_with(
     options: ReadOptions,
     wanted: OffsetRange,
     first: FetchedPartition | None = None,
+    sizes: FetchSizes | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a range like `read_range`, with a client that the caller keeps.
 
     If the caller has already fetched records, `first` has the records from the range's start on.
+    `sizes` has the caller's knowledge of the log, and learns from this read.
     """
+    sizes = FetchSizes() if sizes is None else sizes
     decoder = PartitionDecoder(wanted.tp, wanted.start, wanted.end, options.columns)
     is_committed = options.isolation_level == READ_COMMITTED
-    reader = _RangeReader(client, options, wanted, decoder, first)
+    reader = _RangeReader(client, options, wanted, decoder, first, sizes)
     while decoder.next_offset < wanted.end:
         before = decoder.next_offset
         fetched = reader.fetch()
@@ -69,6 +73,7 @@ def read_range_with(
             yield from decoder.decode(fetched.records, AbortedTransactions(fetched.aborted))
         else:
             yield from decoder.decode(fetched.records)
+        sizes.learn(wanted.tp, decoder.last_batch)
         if decoder.next_offset == before:
             raise CorruptBatchError(
                 f"{wanted.tp}: the {len(fetched.records)} bytes fetched from offset {before}"
@@ -86,12 +91,14 @@ class _RangeReader:
         wanted: OffsetRange,
         decoder: PartitionDecoder,
         first: FetchedPartition | None,
+        sizes: FetchSizes,
     ) -> None:
         self._client = client
         self._options = options
         self._wanted = wanted
         self._decoder = decoder
         self._first = first
+        self._sizes = sizes
 
     def fetch(self) -> FetchedPartition | None:
         """Return the next records; None if the rest of the range has none."""
@@ -128,10 +135,12 @@ class _RangeReader:
 
     def _fetch_once(self, position: int) -> FetchedPartition:
         client = self._options.client
+        expected = self._sizes.estimate(self._wanted.tp, position, self._wanted.end)
+        most = client.fetch_bytes
         fetched = self._client.fetch(
             self._wanted.tp,
             position,
-            client.fetch_bytes,
+            most if expected is None else min(most, max(expected, client.min_bytes)),
             min_bytes=client.min_bytes,
             max_wait_ms=client.max_wait_ms,
             isolation_level=client.isolation_level,

@@ -62,18 +62,21 @@ def _loader() -> Callable[[bytes], Any]:
         import os
         import pickle
         import sys
-        from importlib.util import find_spec
 
         def failure(what: str) -> ModuleNotFoundError:
             os.environ["SPARK_HIDE_TRACEBACK"] = "1"  # Spark then omits the traceback
             return ModuleNotFoundError(f"the executor's Python {sys.executable} has no {what}")
 
-        missing = [name for name in needed if find_spec(name) is None]
-        if missing:
-            raise failure(
-                f"{', '.join(missing)}: tidelog's tasks need {', '.join(needed)}; install them on"
-                " every worker"
-            )
+        # A worker searches for the packages once, because the search takes a millisecond a task.
+        if "tidelog.spark.frozen_modules" not in sys.modules:
+            from importlib.util import find_spec
+
+            missing = [name for name in needed if find_spec(name) is None]
+            if missing:
+                raise failure(
+                    f"{', '.join(missing)}: tidelog's tasks need {', '.join(needed)}; install them"
+                    " on every worker"
+                )
         try:
             restored = pickle.loads(pickled)
             from tidelog.spark.frozen_modules import freeze_modules

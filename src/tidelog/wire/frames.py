@@ -3,9 +3,10 @@
 A `FrameReader` owns one receive buffer, for asyncio.BufferedProtocol. `get_buffer` returns the room
 for the next bytes, and `received` returns complete frames as views of the buffer. The reader copies
 bytes only if an incomplete frame must move or the buffer must grow. Memory depends on the received
-bytes, never on the size that a frame claims: a full buffer at most doubles. Buffers above
-RETAINED_BYTES are released with their frames. Smaller buffers shrink after many small reads, so
-that an idle connection costs little memory.
+bytes, never on the size that a frame claims: a full buffer at most doubles. Only a client, which
+limits the responses that it asks for, believes the size of a frame and makes room for all of the
+frame at once. Buffers above RETAINED_BYTES are released with their frames. Smaller buffers shrink
+after many small reads, so that an idle connection costs little memory.
 """
 
 from __future__ import annotations
@@ -66,6 +67,7 @@ class FrameReader:
     """The splitter of one connection's bytes into frames, with its receive buffer."""
 
     __slots__ = (
+        "_believed_bytes",
         "_buffer",
         "_end",
         "_expected",
@@ -86,15 +88,18 @@ class FrameReader:
         *,
         first_buffer_bytes: int = FIRST_BUFFER_BYTES,
         usual_bytes: int = RECEIVE_BUFFER_BYTES,
+        believed_bytes: int = 0,
         pool: BufferPool | None = None,
     ) -> None:
         """`max_frame_bytes` may change at any time, for example after authentication.
 
+        A frame that claims at most `believed_bytes` gets a buffer for all of its bytes at once.
         Readers that share a `pool` reuse each other's released buffers.
         """
         self.max_frame_bytes = max_frame_bytes
         #: Size up to which the buffer grows when reads fill it, for frames of any size.
         self._usual_bytes = usual_bytes
+        self._believed_bytes = believed_bytes
         self._pool = pool if pool is not None else BufferPool(RECEIVE_POOL_BYTES)
         self._buffer = bytearray(first_buffer_bytes)
         self._view = memoryview(self._buffer)
@@ -152,7 +157,11 @@ class FrameReader:
         """Return non-empty room for the next bytes; frames that are not kept become invalid."""
         capacity = len(self._buffer)
         held = self._end - self._start
-        if self._full and capacity < self._usual_bytes:
+        if self._full and capacity < self.needed_bytes <= self._believed_bytes:
+            # A power of two, so that the pool's buffer of an earlier frame fits a larger frame.
+            capacity = 1 << (self.needed_bytes - 1).bit_length()
+            self._replace(capacity)
+        elif self._full and capacity < self._usual_bytes:
             capacity = min(2 * capacity, self._usual_bytes)
             self._replace(capacity)
         elif self._kept:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import gc
-import itertools
 import sys
 from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
+from types import ModuleType
 
 import pytest
 
@@ -16,7 +16,7 @@ from tidelog.spark.frozen_modules import freeze_modules
 
 @pytest.fixture(autouse=True)
 def _unfrozen(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(frozen_modules, "_tasks", itertools.count())
+    monkeypatch.setattr(frozen_modules, "_frozen", [])
     yield
     gc.unfreeze()
 
@@ -31,12 +31,17 @@ def set_main(monkeypatch: pytest.MonkeyPatch, spec: ModuleSpec | None) -> None:
 
 
 @pytest.mark.usefixtures("reused_worker")
-def test_the_first_tasks_freeze_and_later_tasks_do_not() -> None:
+def test_tasks_freeze_after_imports_and_other_tasks_do_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     counts = []
     kept: list[list[object]] = []
-    for _ in range(4):
+    for imported in ((), ("imported_by_the_first_task",), (), ()):
+        for name in imported:
+            monkeypatch.setitem(sys.modules, name, ModuleType(name))
         kept += [[] for _ in range(1000)]
-        freeze_modules()
+        for _ in ("the source", "its reader"):  # Spark sends both with each task
+            freeze_modules()
         counts.append(gc.get_freeze_count())
     assert counts[0] > len(gc.get_objects()), "all that was imported"
     assert counts[1] >= counts[0] + 1000, "what the first task imported"

@@ -13,12 +13,14 @@ from tests.support.spark import CONTROL, Row, batch, rewritten
 
 from tidelog.client import retries
 from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.core.limits import MIB
 from tidelog.core.types import TopicPartition
 from tidelog.records.control import ABORT, build_end_marker
 from tidelog.spark.decode import CorruptBatchError
 from tidelog.spark.options import parse_options
 from tidelog.spark.planning import DataLossError, OffsetRange
 from tidelog.spark.reading import RecreatedTopicError, read_range
+from tidelog.wire.registry import FETCH
 
 TP = TopicPartition("t", 0)
 
@@ -44,6 +46,19 @@ def read(logs: FakeLogs, wanted: OffsetRange, **options: str) -> Iterator[int]:
 def test_a_range_over_many_answers_is_read_to_its_end(logs: FakeLogs) -> None:
     logs.append(TP, *(batch([Row()] * 10, base) for base in range(0, 100, 10)))
     assert offsets(logs, 7, 93) == list(range(7, 93))
+
+
+def test_later_requests_ask_for_the_rest_of_the_range_only(logs: FakeLogs) -> None:
+    one = batch([Row()] * 10, 0)
+    logs.append(TP, *(batch([Row()] * 10, base) for base in range(0, 100, 10)))
+    assert offsets(logs, 7, 53) == list(range(7, 53))
+    asked = [each.topics[0].partitions[0].partition_max_bytes for each in logs[1].asked(FETCH)]
+    batches_left = [4, 2]
+    assert asked == [8 * MIB, *(count * len(one) * 5 // 4 for count in batches_left)]
+    least = {"kafka.fetch.min.bytes": "2000"}
+    assert offsets(logs, 7, 53, **least) == list(range(7, 53))
+    *_, last = logs[1].asked(FETCH)
+    assert last.topics[0].partitions[0].partition_max_bytes == 2000, "no less than it waits for"
 
 
 def test_markers_and_holes_at_the_end_are_passed(logs: FakeLogs) -> None:

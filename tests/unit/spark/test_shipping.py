@@ -7,6 +7,7 @@ import os
 import pickle
 import re
 import sys
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,7 @@ def test_without_tidelog_the_error_says_what_to_ship(
 def test_without_a_package_of_tidelog_the_error_names_it_and_all(
     sent: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delitem(sys.modules, "tidelog.spark.frozen_modules", raising=False)
     real = importlib.util.find_spec
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name: None if name == "cramjam" else real(name)
@@ -88,6 +90,21 @@ def test_without_a_package_of_tidelog_the_error_names_it_and_all(
     with pytest.raises(ModuleNotFoundError, match=f"has no cramjam: tidelog's tasks need {needed}"):
         use(sent)
     assert os.environ["SPARK_HIDE_TRACEBACK"] == "1"
+
+
+def test_a_worker_searches_for_packages_once(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[str] = []
+    real = importlib.util.find_spec
+
+    def find_spec(name: str) -> ModuleSpec | None:
+        searched.append(name)
+        return real(name)
+
+    monkeypatch.delitem(sys.modules, "tidelog.spark.frozen_modules", raising=False)
+    monkeypatch.setattr(importlib.util, "find_spec", find_spec)
+    for _ in range(3):
+        use(sent)
+    assert tuple(searched) == EXECUTOR_PACKAGES
 
 
 def _without_fastavro(_: bytes) -> None:

@@ -12,6 +12,7 @@ from tests.support.client.fake_logs import FakeLogs, batch
 
 from tidelog.client import retries
 from tidelog.core.errors import KafkaError
+from tidelog.core.limits import MIB
 from tidelog.core.types import TopicPartition
 from tidelog.spark.options import OptionError, ReadOptions, parse_options
 from tidelog.spark.planning import DataLossError
@@ -128,7 +129,23 @@ def test_ranges_of_one_task_share_a_fetch_request(logs: Logs) -> None:
     with Stream(logs) as stream:
         assert stream.read(start, end) == rows(0, 0, 10) + rows(1, 0, 4)
     (request,) = logs[1].asked(FETCH)
-    assert [each.partition for each in request.topics[0].partitions] == [0, 1]
+    assert _limits(request) == {0: 4 * MIB, 1: 4 * MIB}, "an equal share for each"
+
+
+def test_a_worker_fetches_no_more_than_the_ranges_of_its_next_task_need(logs: Logs) -> None:
+    logs.batches_per_answer = 10
+    one = len(batch(0, b"v0"))
+    with Stream(logs) as stream:
+        assert stream.read({"t": {"0": 0, "1": 0}}, {"t": {"0": 2, "1": 2}})
+        start, end = {"t": {"0": 2, "1": 2}}, {"t": {"0": 10, "1": 4}}
+        assert stream.read(start, end) == rows(0, 2, 10) + rows(1, 2, 4)
+    assert _limits(logs[1].asked(FETCH)[-1]) == {0: 8 * one * 5 // 4, 1: 2 * one * 5 // 4}
+
+
+def _limits(request: Any) -> dict[int, int]:
+    """The limit in bytes that a fetch request has for each partition of its topic."""
+    (topic,) = request.topics
+    return {each.partition: each.partition_max_bytes for each in topic.partitions}
 
 
 def test_a_range_with_lost_records_concerns_no_other_range_of_its_task(logs: Logs) -> None:

@@ -46,12 +46,18 @@ class TestSplitting:
         ),
         reads=st.lists(st.integers(1, 200_000), min_size=1, max_size=40),
         first_buffer=st.sampled_from([4, 5, 64, 16 * 1024, 256 * 1024]),
+        believed=st.sampled_from([0, 1000, MIB]),
         keeps=st.booleans(),
     )
     def test_any_chunking_gives_the_same_frames(
-        self, payloads: list[bytes], reads: list[int], first_buffer: int, keeps: bool
+        self,
+        payloads: list[bytes],
+        reads: list[int],
+        first_buffer: int,
+        believed: int,
+        keeps: bool,
     ) -> None:
-        reader = FrameReader(first_buffer_bytes=first_buffer)
+        reader = FrameReader(first_buffer_bytes=first_buffer, believed_bytes=believed)
         stream = framed(payloads)
         got: list[bytes] = []
         kept: list[memoryview] = []
@@ -143,6 +149,15 @@ class TestMemory:
         for _ in feed(reader, framed([bytes(9 * MIB)])[:-1], 50_000):
             came += 50_000
             assert reader.buffer_bytes <= max(2 * came, frames.FIRST_BUFFER_BYTES)
+
+    @pytest.mark.parametrize(
+        ("size", "room"), [(3 * MIB, 4 * MIB), (4 * MIB, 2 * frames.FIRST_BUFFER_BYTES)]
+    )
+    def test_a_client_makes_room_for_a_believed_frame_at_once(self, size: int, room: int) -> None:
+        reader = FrameReader(100 * MIB, believed_bytes=4 * MIB)
+        assert next(feed(reader, framed([bytes(size)]))) == []
+        reader.get_buffer()
+        assert reader.buffer_bytes == room
 
     def test_a_frame_claims_no_more_than_its_size_rounded_up(self) -> None:
         reader = FrameReader(100 * MIB)

@@ -5,29 +5,44 @@ three brokers takes longer than reading a few hundred records. A worker therefor
 for the next task with the same settings. After an error the worker closes the client.
 
 A task fetches the first records of all its ranges with one request per leader. A small range needs
-no further request.
+no further request. With the client, a worker keeps what it learnt of the sizes of batches, so that
+each range asks only for the bytes that it needs.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
 from tidelog.client.fetching import FetchedPartition
 from tidelog.core.errors import ErrorCode, KafkaError
+from tidelog.core.limits import MIB
 from tidelog.core.types import TopicPartition
 from tidelog.runtime.blocking import BlockingClient
+from tidelog.spark.fetch_sizes import FetchSizes
 from tidelog.spark.options import ReadOptions
 from tidelog.spark.planning import DataLossError, OffsetRange
 from tidelog.spark.reading import NO_SUCH_TOPIC, RecreatedTopicError, read_range_with
 
 _log = logging.getLogger("tidelog.spark")
 
-#: The idle clients of this worker process, by their settings.
-_idle: dict[Any, BlockingClient] = {}
+#: Minimum bytes of a range with an unknown size: Kafka's default `max.partition.fetch.bytes`, which
+#: is also the size of the largest batch that a topic takes by default.
+_SMALLEST_SHARE: Final = MIB
+
+
+class _Kept(NamedTuple):
+    """What a worker keeps from one task for the next task with the same settings."""
+
+    client: BlockingClient
+    sizes: FetchSizes
+
+
+#: What this worker process keeps while no task uses it, by the settings of the client.
+_idle: dict[Any, _Kept] = {}
 
 
 def read_ranges(options: ReadOptions, ranges: Sequence[OffsetRange]) -> Iterator[pa.RecordBatch]:
@@ -36,41 +51,49 @@ def read_ranges(options: ReadOptions, ranges: Sequence[OffsetRange]) -> Iterator
     Raises KafkaError, DataLossError, CorruptBatchError.
     """
     settings = (options.bootstrap, options.client)
-    client = _idle.pop(settings, None)
-    if client is None:
+    kept = _idle.pop(settings, None)
+    if kept is None:
         client = BlockingClient(options.bootstrap, options.client_id, options.timeout_ms)
+        kept = _Kept(client, FetchSizes())
     is_done = False
     try:
-        fetched = _fetch_together(client, options, ranges)
+        fetched = _fetch_together(kept, options, ranges)
         for each in ranges:
+            first = fetched.pop(each.tp, None)
             try:
-                yield from read_range_with(client, options, each, fetched.pop(each.tp, None))
+                yield from read_range_with(kept.client, options, each, first, kept.sizes)
             except RecreatedTopicError as error:
                 _report(options, each, error)
         is_done = True
     finally:
         if is_done:
-            _idle[settings] = client
+            _idle[settings] = kept
         else:
-            client.close()
+            kept.client.close()
 
 
 def _fetch_together(
-    client: BlockingClient, options: ReadOptions, ranges: Sequence[OffsetRange]
+    kept: _Kept, options: ReadOptions, ranges: Sequence[OffsetRange]
 ) -> dict[TopicPartition, FetchedPartition]:
     """Return the first records of several ranges, without the ranges that must fetch alone.
 
     A range fetches alone if its records did not fit, if it lost records, or if it waits for its
-    leader.
+    leader. A range whose size in the log is not known gets an equal share of the response, but at
+    least as much as consumers ask for by default.
     """
     if len(ranges) < 2:
         return {}
     size = options.client.fetch_bytes
+    share = max(_SMALLEST_SHARE, size // len(ranges))
+    limits = {
+        each.tp: min(size, kept.sizes.estimate(each.tp, each.start, each.end) or share)
+        for each in ranges
+    }
     try:
-        fetched = client.fetch_many(
+        fetched = kept.client.fetch_many(
             {each.tp: each.start for each in ranges},
             size,
-            partition_max_bytes=size,
+            partition_max_bytes=limits,
             max_wait_ms=0,
             isolation_level=options.isolation_level,
         )
