@@ -31,7 +31,7 @@ class BrokerNode:
 
     @property
     def address(self) -> Address:
-        """The address to connect to."""
+        """The address at which clients connect to this broker."""
         return Address(self.host, self.port)
 
 

@@ -72,7 +72,7 @@ class MoveUnderWay:
 
     @property
     def target(self) -> tuple[int, ...]:
-        """The target replicas, preferred leader first."""
+        """The replicas that the partition has after the move, preferred leader first."""
         return tuple(each for each in self.replicas if each not in self.removing)
 
 

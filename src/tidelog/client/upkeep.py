@@ -83,7 +83,7 @@ class ReplicaSize:
 
     @property
     def tp(self) -> TopicPartition:
-        """The partition."""
+        """The partition to which the replica belongs."""
         return TopicPartition(self.topic, self.partition)
 
 

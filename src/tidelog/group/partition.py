@@ -73,7 +73,7 @@ class GroupPartition:
 
     @property
     def size(self) -> int:
-        """Number of groups."""
+        """Number of groups that the partition holds."""
         return len(self.groups)
 
     # Loading (G1).

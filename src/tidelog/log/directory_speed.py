@@ -107,7 +107,7 @@ class DirectorySpeed:
 
     @property
     def counts(self) -> OperationCounts:
-        """The counts of operations so far."""
+        """The counts of the directory's operations so far."""
         return self._disk.lane.times.counts
 
     @property

@@ -129,7 +129,7 @@ class ThreadLane:
 
     @property
     def directory(self) -> str:
-        """The log directory."""
+        """The log directory whose file operations this lane runs."""
         return self._directory
 
     @property

@@ -41,7 +41,7 @@ class EventOwner(Protocol):
 
     @property
     def node_id(self) -> int:
-        """The node of the process."""
+        """The id of the node that the process runs."""
 
     @property
     def alive(self) -> bool:

@@ -57,7 +57,7 @@ class Coverage:
 
     @property
     def runs(self) -> int:
-        """Number of all runs."""
+        """Number of runs of all profiles together."""
         return sum(each.runs for each in self.profiles.values())
 
     def marks(self) -> dict[str, int]:

@@ -35,15 +35,15 @@ class BrokerCluster(Protocol):
 
     @property
     def simulator(self) -> Simulator:
-        """The simulator of the nodes."""
+        """The simulator that runs the brokers."""
 
     @property
     def settings(self) -> BrokerSettings:
-        """The configuration of the brokers."""
+        """The configuration with which the brokers start."""
 
     @property
     def store(self) -> SimStoreServer:
-        """The metadata store."""
+        """The metadata store of the simulated cluster."""
 
     @property
     def published(self) -> Published:

@@ -89,7 +89,7 @@ class Versioned(Generic[T]):
 
     @property
     def versions(self) -> range:
-        """The known versions."""
+        """The versions of the struct that are known, from the lowest to the highest."""
         return range(self.min_version, self.max_version + 1)
 
     def encode(self, value: T, version: int) -> bytes:

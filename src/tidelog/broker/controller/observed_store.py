@@ -44,7 +44,7 @@ class ObservedStore:
 
     @property
     def session_id(self) -> int | None:
-        """The id of the session."""
+        """The id of this broker's session in the metadata store, None without a session."""
         return self._store.session_id
 
     @property

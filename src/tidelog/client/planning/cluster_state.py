@@ -49,7 +49,7 @@ class ClusterState:
 
     @property
     def live(self) -> tuple[int, ...]:
-        """The live brokers, ascending."""
+        """The ids of the live brokers, ascending."""
         return tuple(sorted(self.racks))
 
     def of_topic(self, topic: str) -> list[PlacedPartition]:

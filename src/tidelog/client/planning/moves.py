@@ -31,7 +31,7 @@ class PlannedMove:
 
     @property
     def added(self) -> tuple[int, ...]:
-        """The brokers that get a replica."""
+        """The brokers to which the move adds a replica."""
         return tuple(broker for broker in self.after if broker not in self.before)
 
     @property
@@ -57,7 +57,7 @@ class MovePlan:
 
     @property
     def targets(self) -> dict[TopicPartition, tuple[int, ...]]:
-        """The replicas to request, by partition."""
+        """The replicas that the plan requests for each partition."""
         return {each.tp: each.after for each in self.moves}
 
     @property

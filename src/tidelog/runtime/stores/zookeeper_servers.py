@@ -43,7 +43,7 @@ class Servers:
 
     @property
     def hosts(self) -> str:
-        """The addresses as `host:port,host:port`."""
+        """The addresses of the servers as `host:port,host:port`."""
         return ",".join(_address(host, port) for host, port in self.addresses)
 
     def __str__(self) -> str:

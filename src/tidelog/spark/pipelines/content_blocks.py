@@ -71,7 +71,7 @@ class BlockJob:
 
     @property
     def compared(self) -> tuple[str, ...]:
-        """The compared columns."""
+        """The names of the columns that are compared with the log; `offset` is not among them."""
         return tuple(name for name in self.options.columns if name != "offset")
 
 

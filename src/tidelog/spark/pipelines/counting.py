@@ -56,7 +56,7 @@ class FileCounts:
 
     @property
     def spans(self) -> pa.Table:
-        """The spans of all files."""
+        """The offset spans of all files, in one Arrow table."""
         import pyarrow as pa
 
         from tidelog.spark.pipelines.spans import SPANS

@@ -84,7 +84,7 @@ class IngestSums:
 
     @property
     def verdict(self) -> str:
-        """One sentence about all batches."""
+        """One sentence that sums up all batches of the ingest."""
         letters = f"{self._dead} dead letters, " if self._dead else ""
         order = "rows come in no order of the partition columns"
         small = f" ({self._small} small, as {order})" if self._small else ""

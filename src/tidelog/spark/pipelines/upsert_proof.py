@@ -92,7 +92,7 @@ class UpsertProof:
 
     @property
     def verdict(self) -> str:
-        """The verdict as a line."""
+        """The result of the proof as one line of text."""
         if self.files:
             return f"{len(self.files)} wrong files; the topic was not replayed"
         faults = ", ".join(f"{self.counts.get(kind, 0)} {kind}" for kind in KeyFaultKind)

@@ -76,7 +76,7 @@ class _Upsert:
 
     @property
     def staged(self) -> range:
-        """The numbers of the staged files."""
+        """The numbers of the staged files, as positions in `files`."""
         return range(self.staged_from, len(self.files))
 
 

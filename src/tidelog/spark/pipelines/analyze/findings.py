@@ -43,7 +43,7 @@ class StateTimes:
 
     @property
     def leaderless_ms(self) -> int:
-        """The time without a responding leader."""
+        """The time in which the partition had no responding leader."""
         return sum(self.ms.get(state, 0) for state in LEADERLESS)
 
     @property

@@ -93,7 +93,7 @@ class ObservedChange:
 
     @property
     def leader_before(self) -> int:
-        """The leader until this change."""
+        """The leader that the partition had before this change."""
         return self.leader if self.previous_leader is None else self.previous_leader
 
 
