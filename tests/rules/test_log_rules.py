@@ -147,6 +147,27 @@ def test_a_duplicate_gets_the_originals_offsets_and_not_before_it_is_written(dis
 
 
 @pytest.mark.rule("V38")
+def test_a_power_loss_brings_no_truncated_batch_back_among_later_ones() -> None:
+    harness = SimLogHarness(0, LogConfig(segment_bytes=300))
+    log = harness.open().create(TP, TOPIC_ID, harness.config).result()
+    append(log, [b"a"])
+    append(log, [b"old"])
+    log.flush().result()
+    log.truncate_to(1).result()
+    harness.lane.eager = False
+    append(log, [b"new"], epoch=1)
+    rolled = log.plan_leader_append(batch_of([bytes(200)]), 1, NOW_MS)
+    log.submit_planned()
+    harness.lane.run(1)
+    assert rolled.done and len(log.segments) == 2
+    harness.life.alive = False
+    first = harness.disk.file(log.segments[0].file.path)
+    harness.disk.lose(harness.disk.unsynced_changes, [first])
+    log = harness.open().logs[TP]
+    assert values_of(log) == [b"a"], "the old batch fits before the new segment, and has a checksum"
+
+
+@pytest.mark.rule("V38")
 def test_no_checkpoint_claims_what_a_truncation_takes(disk: Disk) -> None:
     log = disk.new_log()
     for _ in range(6):

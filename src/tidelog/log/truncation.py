@@ -3,12 +3,12 @@
 First, the truncation finds the batch boundary. The directory then lowers its checkpoints to the
 batch boundary (`lower`): new batches will reuse the removed offsets, and recovery must check them.
 Next, the truncation removes segments beyond the boundary, the last segment first, and makes the
-removals durable. Then it truncates the remaining segment. If the broker crashes between two steps,
-the disk has a prefix of the old log or the truncated log, never a log with a hole. Offsets,
-indexes, leader epochs and producer state are updated last. In a log with known damage, the
-truncation verifies checksums to find the boundary, because a damaged header may contain any offset
-(V68). If the remembered batches of a producer do not reach back to the boundary, the producer state
-is rebuilt from a snapshot and later batches (`segment_files.producers_at`).
+removals durable. Then it truncates the remaining segment and syncs it. If the broker crashes
+between two steps, the disk has a prefix of the old log or the truncated log, never a log with a
+hole. Offsets, indexes, leader epochs and producer state are updated last. In a log with known
+damage, the truncation verifies checksums to find the boundary, because a damaged header may contain
+any offset (V68). If the remembered batches of a producer do not reach back to the boundary, the
+producer state is rebuilt from a snapshot and later batches (`segment_files.producers_at`).
 """
 
 from __future__ import annotations
@@ -133,8 +133,13 @@ class TruncateOperation:
         if self.remove:
             files.fsync_directory(self.directory)
         if self.kept is not None:
-            files.truncate(self.kept.handle(files), self.truncate_at)
+            handle = self.kept.handle(files)
+            files.truncate(handle, self.truncate_at)
             self.kept.write_failed = False
+            # New batches reuse the offsets of the removed ones. If a power loss could undo the
+            # truncation and keep later ones of the new batches, a removed batch would stay among
+            # them, with a valid checksum.
+            files.fsync(handle)
         if self.start_at is not None:
             path = f"{self.directory}/{names.offset_name(self.start_at, names.LOG)}"
             files.close(files.open(path, write=True, create=True))
@@ -283,8 +288,7 @@ def _truncate_files(
         )
         _restore_producers(log, done)
 
-    work = Work.SLOW if removed else Work.FAST
-    log.directory.lane.submit(operation, work, "truncate").then(truncated)
+    log.directory.lane.submit(operation, Work.SLOW, "truncate").then(truncated)
 
 
 def _fail_in_between(

@@ -14,7 +14,7 @@ from __future__ import annotations
 import errno
 import os
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import NamedTuple
 
 from tidelog.core.ports import Buffer
@@ -308,6 +308,103 @@ class SimDisk:
             self.losses += 1
         return report
 
+    @property
+    def unsynced_changes(self) -> int:
+        """Number of directory changes that a power loss may undo."""
+        return len(self._unsynced)
+
+    def unsynced_files(self) -> list[File]:
+        """Return the files with unsynced content, also files that only a power loss brings back."""
+        found: dict[File, None] = {}
+        for entry in self._entries():
+            if isinstance(entry, File) and entry.pending:
+                found[entry] = None
+        return list(found)
+
+    def lose(self, kept_changes: int, lost: Container[File]) -> None:
+        """Lose power: keep the first `kept_changes` unsynced directory changes, and lose all
+        unsynced content of the files `lost`.
+
+        Unlike `lose_power`, this method draws nothing: its callers enumerate what a disk may lose.
+        """
+        self._lose(self._unsynced[:kept_changes], lost)
+
+    def lose_change(self, number: int) -> None:
+        """Lose power and one unsynced directory change, with all changes that depend on it."""
+        later = iter(range(len(self._unsynced)))
+        self._lose(_independent(self._unsynced, lambda: next(later) == number), ())
+
+    def _lose(self, kept: list[_Change], lost: Container[File]) -> None:
+        self._unsynced = []
+        for change in kept:
+            _apply(change, is_durable=True)
+        _revert_names(self._top)
+        nothing = random.Random(0)
+        for _, file in self.files():
+            self.touched[file] = 0
+            if file in lost:
+                file.keep_after_power_loss(nothing, Loss.ALL_UNSYNCED)
+            else:
+                file.pending.clear()
+                file.synced_ms = file.modified_ms
+        self.used_bytes = sum(len(file.data) for _, file in self.files())
+        self.names_changed = True
+        self.has_dropped = False
+
+    def _entries(self) -> Iterator[Entry]:
+        """Yield each current, durable and removed entry, some of them more than once."""
+        places = [self._top]
+        seen: dict[Directory, None] = {self._top: None}
+        others = [entry for change in self._unsynced for _, _, entry in change if entry is not None]
+        while places or others:
+            found = others
+            others = []
+            if places:
+                place = places.pop()
+                found = [*place.entries.values(), *place.durable.values(), *found]
+            for entry in found:
+                yield entry
+                if isinstance(entry, Directory) and entry not in seen:
+                    seen[entry] = None
+                    places.append(entry)
+
+    def copied(self) -> SimDisk:
+        """Return an independent copy with the same names, contents and unsynced changes.
+
+        Planned faults, counts and waiting operations are not copied.
+        """
+        other = SimDisk(self.root, self.size_bytes)
+        other.capacity_bytes, other.used_bytes = self.capacity_bytes, self.used_bytes
+        made: dict[Entry, Entry] = {self._top: other._top}
+
+        def copy(entry: Entry) -> Entry:
+            found = made.get(entry)
+            if found is None:
+                found = entry.copied() if isinstance(entry, File) else Directory()
+                made[entry] = found
+                if isinstance(entry, Directory) and isinstance(found, Directory):
+                    fill(entry, found)
+            return found
+
+        def fill(source: Directory, target: Directory) -> None:
+            target.entries = {name: copy(entry) for name, entry in source.entries.items()}
+            target.durable = {name: copy(entry) for name, entry in source.durable.items()}
+
+        def changed(directory: Directory) -> Directory:
+            found = copy(directory)
+            assert isinstance(found, Directory)
+            return found
+
+        fill(self._top, other._top)
+        other._unsynced = [
+            tuple(
+                (changed(directory), name, None if entry is None else copy(entry))
+                for directory, name, entry in change
+            )
+            for change in self._unsynced
+        ]
+        return other
+
     def come_back(self) -> None:
         """End a hang, so that operations that wait for the device continue."""
         self.hangs = False
@@ -397,16 +494,17 @@ def _kept_names(draw: random.Random, loss: Loss, pending: list[_Change]) -> list
     if not pending or loss is Loss.ALL_UNSYNCED:
         return []
     if loss is Loss.REORDERED:
-        return _independent(draw, pending)
+        return _independent(pending, lambda: draw.random() < 0.5)
     if loss is Loss.UNSYNCED and draw.choice(STYLES) == "nothing":
         return pending
     return pending[: draw.randrange(len(pending) + 1)]
 
 
-def _independent(draw: random.Random, pending: list[_Change]) -> list[_Change]:
-    """Return a random part of the changes.
+def _independent(pending: list[_Change], is_lost: Callable[[], bool]) -> list[_Change]:
+    """Return the changes that are not lost; no change in it depends on a lost change, of the same
+    name or entry.
 
-    A change that is lost also loses all later changes of the same names, files or directories.
+    `is_lost` decides about each change, in order, that depends on no lost change.
     """
     kept: list[_Change] = []
     lost_names: set[tuple[int, str]] = set()
@@ -416,7 +514,7 @@ def _independent(draw: random.Random, pending: list[_Change]) -> list[_Change]:
         entries = {id(entry) for _, _, entry in change if entry is not None}
         parents = {id(directory) for directory, _, _ in change}
         needs_lost = names & lost_names or (entries | parents) & lost_entries
-        if needs_lost or draw.random() < 0.5:
+        if needs_lost or is_lost():
             lost_names |= names
             lost_entries |= entries
         else:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from enum import Enum
 
 from tidelog.core.dataclass import dataclass
@@ -131,6 +132,15 @@ class File:
         return content
 
     # Syncing
+
+    def copied(self) -> File:
+        """Return an independent copy; the unsynced changes are copied, too."""
+        other = File()
+        other.data = bytearray(self.data)
+        other._damage = list(self._damage)
+        other.pending = [replace(change) for change in self.pending]
+        other.modified_ms, other.synced_ms = self.modified_ms, self.synced_ms
+        return other
 
     def sync(self) -> None:
         """Make all pending changes durable; changes that an earlier fsync dropped stay dropped."""
