@@ -83,6 +83,18 @@ def test_high_watermarks_of_all_replicas_are_in_one_checkpoint_of_kafkas_format(
 
 
 @pytest.mark.rule("V34")
+def test_a_checkpoint_that_is_being_written_is_not_done_for_a_second_caller(disk: Disk) -> None:
+    log = disk.new_log()
+    append(log, [b"a"])
+    disk.lane.eager = False
+    first, second = (directory_of(log).write_high_watermarks({TP: 1}) for _ in range(2))
+    assert not first.done and not second.done
+    disk.lane.run()
+    assert first.done and second.done
+    assert disk.text("replication-offset-checkpoint") == "0\n1\ntopic 0 1\n"
+
+
+@pytest.mark.rule("V34")
 def test_a_deleted_replica_is_renamed_first_and_removed_later(disk: Disk) -> None:
     log = disk.new_log()
     append(log, [b"a"])

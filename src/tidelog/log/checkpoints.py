@@ -113,7 +113,16 @@ def _number(text: str, line: int, largest: int) -> int:
 class OffsetCheckpoint:
     """One file of offsets by partition; all calls are on the event loop."""
 
-    __slots__ = ("_failed", "_in_flight", "_lane", "_lowered", "_lowering", "_path", "offsets")
+    __slots__ = (
+        "_failed",
+        "_in_flight",
+        "_lane",
+        "_lowered",
+        "_lowering",
+        "_newest",
+        "_path",
+        "offsets",
+    )
 
     def __init__(
         self,
@@ -130,6 +139,8 @@ class OffsetCheckpoint:
         self.offsets = offsets
         #: Earlier contents of the file that may still be on disk, because writes are under way.
         self._in_flight: list[dict[TopicPartition, int]] = []
+        #: The newest write, or None after it has ended.
+        self._newest: Completion[None] | None = None
         #: Lowered offsets that the next write of the checkpoint will contain; `_lowering` is the
         #: completion of that write.
         self._lowered: dict[TopicPartition, int] = {}
@@ -160,8 +171,11 @@ class OffsetCheckpoint:
             files.replace_file(path, format_offsets(new), sync=True)
 
         completion: Completion[None] = Completion()
+        self._newest = completion
 
         def written(done: Completion[None]) -> None:
+            if self._newest is completion:
+                self._newest = None
             if done.error is not None:
                 # After a failed write, the disk may have the old or the new content, until a later
                 # write succeeds.
@@ -176,6 +190,12 @@ class OffsetCheckpoint:
 
         self._lane.submit(replace, Work.SLOW, "checkpoint").then(written)
         return completion
+
+    def newest_write(self) -> Completion[None]:
+        """Return the completion of the newest write, which writes `offsets`; it is done at once if
+        no write is under way.
+        """
+        return self._newest or Completion.of(None)
 
     def remove(self) -> Completion[None]:
         """Remove the file durably; readers treat a missing file as empty."""

@@ -142,7 +142,7 @@ class DirectoryState(DirectoryDisk):
         if self.failure is not None:
             return Completion.failed(self.failure)
         if offsets == checkpoint.offsets and not even_unchanged:
-            return Completion.of(None)
+            return checkpoint.newest_write()
         return checkpoint.write(offsets)
 
     def lower(self, topic_partition: TopicPartition, offset: int) -> Completion[None]:
