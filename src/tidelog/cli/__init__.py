@@ -22,7 +22,8 @@ Log directories: `log_dirs`, `cordons`, `drains`, `balancing` and `strays`. The 
 directories share `directory_moves`. `dumps` shows one file.
 
 Verification: `simulation` runs the simulator, with `seed_search` and `seed_workers`, and
-`replay_page` writes runs as a page. `histories` checks recorded histories of client operations.
+`replay_page` writes runs as a page. `small_worlds` plays small worlds. `histories` checks recorded
+histories of client operations.
 
 Spark: `pipeline` collects the verbs of `pipelines`.
 """

@@ -25,6 +25,7 @@ from tidelog.cli.help import CommandGroup
 from tidelog.cli.output import OutputFormat, OutputOption, print_json, print_line, say
 from tidelog.cli.replay_page import write_replay
 from tidelog.cli.seed_search import read_coverage, say_shrunk, say_violation, search, write_coverage
+from tidelog.cli.small_worlds import OnlyOption, WorldOption
 
 if TYPE_CHECKING:
     from tidelog.sim.job import Job
@@ -285,6 +286,49 @@ def shrink(
     print_line(f"{left.command()}: trace {result.trace_hash}")
     if not result.violation:
         raise typer.Exit(1)
+
+
+@app.command(
+    epilog="Example: tidelog sim small --world log --seeds 0..99"
+    '\n\nExample: tidelog sim small --world log --seeds 17 --only "204:names 0:2"'
+)
+@prints(
+    "an object with `seeds`, `histories`, `cpu_s` and `violations` (each with `seed`, `path` and"
+    " `what`)."
+)
+def small(
+    world: WorldOption = "log",
+    seeds: Annotated[str, typer.Option(help="A..B (both included), or one seed.")] = "0..9",
+    minutes: Annotated[
+        float, typer.Option(min=0.0, help="Continue with the seeds after A for this time.")
+    ] = 0.0,
+    first: Annotated[bool, typer.Option("--first", help="End at the first violation.")] = False,
+    mutant: MutantOption = "",
+    only: OnlyOption = "",
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Play a small world: one part of a broker, beside a reference; exit code 1 for a violation.
+
+    The world `log` has one partition's log. A seed draws a short history of appends, truncations,
+    retention, compaction, moves and more, and the log crashes at every call of its disk with every
+    loss that the disk knows. The world `replicas` has a leader and its followers, whose messages
+    are late, lost or doubled. With --only, one history of one seed is described step by step.
+    """
+    from tidelog.cli.small_worlds import describe_history, find_mutants, play_seeds
+    from tidelog.sim.small.small_world import WORLDS, small_world
+
+    check_time("--minutes", minutes)
+    if mutant:
+        find_mutants()
+        _mutant_profile(mutant)
+    found = small_world(_checked("world", world, tuple(WORLDS)))
+    chosen = parse_seeds(seeds)
+    if not only:
+        play_seeds(found, chosen, minutes, mutant, first=first, output=output)
+        return
+    if len(chosen) > 1 or minutes or output is not OutputFormat.TABLE:
+        raise typer.BadParameter("--only goes with one seed, and without --minutes and -o")
+    describe_history(found, chosen[0], only, mutant)
 
 
 @app.command("faults", epilog="Example: tidelog sim faults")

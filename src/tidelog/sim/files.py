@@ -16,7 +16,7 @@ from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import NodeDead
 from tidelog.core.ports import Buffer, FileStatus, Handle, VolumePlace, VolumeSize
 from tidelog.sim.disk import Directory, File, SimDisk, os_error
-from tidelog.sim.process import Process
+from tidelog.sim.process import PortOwner
 
 #: Share of `pread_cached` calls that return None, as if the pages were not in memory.
 _COLD_READS = 0.02
@@ -36,7 +36,7 @@ class SimHandle:
 class SimFiles:
     """File calls of one incarnation on one disk."""
 
-    def __init__(self, process: Process, disk: SimDisk, draw: random.Random) -> None:
+    def __init__(self, process: PortOwner, disk: SimDisk, draw: random.Random) -> None:
         self._process = process
         self.disk = disk
         self._draw = draw

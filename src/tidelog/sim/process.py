@@ -12,12 +12,12 @@ from tidelog.core.ports import Clock
 from tidelog.sim.loop import EventOwner
 
 
-class Process(EventOwner, Protocol):
-    """One incarnation of a node."""
+class PortOwner(Protocol):
+    """A process whose port calls are counted, and which may die at each of them."""
 
     @property
-    def host(self) -> str:
-        """The name of the node's host."""
+    def alive(self) -> bool:
+        """Whether the process has not ended."""
 
     @property
     def clock(self) -> Clock:
@@ -32,3 +32,11 @@ class Process(EventOwner, Protocol):
 
     def port_call(self, name: str) -> None:
         """Count a call of a port (`core.ports`); raise NodeDead if the node is dead or dies now."""
+
+
+class Process(PortOwner, EventOwner, Protocol):
+    """One incarnation of a node."""
+
+    @property
+    def host(self) -> str:
+        """The name of the node's host."""

@@ -10,4 +10,11 @@ with each broker's replica in `replica_set_brokers` and published state in `repl
 kinds of steps. `replica_set_reference` states what must hold after each step, and
 `replica_set_rarities` names the states from which histories branch. `replica_set_values` has
 settings and messages.
+
+The world `one_log` has one partition's log in one or two log directories. `log_history` draws and
+carries out operations on the log, and `log_reference` states what must be left of them.
+`log_reading` starts a process on the directories and reads the log. `crash_points` crashes the
+history at every call of a port; `crash_losses` lists what a power loss may leave there.
+`small_process` is a process with a clock and a tracer, and `stepped_lane` its queue of file
+operations, both without an event loop.
 """

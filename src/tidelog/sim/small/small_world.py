@@ -12,7 +12,10 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 #: By the name of a small world: the module that has the world in its attribute `WORLD`.
-WORLDS = {"replicas": "tidelog.sim.small.replica_set"}
+WORLDS = {
+    "log": "tidelog.sim.small.one_log",
+    "replicas": "tidelog.sim.small.replica_set",
+}
 
 
 class SmallViolation(NamedTuple):
