@@ -14,9 +14,9 @@ from tidelog.sim.small.replica_set import ReplicaSetHistory
 from tidelog.sim.small.replica_set_world import STEP_KINDS
 from tidelog.sim.small.small_world import WORLDS, small_world
 
-SEEDS = 100
+SEEDS = 60
 #: Seeds within which each broken rule is found.
-MOST_SEEDS = 1_000
+MOST_SEEDS = 400
 ISR = "tidelog/replication/isr.py"
 LEADER = "tidelog/replication/leader.py"
 
@@ -44,6 +44,13 @@ HIDDEN = [
         "    left: tuple[IsrChange, ...] = ()",
     ),
     LineMutant(
+        "answer_of_an_earlier_state",
+        "A9",
+        LEADER,
+        "if leader_epoch != self.leader_epoch or partition_epoch < self.isr.partition_epoch:",
+        "if leader_epoch != self.leader_epoch:",
+    ),
+    LineMutant(
         "superseded_change_forgotten",
         "A8",
         ISR,
@@ -60,6 +67,8 @@ TABLED = [
     "withdrawal_drops_sent_change",
     "pending_moves_watermark",
 ]
+#: What takes the search more than three CPU seconds.
+LATE = ["answer_of_an_earlier_state"]
 FOUND = [*HIDDEN, *(LINES[name] for name in TABLED)]
 
 
@@ -82,7 +91,7 @@ def test_every_history_holds_and_every_kind_of_steps_happens() -> None:
 
 @pytest.mark.soak
 def test_every_history_of_many_seeds_holds() -> None:
-    broken = first_violation(range(SEEDS, 80 * SEEDS))
+    broken = first_violation(range(SEEDS, 60 * SEEDS))
     assert broken is None, "\n".join(replica_set.shrunk(broken).story())
 
 
@@ -93,19 +102,26 @@ def test_a_seed_plays_the_same_histories_again() -> None:
 
 def test_all_orders_of_two_steps_hold_after_the_beginnings_of_histories() -> None:
     for seed in range(4):
-        broken, played = replica_set.explore(seed, length=10 * seed, depth=2)
-        assert broken is None, "\n".join(broken.story())
-        assert played > 50
+        explored = replica_set.explore(seed, length=10 * seed, depth=2)
+        assert not explored.violation, "\n".join(explored.story())
+        assert explored.orders > 50
 
 
 @pytest.mark.soak
 def test_all_orders_of_three_steps_hold_after_the_beginnings_of_histories() -> None:
-    for seed in range(100, 130):
-        broken, _ = replica_set.explore(seed, length=seed - 100, depth=3)
-        assert broken is None, "\n".join(broken.story())
+    for seed in range(100, 112):
+        explored = replica_set.explore(seed, length=seed - 100, depth=3)
+        assert not explored.violation, "\n".join(explored.story())
 
 
-@pytest.mark.parametrize("mutant", FOUND, ids=lambda mutant: mutant.name)
+@pytest.mark.parametrize(
+    "mutant",
+    [
+        pytest.param(mutant, marks=[pytest.mark.soak] if mutant.name in LATE else [])
+        for mutant in FOUND
+    ],
+    ids=lambda mutant: mutant.name,
+)
 def test_a_broken_rule_is_found_and_told(mutant: LineMutant) -> None:
     with mutant.in_force():
         broken = first_violation(range(MOST_SEEDS))

@@ -8,8 +8,8 @@ The world `replica_set` has one partition's leader and followers. `replica_set_w
 with each broker's replica in `replica_set_brokers` and published state in `replica_set_register`.
 `replica_set_fetch_steps`, `replica_set_controller_steps` and `replica_set_broker_steps` have the
 kinds of steps. `replica_set_reference` states what must hold after each step, and
-`replica_set_rarities` names the states from which histories branch. `replica_set_values` has
-settings and messages.
+`replica_set_facts` keeps what followers have shown their leader. `replica_set_rarities` names the
+states from which histories branch. `replica_set_values` has settings and messages.
 
 The world `one_log` has one partition's log in one or two log directories. `log_history` draws and
 carries out operations on the log, and `log_reference` states what must be left of them.

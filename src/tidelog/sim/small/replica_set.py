@@ -28,7 +28,7 @@ from tidelog.sim.small import (  # noqa: F401 - they register the kinds of steps
     replica_set_fetch_steps,
 )
 from tidelog.sim.small.replica_set_brokers import SmallBroker
-from tidelog.sim.small.replica_set_rarities import RARITIES
+from tidelog.sim.small.replica_set_rarities import RARITIES, Rarity
 from tidelog.sim.small.replica_set_values import MAX_LAG_MS, ReplicaSetSettings, Step
 from tidelog.sim.small.replica_set_world import STEP_KINDS, ReplicaSetWorld, SmallStepKind, in_words
 from tidelog.sim.small.small_world import PlayedSeed, SmallViolation
@@ -36,6 +36,8 @@ from tidelog.sim.small.small_world import PlayedSeed, SmallViolation
 NAME: Final = "replicas"
 #: The names of the faults that a history may have.
 FAULTS: Final = tuple(dict.fromkeys(kind.fault for kind in STEP_KINDS.values() if kind.fault))
+#: The violation of a world that does not recover.
+NOT_RECOVERED: Final = "not recovered"
 #: For each kind of steps, a history draws one of these factors, and multiplies the weight of the
 #: kind by it.
 _BENT: Final = (0.1, 0.4, 1.0, 1.0, 3.0)
@@ -54,6 +56,8 @@ class ReplicaSetHistory(NamedTuple):
     settings: ReplicaSetSettings
     steps: tuple[Step, ...]
     violation: str
+    #: The number of histories that this one stands for, if all orders of some steps were played.
+    orders: int = 1
 
     def story(self) -> list[str]:
         """Return this history as text: a line for each step, and for each broker state that the
@@ -77,14 +81,17 @@ def settings_of(draw: random.Random) -> ReplicaSetSettings:
     """Draw the settings of a history."""
     count = draw.choice((2, 3, 3, 3, 3, 4))
     replicas = tuple(range(1, count + 1))
-    faults = tuple(fault for fault in FAULTS if draw.random() < 0.6)
+    minimum = draw.choice((1, 1, 2, 2, 3))
+    share = draw.choice((0.15, 0.4, 0.7))
+    faults = tuple(fault for fault in FAULTS if draw.random() < share)
     return ReplicaSetSettings(
         replicas=replicas,
         first_isr=tuple(each for each in replicas if each == 1 or draw.random() < 0.6),
-        minimum=draw.choice((1, 1, 2, 2, 3)),
+        minimum=minimum,
+        leader_minimum=draw.choice((minimum, minimum, minimum, max(1, minimum - 1))),
         flush_before_ack=draw.random() < 0.25,
         counts_pending_reads=draw.random() < 0.4,
-        max_lag_bytes=2 if draw.random() < 0.15 else -1,
+        max_lag_bytes=draw.choice((-1, -1, -1, 1, 2)),
         without_epochs=tuple(each for each in replicas if draw.random() < 0.3)
         if draw.random() < 0.2
         else (),
@@ -102,7 +109,7 @@ class ReplicaSetWalk:
     """A history while it is drawn: the state of its world, and the steps so far."""
 
     def __init__(self, seed: int) -> None:
-        self._seed = seed
+        self.seed = seed
         self._draw = stream(seed, NAME)
         self.settings = settings_of(self._draw)
         self.world = ReplicaSetWorld(self.settings)
@@ -129,8 +136,8 @@ class ReplicaSetWalk:
         are equally likely.
         """
         other = ReplicaSetWalk.__new__(ReplicaSetWalk)
-        other._seed, other.settings = self._seed, self.settings
-        other._draw = stream(self._seed, NAME, name)
+        other.seed, other.settings = self.seed, self.settings
+        other._draw = stream(self.seed, NAME, name)
         other.world, other.played = self.world.copy(), self.played.copy()
         other._kinds = list(STEP_KINDS.values())
         other._bounds = list(range(1, len(other._kinds) + 1))
@@ -139,7 +146,7 @@ class ReplicaSetWalk:
     def history(self, path: str) -> ReplicaSetHistory:
         """Return the steps played so far as the history with this path."""
         violation = self.world.reference.violation
-        return ReplicaSetHistory(self._seed, path, self.settings, tuple(self.played), violation)
+        return ReplicaSetHistory(self.seed, path, self.settings, tuple(self.played), violation)
 
 
 def histories(seed: int) -> Iterator[ReplicaSetHistory]:
@@ -150,21 +157,22 @@ def histories(seed: int) -> Iterator[ReplicaSetHistory]:
         walk.go(1)
         if walk.world.reference.violation:
             break
-        for name in [each for each, (is_there, _) in left.items() if is_there(walk.world)]:
-            _, branches = left.pop(name)
-            yield from _branches(walk, name, branches)
+        for name in [each for each, rarity in left.items() if rarity.is_reached(walk.world)]:
+            yield from _branches(walk, name, left.pop(name))
     recover(walk.world, walk.played)
     yield walk.history("")
 
 
-def _branches(walk: ReplicaSetWalk, name: str, count: int) -> Iterator[ReplicaSetHistory]:
-    for number in range(count):
+def _branches(walk: ReplicaSetWalk, name: str, rarity: Rarity) -> Iterator[ReplicaSetHistory]:
+    for number in range(rarity.branches):
         path = f"{name} {number}"
         branch = walk.branch(path)
         branch.go(_BRANCH_LENGTH)
         if number == 0:
             recover(branch.world, branch.played)
         yield branch.history(path)
+    if rarity.depth:
+        yield _all_orders(walk, f"{name} orders", list(STEP_KINDS.values()), rarity.depth)
 
 
 def play(seed: int) -> ReplicaSetHistory:
@@ -177,25 +185,30 @@ def play(seed: int) -> ReplicaSetHistory:
     return history
 
 
-def replayed(seed: int, settings: ReplicaSetSettings, given: Sequence[Step]) -> ReplicaSetHistory:
+def replayed(
+    seed: int, settings: ReplicaSetSettings, given: Sequence[Step], recovers: bool = True
+) -> ReplicaSetHistory:
     """Play the steps `given`, leave out steps that are not possible, and play the recovery at the
-    end.
+    end if `recovers`.
     """
     world = ReplicaSetWorld(settings)
     played = [step for step in given if not world.reference.violation and world.play(step)]
-    recover(world, played)
+    if recovers:
+        recover(world, played)
     return ReplicaSetHistory(seed, "", settings, tuple(played), world.reference.violation)
 
 
 def shrunk(history: ReplicaSetHistory) -> ReplicaSetHistory:
     """Return the shortest history found that breaks the same rule."""
     rule = history.violation.partition(":")[0]
+    # Steps of a recovery are part of the history if one of them breaks the rule.
+    recovers = rule == NOT_RECOVERED
     best, size = history, max(1, len(history.steps) // 2)
     while size:
         start = 0
         while start < len(best.steps):
             shorter = (*best.steps[:start], *best.steps[start + size :])
-            found = replayed(history.seed, history.settings, shorter)
+            found = replayed(history.seed, history.settings, shorter, recovers)
             if found.violation.partition(":")[0] == rule and len(found.steps) < len(best.steps):
                 best = found._replace(path=history.path)
             else:
@@ -204,44 +217,50 @@ def shrunk(history: ReplicaSetHistory) -> ReplicaSetHistory:
     return best
 
 
-def explore(
-    seed: int, length: int, depth: int, limit: int = 1_000_000
-) -> tuple[ReplicaSetHistory | None, int]:
+def explore(seed: int, length: int, depth: int) -> ReplicaSetHistory:
     """Play every order of `depth` steps after the first `length` steps of a seed.
 
-    Return the first history that breaks a rule, and the number of steps played. States that were
-    reached before are not left again. At most `limit` steps are played.
+    Return the first history that breaks a rule, or else one that stands for all.
     """
     walk = ReplicaSetWalk(seed)
     walk.go(length)
-    world, path = walk.world, f"{length} steps, then all orders"
-    if world.reference.violation:
-        return walk.history(path), length
-    kinds = kinds_of(world.settings)
-    frontier: list[tuple[ReplicaSetWorld, tuple[Step, ...]]] = [(world, tuple(walk.played))]
-    seen = {world.key()}
-    count = 0
-    for _ in range(depth):
+    path = f"{length} steps, then all orders"
+    if walk.world.reference.violation:
+        return walk.history(path)
+    return _all_orders(walk, path, kinds_of(walk.settings), depth)
+
+
+def _all_orders(
+    walk: ReplicaSetWalk, path: str, kinds: Sequence[SmallStepKind], depth: int
+) -> ReplicaSetHistory:
+    """Play every order of some steps from a state; the walk stays as it is.
+
+    A state that several orders reach is continued once.
+    """
+    frontier: list[tuple[ReplicaSetWorld, tuple[Step, ...]]] = [(walk.world, tuple(walk.played))]
+    seen = {walk.world.key()}
+    orders = 0
+    for left in reversed(range(depth)):
         reached: list[tuple[ReplicaSetWorld, tuple[Step, ...]]] = []
         for before, taken in frontier:
             for kind, arguments in _choices(before, kinds):
                 after = before.copy()
                 after.apply(kind, arguments)
-                count += 1
-                step = (kind.name, *arguments)
+                orders += 1
+                steps = (*taken, (kind.name, *arguments))
                 if after.reference.violation:
                     violation = after.reference.violation
                     return ReplicaSetHistory(
-                        seed, path, walk.settings, (*taken, step), violation
-                    ), count
-                if count >= limit:
-                    return None, count
+                        walk.seed, path, walk.settings, steps, violation, orders
+                    )
+                if not left:
+                    continue
                 key = after.key()
                 if key not in seen:
                     seen.add(key)
-                    reached.append((after, (*taken, step)))
+                    reached.append((after, steps))
         frontier = reached
-    return None, count
+    return ReplicaSetHistory(walk.seed, path, walk.settings, tuple(walk.played), "", orders)
 
 
 def _choices(
@@ -271,7 +290,7 @@ def recover(world: ReplicaSetWorld, played: list[Step]) -> None:
         if world.reference.violation:
             played += recovery.steps
             return
-    world.reference.violate(f"not recovered: {_what_is_missing(world)}")
+    world.reference.violate(f"{NOT_RECOVERED}: {_what_is_missing(world)}")
 
 
 class ReplicaSetRecovery:
@@ -317,6 +336,10 @@ class ReplicaSetRecovery:
     def _bring_up(self) -> None:
         for name in ("start", "view", "notice"):
             self._each(name)
+        flushes = self._world.settings.flush_before_ack
+        for broker in self._world.up():
+            if broker.flushes != flushes:
+                self._do("policy", broker.broker_id)
 
     def _lead(self) -> None:
         """Let the controller handle restarts, elect a leader, and send the roles."""
@@ -327,8 +350,11 @@ class ReplicaSetRecovery:
                 self._do("elect", *arguments)
         else:
             for member in state.isr:
-                if not register.is_proven(member):
+                if not register.is_proven(member) or world.brokers[member].damaged_from is not None:
                     self._do("remove", member)
+            for broker_id in world.settings.replicas:
+                if broker_id not in register.state.replicas:
+                    self._do("assign", broker_id)
         self._each("command")
         for _ in range(max(len(broker.inbox) for broker in world.brokers.values())):
             self._each("obey", lambda arguments: arguments[1] == 0)
@@ -363,6 +389,8 @@ def _what_is_missing(world: ReplicaSetWorld) -> str:
         return f"leader {leader.broker_id} does not know the published state"
     if sorted(state.isr) != sorted(world.settings.replicas):
         return f"the ISR is {list(state.isr)}"
+    if leader.leading.low_watermark(leader.log_start) != leader.log_start:
+        return "the low watermark is behind"
     for broker in world.brokers.values():
         missing = _lacks(broker, leader)
         if missing:
@@ -371,11 +399,15 @@ def _what_is_missing(world: ReplicaSetWorld) -> str:
 
 
 def _lacks(broker: SmallBroker, leader: SmallBroker) -> str:
+    if broker.damaged_from is not None:
+        return "has a damaged log"
     if len(broker.log) != len(leader.log):
         return f"has {len(broker.log)} records, the leader {len(leader.log)}"
     start = max(broker.log_start, leader.log_start)
     if broker.log[start:] != leader.log[start:]:
         return "has other records than the leader"
+    if broker.log_start < leader.log_start:
+        return f"keeps deleted records from {broker.log_start}"
     if broker.high_watermark != len(leader.log):
         return f"has the high watermark {broker.high_watermark}, not {len(leader.log)}"
     return ""
@@ -393,7 +425,7 @@ class ReplicaSetSearch:
         """Play the histories of a seed, as `SmallWorld.play` specifies."""
         played, violations = 0, []
         for history in histories(seed):
-            played += 1
+            played += history.orders
             path = f"{history.path} step {len(history.steps)}".strip()
             if history.violation and only in ("", path):
                 violations.append(SmallViolation(path, history.violation))

@@ -27,11 +27,17 @@ CLEANLY, KILLED, POWER_LOST, POWER_LOST_HALFWAY = range(4)
 
 def _may_lose_records(world: ReplicaSetWorld, broker_id: int) -> bool:
     """Return whether another member of the ISR, or eligible replica, has lost nothing."""
-    if world.settings.flush_before_ack:
+    reference = world.reference
+    if reference.promised == len(reference.committed) and reference.promised:
         return True
+    return _has_other_intact(world, broker_id)
+
+
+def _has_other_intact(world: ReplicaSetWorld, broker_id: int) -> bool:
+    """Return whether another member, or eligible replica, has all its records undamaged."""
     reference = world.reference
     return any(
-        recorded >= reference.intact_from[member] and member not in reference.lost
+        reference.is_intact(member, recorded) and world.brokers[member].damaged_from is None
         for member, recorded in world.register.state.recorded().items()
         if member != broker_id
     )
@@ -123,6 +129,51 @@ def _view(world: ReplicaSetWorld, broker_id: int) -> None:
         wanted = world.wanted(broker)
         broker.run_leader(broker.leading.eligibility_changed(broker.is_eligible, world.now_ms))
         world.settle(broker, wanted)
+
+
+def _damageable(world: ReplicaSetWorld) -> list[Arguments]:
+    """Logs that may be damaged: an eligible replica would keep its damage (V68)."""
+    if world.settings.minimum > 1:
+        return []
+    leader = world.register.state.leader
+    return [
+        (broker.broker_id, offset)
+        for broker in world.brokers.values()
+        if broker.broker_id != leader
+        and broker.leading is None
+        and broker.damaged_from is None
+        and not broker.inbox
+        and broker.operation is None
+        and len(broker.log) > broker.log_start
+        and _has_other_intact(world, broker.broker_id)
+        for offset in ((broker.log_start + len(broker.log)) // 2,)
+    ]
+
+
+@step_kind(
+    "damage",
+    3,
+    _damageable,
+    "the log of broker {0} is damaged from offset {1} on",
+    "damage",
+)
+def _damage(world: ReplicaSetWorld, broker_id: int, offset: int) -> None:
+    world.brokers[broker_id].damaged_from = offset
+
+
+@step_kind(
+    "policy",
+    2,
+    lambda world: broker_ids(world.up()),
+    "broker {0} learns the other value of flush.before.ack",
+    "policy_changes",
+)
+def _policy(world: ReplicaSetWorld, broker_id: int) -> None:
+    broker = world.brokers[broker_id]
+    wanted = world.wanted(broker)
+    world.reference.policy_changed(broker, world.now_ms)
+    broker.policy_changed(world.now_ms)
+    world.settle(broker, wanted)
 
 
 @step_kind(

@@ -66,6 +66,7 @@ class SmallBroker:
         "damaged_from",
         "durable",
         "epochs",
+        "flushes",
         "inbox",
         "is_backing_off",
         "is_clean",
@@ -95,7 +96,10 @@ class SmallBroker:
         self.epochs = LeaderEpochs()
         #: Offset below which the log survives a power loss, because it was synced.
         self.durable = 0
+        #: Offset of the first damaged record, None without damage (V68).
         self.damaged_from: int | None = None
+        #: `flush.before.ack`, which brokers learn at different times.
+        self.flushes = settings.flush_before_ack
         self.role: LeaderReplica | FollowerReplica | None = None
         #: Leader epoch and partition epoch of the last LeaderAndIsr command that the broker
         #: executed.
@@ -143,7 +147,7 @@ class SmallBroker:
             tuple(self.log),
             self.log_start,
             tuple(self.epochs.entries()),
-            self.durable,
+            (self.durable, self.damaged_from, self.flushes),
             None if role is None else (type(role) is LeaderReplica, role.key()),
             self.known,
             (self.resting, self.checkpoint),
@@ -197,11 +201,15 @@ class SmallBroker:
             return False
         self.known = (command.leader_epoch, command.partition_epoch)
         role = self.role
+        if self.broker_id not in command.replicas:
+            self.end_role()
+            self.remove_log()
+            return True
         if role is not None and role.leader_epoch == command.leader_epoch:
             if isinstance(role, LeaderReplica):
                 effects = role.commanded(
                     command.isr,
-                    self.settings.replicas,
+                    command.replicas,
                     command.partition_epoch,
                     self.is_eligible,
                     now_ms,
@@ -232,17 +240,17 @@ class SmallBroker:
             broker_epoch=self.broker_epoch,
             leader_epoch=command.leader_epoch,
             isr=IsrState(command.isr, command.partition_epoch),
-            replicas=settings.replicas,
+            replicas=command.replicas,
             epoch_start_offset=end,
             log_end_offset=end,
             high_watermark=self.resting,
-            min_insync_replicas=settings.minimum,
+            min_insync_replicas=settings.leader_minimum,
             max_lag_ms=MAX_LAG_MS,
             max_lag_bytes=settings.max_lag_bytes,
             is_eligible=self.is_eligible,
             now_ms=now_ms,
             has_eligible=bool(command.eligible),
-            flush_before_ack=settings.flush_before_ack,
+            flush_before_ack=self.flushes,
             synced_offset=min(self.durable, end),
             counts_pending_reads=settings.counts_pending_reads,
         )
@@ -285,6 +293,21 @@ class SmallBroker:
         assert role is not None, "a client writes to a leader"
         self.append((SmallRecord(role.leader_epoch, value),))
         self.run_leader(role.appended(len(self.log), now_ms))
+
+    def synced(self, now_ms: int) -> None:
+        """Note that the log is on the disk, which a leader counts with `flush.before.ack` (V69)."""
+        self.durable = len(self.log)
+        if self.leading is not None and self.flushes:
+            self.run_leader(self.leading.synced(self.durable, now_ms))
+
+    def policy_changed(self, now_ms: int) -> None:
+        """Learn the other value of `flush.before.ack` (V69)."""
+        self.flushes = not self.flushes
+        role = self.leading
+        if role is not None:
+            if self.flushes:
+                self.run_leader(role.synced(self.durable, now_ms))
+            self.run_leader(role.flush_before_ack_changed(self.flushes, now_ms))
 
     def run_leader(self, effects: Effects) -> None:
         """Run the effects of a leader's decision."""
@@ -363,11 +386,11 @@ class SmallBroker:
             return None
         if self.operation is not None or self.is_backing_off:
             return None
-        is_flushing = self.settings.flush_before_ack
-        if is_flushing and self.durable < len(self.log):
+        if self.flushes and self.durable < len(self.log):
             return None
         epoch = -1 if self.broker_id in self.settings.without_epochs else self.broker_epoch
-        return SmallFetch(self.broker_id, epoch, role.position, self.log_start, is_flushing)
+        is_synced = self.flushes and self.durable >= role.position.fetch_offset
+        return SmallFetch(self.broker_id, epoch, role.position, self.log_start, is_synced)
 
     def answered(self, response: SmallResponse) -> None:
         """Apply the leader's response to a fetch."""
@@ -478,10 +501,17 @@ class SmallBroker:
         self.epochs.clear()
         self.damaged_from = None
 
+    def remove_log(self) -> None:
+        """Delete the replica, which is no longer assigned to this broker."""
+        self.restart_log(0)
+        self.resting = self.checkpoint = 0
+
     def advance_log_start(self, offset: int) -> None:
         """Delete the records below an offset."""
         self.log_start = max(self.log_start, offset)
         self.epochs.truncate_from_start(self.log_start)
+        if self.damaged_from is not None and self.damaged_from < self.log_start:
+            self.damaged_from = None
 
     def crash(self, log_end_offset: int) -> None:
         """Let the process die, and lose the log from `log_end_offset` on.
@@ -491,6 +521,8 @@ class SmallBroker:
         self.end_role()
         self.resting = min(self.checkpoint, log_end_offset)
         del self.log[log_end_offset:]
+        if self.damaged_from is not None and log_end_offset <= self.damaged_from:
+            self.damaged_from = None
         self.is_up, self.awaited, self.known = False, None, (-1, -1)
         self.durable = min(self.durable, log_end_offset)
         self.inbox.clear()

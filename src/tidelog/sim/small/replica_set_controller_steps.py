@@ -72,7 +72,7 @@ def _judge(world: ReplicaSetWorld, number: int, copy: int) -> None:
     if copy:
         world.requests.append(request)
     _respond(world, request, judged.error, state=judged.state)
-    if judged.is_commanded:
+    if judged.is_commanded and world.brokers[request.sender].is_up:
         world.brokers[request.sender].inbox.append(world.register.command())
     if world.register.state is not before:
         world.publish()
@@ -246,13 +246,14 @@ def _obey(world: ReplicaSetWorld, broker_id: int, index: int) -> None:
 
 def _electable(world: ReplicaSetWorld) -> list[Arguments]:
     register = world.register
-    proven = [member for member in register.proven if member in register.state.isr]
-    candidates = proven or list(register.proven)
+    sound = [each for each in register.proven if world.brokers[each].damaged_from is None]
+    candidates = [member for member in sound if member in register.state.isr] or sound
     if candidates:
         return [(member,) for member in candidates]
     members = [world.brokers[member] for member in register.members]
     if not all(each.is_up and each.broker_id in register.live for each in members):
         return []
+    members = [each for each in members if each.damaged_from is None]
     greatest = max(members, key=lambda each: (last_epoch(each), len(each.log)))
     return [(greatest.broker_id,)]
 
@@ -305,6 +306,33 @@ def _remove(world: ReplicaSetWorld, broker_id: int) -> None:
 )
 def _lead_on(world: ReplicaSetWorld) -> None:
     world.register.lead_on()
+    world.publish()
+
+
+def _assignable(world: ReplicaSetWorld) -> list[Arguments]:
+    state = world.register.state
+    if not world.register.is_proven(state.leader):
+        return []
+    return [
+        (broker_id,)
+        for broker_id in world.settings.replicas
+        if broker_id not in (*state.isr, *(member for member, _ in state.elr))
+    ]
+
+
+@step_kind(
+    "assign",
+    2,
+    _assignable,
+    "the assignment loses broker {0}, or gets it back",
+    "reassignments",
+)
+def _assign(world: ReplicaSetWorld, broker_id: int) -> None:
+    assigned = world.register.state.replicas
+    wanted = [each for each in assigned if each != broker_id]
+    if broker_id not in assigned:
+        wanted = sorted((*assigned, broker_id))
+    world.register.assign(tuple(wanted))
     world.publish()
 
 

@@ -86,15 +86,17 @@ def _arrive(world: ReplicaSetWorld, follower: int, number: int, is_slow: int) ->
     needed = 0
     if broker.leading is not None:
         needed = max(broker.high_watermark, broker.leading.epoch_start_offset)
+    world.fetching = follower
     response, counts = broker.serve(fetch, connection.reads, world.now_ms)
+    reference.fetched(broker, fetch, response, counts)
     read = PendingRead(fetch.broker_epoch, world.now_ms)
     if counts:
         facts = reference.leaderships[broker.broker_id].followers[follower]
-        offset = fetch.position.fetch_offset
-        facts.fetched(offset, len(broker.log), connection.name, world.now_ms)
-        if offset >= needed:
+        facts.fetched(fetch, broker, connection.name, world.now_ms)
+        if facts.end >= needed:
             facts.counted_epoch = fetch.broker_epoch
     world.settle(broker, wanted)
+    world.fetching = 0
     if response.records and is_slow:
         number = connection.reads.begin(read)
         role = broker.leading
@@ -147,7 +149,12 @@ def _deliver(world: ReplicaSetWorld, follower: int, number: int) -> None:
     connection = world.connections[follower, number]
     response = connection.responses.pop(0)
     connection.is_waiting = False
-    world.brokers[follower].answered(response)
+    broker = world.brokers[follower]
+    role, operation = broker.following, broker.operation
+    is_stale = role is None or response.position != role.position
+    broker.answered(response)
+    if is_stale and broker.operation is not operation:
+        world.reference.violate(f"V33: broker {follower} applies the response to an earlier fetch")
 
 
 def _operations(world: ReplicaSetWorld) -> list[SmallBroker]:
@@ -234,10 +241,7 @@ def _notice(world: ReplicaSetWorld, follower: int, number: int) -> None:
     "broker {0} syncs its log",
 )
 def _sync(world: ReplicaSetWorld, broker_id: int) -> None:
-    broker = world.brokers[broker_id]
-    broker.durable = len(broker.log)
-    if broker.leading is not None:
-        broker.run_leader(broker.leading.synced(broker.durable, world.now_ms))
+    world.brokers[broker_id].synced(world.now_ms)
 
 
 @step_kind(

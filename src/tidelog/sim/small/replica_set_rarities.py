@@ -8,7 +8,7 @@ as many whole histories.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from tidelog.replication.follower import FollowerReplica
 from tidelog.sim.small.replica_set_world import ReplicaSetWorld
@@ -42,6 +42,27 @@ def _late_fetch(world: ReplicaSetWorld) -> bool:
     return any(each.requests and not each.is_open for each in world.connections.values())
 
 
+def _fetch_of_earlier_life(world: ReplicaSetWorld) -> bool:
+    """A fetch is under way whose sender follows again under a newer broker epoch (V63)."""
+    return any(
+        each.requests
+        and world.brokers[each.name[0]].following is not None
+        and -1 != each.requests[0].broker_epoch < world.brokers[each.name[0]].broker_epoch
+        for each in world.connections.values()
+        if not each.is_open
+    )
+
+
+def _late_answer(world: ReplicaSetWorld) -> bool:
+    """A response is under way whose state is no longer the published one (A9)."""
+    return any(
+        each.state is not None
+        and each.state.leader_epoch == world.register.state.leader_epoch
+        and each.state.partition_epoch < world.register.state.partition_epoch
+        for each in world.verdicts
+    )
+
+
 def _late_read(world: ReplicaSetWorld) -> bool:
     """The leader reads for a closed connection, or for an earlier leader epoch (F7)."""
     return any(
@@ -61,13 +82,24 @@ def _half_done(world: ReplicaSetWorld) -> bool:
     )
 
 
-#: By the name of a rare state: a test for the state, and the number of branches that begin there; a
-#: rarer state gets more branches.
-RARITIES: Final[dict[str, tuple[Callable[[ReplicaSetWorld], bool], int]]] = {
-    "two_changes": (_two_changes, 24),
-    "half_done": (_half_done, 6),
-    "two_leaders": (_two_leaders, 6),
-    "late_read": (_late_read, 4),
-    "lost_records": (_lost_records, 4),
-    "late_fetch": (_late_fetch, 2),
+class Rarity(NamedTuple):
+    """A rare state, and how a history continues where it first reaches this state."""
+
+    is_reached: Callable[[ReplicaSetWorld], bool]
+    #: Number of drawn continuations.
+    branches: int
+    #: Number of steps of which every order is played; 0 for none.
+    depth: int = 0
+
+
+#: Rare states by name: the rarer, the more continuations.
+RARITIES: Final[dict[str, Rarity]] = {
+    "two_changes": Rarity(_two_changes, 12, 2),
+    "fetch_of_earlier_life": Rarity(_fetch_of_earlier_life, 12, 2),
+    "late_answer": Rarity(_late_answer, 4, 2),
+    "half_done": Rarity(_half_done, 4),
+    "two_leaders": Rarity(_two_leaders, 4),
+    "lost_records": Rarity(_lost_records, 4),
+    "late_read": Rarity(_late_read, 6),
+    "late_fetch": Rarity(_late_fetch, 3),
 }

@@ -13,116 +13,42 @@ committed (V61).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
 
+from tidelog.core.errors import ErrorCode
 from tidelog.core.types import NO_BROKER_EPOCH
 from tidelog.replication.isr import Awaits, IsrChange
 from tidelog.sim.small.replica_set_brokers import SmallBroker
+from tidelog.sim.small.replica_set_facts import (
+    LONG_AGO_MS,
+    UNKNOWN,
+    FollowerFacts,
+    LeadershipFacts,
+)
 from tidelog.sim.small.replica_set_register import PublishedRegister, describe
 from tidelog.sim.small.replica_set_values import (
     MAX_LAG_MS,
     SOCKET_TIMEOUT_MS,
     ReplicaSetSettings,
+    SmallFetch,
     SmallRecord,
     SmallRequest,
+    SmallResponse,
     SmallState,
 )
-
-#: A time that lies further in the past than any time limit.
-LONG_AGO_MS: Final = -1_000
-#: The value for a log end that is not known.
-UNKNOWN: Final = -1
-
-
-class FollowerFacts:
-    """What one follower's fetches have shown the leader in one leadership, by the definitions of F1
-    to F7.
-    """
-
-    __slots__ = (
-        "caught_up_ms",
-        "connection",
-        "counted_epoch",
-        "end",
-        "fetched_ms",
-        "kept_up",
-        "previous_end",
-        "read_since_ms",
-    )
-
-    def __init__(self, caught_up_ms: int, previous_end: int) -> None:
-        self.caught_up_ms = caught_up_ms
-        #: The leader's log end when the follower's last fetch arrived.
-        self.previous_end = previous_end
-        #: The fetch offset of the follower's last fetch.
-        self.end = UNKNOWN
-        self.fetched_ms = LONG_AGO_MS
-        #: Whether the last fetch reached the leader's log end, or the log end at the time of the
-        #: fetch before it (F5).
-        self.kept_up = False
-        #: The connection of the follower's last fetch. `read_since_ms` is the arrival time of the
-        #: fetch for which the leader reads from its disk; -1 if the leader reads for no fetch.
-        self.connection: tuple[int, int] = (0, 0)
-        self.read_since_ms = -1
-        #: Broker epoch of the last fetch that had every committed record, and all records of
-        #: earlier leader epochs (V63).
-        self.counted_epoch = NO_BROKER_EPOCH
-
-    def copy(self) -> FollowerFacts:
-        """Return an independent copy."""
-        other = FollowerFacts(self.caught_up_ms, self.previous_end)
-        other.end, other.fetched_ms, other.kept_up = self.end, self.fetched_ms, self.kept_up
-        other.connection, other.read_since_ms = self.connection, self.read_since_ms
-        other.counted_epoch = self.counted_epoch
-        return other
-
-    def fetched(
-        self, offset: int, leader_end: int, connection: tuple[int, int], now_ms: int
-    ) -> None:
-        """Note a fetch of the follower that counts as progress (F2)."""
-        self.kept_up = offset >= leader_end or (
-            self.previous_end != UNKNOWN and offset >= self.previous_end
-        )
-        if offset >= leader_end:
-            self.caught_up_ms = now_ms
-        elif offset >= self.previous_end and self.fetched_ms > self.caught_up_ms:
-            self.caught_up_ms = self.fetched_ms
-        self.end, self.previous_end, self.fetched_ms = offset, leader_end, now_ms
-        self.connection, self.read_since_ms = connection, -1
-
-    def has_pending_read(self, now_ms: int) -> bool:
-        """Return whether a read for this follower is under way that keeps it in sync (F5, F7)."""
-        age_ms = now_ms - self.read_since_ms
-        return self.kept_up and self.read_since_ms >= 0 and age_ms <= SOCKET_TIMEOUT_MS
-
-
-class LeadershipFacts:
-    """What the reference knows of one leadership: its followers, and its high watermark."""
-
-    __slots__ = ("followers", "high_watermark", "is_continued", "leader_epoch", "target")
-
-    def __init__(self, leader_epoch: int, high_watermark: int, target: tuple[int, ...]) -> None:
-        self.leader_epoch = leader_epoch
-        self.high_watermark = high_watermark
-        #: The ISR that the leader wanted to have after the last step.
-        self.target = target
-        self.followers: dict[int, FollowerFacts] = {}
-        #: Whether the same broker led in the leader epoch before, and continues the reads under way
-        #: (F7).
-        self.is_continued = False
-
-    def copy(self) -> LeadershipFacts:
-        """Return an independent copy."""
-        other = LeadershipFacts(self.leader_epoch, self.high_watermark, self.target)
-        other.followers = {number: facts.copy() for number, facts in self.followers.items()}
-        other.is_continued = self.is_continued
-        return other
 
 
 class ReplicaSetReference:
     """The reference of one history: it knows the true state, and checks rules after each step."""
 
-    __slots__ = ("committed", "intact_from", "leaderships", "lost", "settings", "violation")
+    __slots__ = (
+        "committed",
+        "intact_from",
+        "leaderships",
+        "lost",
+        "promised",
+        "settings",
+        "violation",
+    )
 
     def __init__(self, settings: ReplicaSetSettings) -> None:
         self.settings = settings
@@ -132,6 +58,9 @@ class ReplicaSetReference:
         self.intact_from: dict[int, int] = dict.fromkeys(settings.replicas, 0)
         #: Brokers that lost records in a crash and have not registered since then.
         self.lost: frozenset[int] = frozenset()
+        #: Offset below which every member has all records on its disk, because leaders with
+        #: `flush.before.ack` committed them, and no leader without it came since (V69).
+        self.promised = 0
         self.leaderships: dict[int, LeadershipFacts] = {}
         #: The first violation of a rule in this history; "" if there was none.
         self.violation = ""
@@ -141,7 +70,7 @@ class ReplicaSetReference:
         other = ReplicaSetReference(self.settings)
         other.committed = self.committed.copy()
         other.intact_from = dict(self.intact_from)
-        other.lost, other.violation = self.lost, self.violation
+        other.lost, other.promised, other.violation = self.lost, self.promised, self.violation
         other.leaderships = {number: facts.copy() for number, facts in self.leaderships.items()}
         return other
 
@@ -149,7 +78,8 @@ class ReplicaSetReference:
         """Return the part of the reference's state on which later violations depend, as a hashable
         value.
         """
-        return (tuple(self.committed), tuple(self.intact_from.items()), self.lost)
+        intact_from = tuple(self.intact_from.items())
+        return (tuple(self.committed), intact_from, self.lost, self.promised)
 
     def violate(self, text: str) -> None:
         """Note the first violation of the history."""
@@ -176,6 +106,21 @@ class ReplicaSetReference:
             if former is not None and self.settings.counts_pending_reads:
                 self._continue(mine, former.followers[replica], now_ms)
         self.leaderships[broker.broker_id] = facts
+        if not broker.flushes:
+            self.promised = 0
+
+    def policy_changed(self, broker: SmallBroker, now_ms: int) -> None:
+        """Note that a broker is about to learn the other value of `flush.before.ack` (V69)."""
+        leadership = self.leaderships.get(broker.broker_id)
+        if leadership is None:
+            return
+        will_flush = not broker.flushes
+        if not will_flush:
+            self.promised = 0
+        for facts in leadership.followers.values():
+            if facts.end == len(broker.log):
+                facts.caught_up_ms = now_ms
+            facts.end = facts.synced if will_flush else facts.fetch_offset
 
     def _continue(self, mine: FollowerFacts, former: FollowerFacts, now_ms: int) -> None:
         """Keep the reads under way of a former leadership of the same broker (F7)."""
@@ -184,7 +129,9 @@ class ReplicaSetReference:
         is_repeated = former.has_pending_read(now_ms) and former.end != UNKNOWN
         mine.previous_end = former.end if is_repeated else former.previous_end
         mine.kept_up, mine.connection = former.kept_up, former.connection
-        mine.read_since_ms = former.read_since_ms
+        mine.read_since_ms, mine.done_ms = former.read_since_ms, former.done_ms
+        if mine.kept_up:
+            mine.caught_up_ms = max(mine.caught_up_ms, mine.done_ms)
 
     def leadership_ends(self, broker_id: int) -> None:
         """Note that a broker no longer leads."""
@@ -198,6 +145,29 @@ class ReplicaSetReference:
             if facts.end == former_end:
                 facts.caught_up_ms = now_ms
 
+    def fetched(
+        self, broker: SmallBroker, fetch: SmallFetch, response: SmallResponse, counts: bool
+    ) -> None:
+        """Check whether a fetch may count, and the error of one that may not (V37, V63)."""
+        leadership = self.leaderships.get(broker.broker_id)
+        if leadership is None:
+            return
+        own, asked = leadership.leader_epoch, fetch.position.leader_epoch
+        if asked != own:
+            fenced = asked < own
+            error = ErrorCode.FENCED_LEADER_EPOCH if fenced else ErrorCode.UNKNOWN_LEADER_EPOCH
+            if counts or response.error != error:
+                self.violate(
+                    f"V37: leader epoch {own} responds to a fetch of leader epoch {asked} with"
+                    f" {ErrorCode(response.error).name}"
+                )
+        newest = leadership.followers[fetch.replica_id].newest_epoch
+        if counts and NO_BROKER_EPOCH != fetch.broker_epoch < newest:
+            self.violate(
+                f"V63: a fetch of broker epoch {fetch.broker_epoch} of broker {fetch.replica_id}"
+                f" counts after one of {newest}"
+            )
+
     def read_done(
         self, broker_id: int, connection: tuple[int, int], received_ms: int, now_ms: int
     ) -> None:
@@ -208,8 +178,10 @@ class ReplicaSetReference:
         facts = leadership.followers[connection[0]]
         if facts.connection != connection:
             return
-        if facts.kept_up and now_ms - received_ms <= SOCKET_TIMEOUT_MS:
-            facts.caught_up_ms = max(facts.caught_up_ms, now_ms)
+        if now_ms - received_ms <= SOCKET_TIMEOUT_MS:
+            facts.done_ms = now_ms
+            if facts.kept_up:
+                facts.caught_up_ms = max(facts.caught_up_ms, now_ms)
         facts.read_since_ms = -1
 
     def read_dropped(self, broker_id: int, connection: tuple[int, int]) -> None:
@@ -245,6 +217,7 @@ class ReplicaSetReference:
         """Check that an examination left no member in the ISR that is out of sync (V62)."""
         role = broker.leading
         assert role is not None, "a leader examines"
+        self._risen(broker, self._counting(broker, now_ms))
         if role.isr.awaits in (Awaits.RESPONSE, Awaits.COMMAND):
             return
         for member in target_of(broker):
@@ -257,11 +230,19 @@ class ReplicaSetReference:
                 )
 
     def proposed(
-        self, broker: SmallBroker, change: IsrChange, brokers: dict[int, SmallBroker], now_ms: int
+        self,
+        broker: SmallBroker,
+        change: IsrChange,
+        brokers: dict[int, SmallBroker],
+        register: PublishedRegister,
+        fetching: int,
+        now_ms: int,
     ) -> None:
-        """Check an ISR change that a leader has just proposed (V62, V63, A1)."""
+        """Check an ISR change that a leader has just proposed (V62, V63, A1, A8)."""
         role, leadership = broker.leading, self.leaderships[broker.broker_id]
         assert role is not None, "a leader proposes"
+        if sorted(change.isr) == sorted(role.isr.committed):
+            self.violate(f"A8: the confirmed ISR {list(change.isr)} is proposed again")
         for member in leadership.target:
             if member in change.isr or member == broker.broker_id:
                 continue
@@ -275,9 +256,17 @@ class ReplicaSetReference:
                     f"V63: broker {member} is proposed with broker epoch {epoch}, but the fetches"
                     f" that counted are of {facts.counted_epoch}"
                 )
+            is_joining = member not in role.isr.committed
+            is_new = is_joining and member not in leadership.target
+            if is_new and epoch == NO_BROKER_EPOCH and member != fetching:
+                self.violate(
+                    f"V63: broker {member}, whose fetches have no broker epoch, must join the ISR,"
+                    " but has not fetched now"
+                )
             if epoch == NO_BROKER_EPOCH or epoch != other.broker_epoch or not other.is_up:
                 continue
-            is_joining = member not in role.isr.committed
+            if role.leader_epoch != register.state.leader_epoch:
+                continue  # the controller refuses whatever an outdated leader proposes
             needed = role.high_watermark
             if is_joining:
                 needed = max(needed, role.epoch_start_offset)
@@ -294,6 +283,7 @@ class ReplicaSetReference:
         brokers: dict[int, SmallBroker],
         register: PublishedRegister,
         requests: Iterable[SmallRequest],
+        now_ms: int,
     ) -> None:
         """Check all rules that must hold between two steps of a history."""
         for broker in brokers.values():
@@ -305,7 +295,9 @@ class ReplicaSetReference:
             moved = role.high_watermark != leadership.high_watermark
             if moved:
                 self._moved(broker, leadership, brokers, register, requests)
+                self._waited(broker, now_ms)
             self._confirmed(broker, register)
+            self._risen(broker, tuple(leadership.followers))
             self._counted(broker, register, requests)
             leadership.target = target_of(broker)
         self._kept(brokers, register)
@@ -337,14 +329,62 @@ class ReplicaSetReference:
                 )
         if broker.shown_high_watermark != mark:
             self.violate("V60: the high watermark moved, but requests that wait got no response")
+        if broker.flushes:
+            self.promised = max(self.promised, mark)
         known = register.history[role.isr.partition_epoch]
-        if len(known.isr) < register.minimum:
+        if len(known.isr) < self._minimum(known):
             self.violate(f"V60: records are committed with the confirmed ISR {list(known.isr)}")
         if known.elr:
             self.violate(f"E1: records are committed beside the eligible replicas {known.elr}")
         for request in requests:
             if request.sender == broker.broker_id and register.may_be_accepted(request):
                 self._awaited(request.change, broker, brokers)
+
+    def _minimum(self, state: SmallState) -> int:
+        return min(self.settings.leader_minimum, len(state.replicas))
+
+    def _counting(self, broker: SmallBroker, now_ms: int) -> tuple[int, ...]:
+        """Return the followers for which the high watermark waits (V60)."""
+        role = broker.leading
+        assert role is not None, "a leader waits for followers"
+        counting = list(role.isr.committed)
+        for change in (*role.isr.in_flight, *([role.isr.queued] if role.isr.queued else [])):
+            counting += change.isr
+        followers = self.leaderships[broker.broker_id].followers
+        return tuple(
+            number
+            for number, facts in followers.items()
+            if number in counting
+            or (
+                number in role.replicas
+                and broker.is_eligible(number)
+                and (facts.end == len(broker.log) or now_ms - facts.caught_up_ms <= MAX_LAG_MS)
+            )
+        )
+
+    def _risen(self, broker: SmallBroker, counting: Iterable[int]) -> None:
+        """Check that the high watermark is not below what these followers have (V60)."""
+        role = broker.leading
+        assert role is not None, "a leader has a high watermark"
+        if role.has_eligible or role.is_below_minimum:
+            return
+        followers = self.leaderships[broker.broker_id].followers
+        end = broker.durable if broker.flushes else len(broker.log)
+        reached = min([end, *(followers[number].end for number in counting)])
+        if role.high_watermark < reached:
+            self.violate(f"V60: the high watermark {role.high_watermark} is not {reached}")
+
+    def _waited(self, broker: SmallBroker, now_ms: int) -> None:
+        """Check that a follower that is about to join was waited for (V60)."""
+        if self.settings.counts_pending_reads:
+            return  # when a follower was caught up is known only at its next fetch (F6)
+        followers = self.leaderships[broker.broker_id].followers
+        for number in self._counting(broker, now_ms):
+            if followers[number].end < broker.high_watermark:
+                self.violate(
+                    f"V60: the high watermark {broker.high_watermark} does not wait for broker"
+                    f" {number}, which has fetched to {followers[number].end}"
+                )
 
     def _awaited(
         self, change: IsrChange, broker: SmallBroker, brokers: dict[int, SmallBroker]
@@ -385,6 +425,8 @@ class ReplicaSetReference:
                 f"A9: leader {broker.broker_id} believes in ISR {list(role.isr.committed)} at"
                 f" partition epoch {role.isr.partition_epoch}"
             )
+        elif role.is_below_minimum != (len(published.isr) < self._minimum(published)):
+            self.violate(f"A7: the confirmed ISR {list(published.isr)} is compared wrongly")
 
     def _believed(self, broker: SmallBroker) -> None:
         """Check that the records below a replica's high watermark are committed (V61)."""
@@ -404,13 +446,13 @@ class ReplicaSetReference:
         """Check that each ISR member and eligible replica has every committed record."""
         for member, recorded in register.state.recorded().items():
             broker = brokers[member]
-            if self.settings.flush_before_ack:
-                if broker.durable < len(self.committed):
-                    self.violate(
-                        f"V69: {len(self.committed)} records are committed, but member {member} has"
-                        f" only {broker.durable} on its disk"
-                    )
-            elif recorded < self.intact_from[member] or member in self.lost:
+            if broker.durable < self.promised:
+                self.violate(
+                    f"V69: {self.promised} records are committed on disks, but member {member} has"
+                    f" only {broker.durable} on its disk"
+                )
+            is_promised = self.promised == len(self.committed)
+            if not is_promised and not self.is_intact(member, recorded):
                 continue
             if not _has(broker, self.committed):
                 self.violate(
@@ -418,6 +460,10 @@ class ReplicaSetReference:
                     f" record: its log ends at {len(broker.log)}, {len(self.committed)} are"
                     " committed"
                 )
+
+    def is_intact(self, member: int, recorded: int) -> bool:
+        """Return whether a broker has lost no record since this broker epoch."""
+        return recorded >= self.intact_from[member] and member not in self.lost
 
     def led(self, broker: SmallBroker, register: PublishedRegister) -> None:
         """Check that the leader of the newest epoch has every committed record (V12, E6)."""

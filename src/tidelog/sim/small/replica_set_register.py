@@ -45,7 +45,7 @@ class PublishedRegister:
         self.proofs: dict[int, frozenset[int]] = dict.fromkeys(replicas, frozenset())
         self.transaction = len(replicas) + 1
         epochs = tuple(self.live[member] for member in first_isr)
-        first = SmallState(replicas[0], 0, first_isr, epochs, 0, (), self.transaction)
+        first = SmallState(replicas[0], 0, first_isr, epochs, 0, (), replicas, self.transaction)
         self.state = first
         #: Every published state by its partition epoch.
         self.history: dict[int, SmallState] = {0: first}
@@ -107,6 +107,8 @@ class PublishedRegister:
             return SmallJudgement(ErrorCode.NONE, state)
         if change.partition_epoch < state.partition_epoch:
             return SmallJudgement(ErrorCode.INVALID_UPDATE_VERSION, is_commanded=True)
+        if any(member not in state.replicas for member in change.isr):
+            return SmallJudgement(ErrorCode.INVALID_REQUEST)
         if not all(map(self.is_eligible, change.isr, change.isr_epochs)):
             return self.refuse(request)
         epochs = tuple(self.live[member] for member in change.isr)
@@ -121,6 +123,7 @@ class PublishedRegister:
             and change.leader_epoch == state.leader_epoch
             and request.sender == state.leader
             and change.partition_epoch == state.partition_epoch
+            and all(member in state.replicas for member in change.isr)
             and all(map(self.is_eligible, change.isr, change.isr_epochs))
         )
 
@@ -163,6 +166,14 @@ class PublishedRegister:
         """Publish that the partition has no leader; the ISR stays (V13)."""
         self._publish_epoch(self.state._replace(leader=NO_LEADER))
 
+    def assign(self, replicas: tuple[int, ...]) -> None:
+        """Publish other assigned replicas, under a new leader epoch if a replica goes (V52)."""
+        state = self.state._replace(replicas=replicas)
+        if len(replicas) < len(self.state.replicas):
+            self._publish_epoch(state)
+        else:
+            self.publish(state)
+
     def touch(self) -> None:
         """Publish the same leader and ISR under the next partition epoch."""
         self.publish(self.state)
@@ -178,8 +189,12 @@ class PublishedRegister:
         """Publish a state under the next partition epoch, with its eligible replicas (E1)."""
         before = self.state.recorded()
         elr: tuple[tuple[int, int], ...] = ()
-        if len(state.isr) < self.minimum:
-            elr = tuple((each, epoch) for each, epoch in before.items() if each not in state.isr)
+        if len(state.isr) < min(self.minimum, len(state.replicas)):
+            elr = tuple(
+                (each, epoch)
+                for each, epoch in before.items()
+                if each not in state.isr and each in state.replicas
+            )
         self.transaction += 1
         epoch = self.state.partition_epoch + 1
         self.state = state._replace(partition_epoch=epoch, elr=elr, written=self.transaction)
@@ -190,7 +205,12 @@ class PublishedRegister:
         state = self.state
         eligible = tuple(member for member, _ in state.elr)
         return SmallCommand(
-            state.leader, state.leader_epoch, state.isr, state.partition_epoch, eligible
+            state.leader,
+            state.leader_epoch,
+            state.isr,
+            state.partition_epoch,
+            eligible,
+            state.replicas,
         )
 
 

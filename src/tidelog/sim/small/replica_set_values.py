@@ -29,8 +29,10 @@ class ReplicaSetSettings(NamedTuple):
     replicas: tuple[int, ...] = (1, 2, 3)
     #: The ISR at the beginning; broker 1 leads.
     first_isr: tuple[int, ...] = (1, 2, 3)
-    #: `min.insync.replicas`
+    #: `min.insync.replicas` of the controller, and of leaders, which may know an earlier value
+    #: (E1).
     minimum: int = 2
+    leader_minimum: int = 2
     flush_before_ack: bool = False
     counts_pending_reads: bool = False
     #: `replica.lag.max.bytes`, where each record has one byte; -1 for no limit.
@@ -44,6 +46,8 @@ class ReplicaSetSettings(NamedTuple):
     def __str__(self) -> str:
         parts = [f"replicas {list(self.replicas)}", f"first ISR {list(self.first_isr)}"]
         parts += [f"min.insync.replicas {self.minimum}"]
+        if self.leader_minimum != self.minimum:
+            parts[-1] += f" (leaders {self.leader_minimum})"
         if self.flush_before_ack:
             parts.append("flush.before.ack")
         if self.counts_pending_reads:
@@ -72,8 +76,9 @@ class SmallCommand(NamedTuple):
     leader_epoch: int
     isr: tuple[int, ...]
     partition_epoch: int
-    #: The replicas whose logs the controller may rely on: ISR and eligible replicas.
+    #: Eligible replicas outside the ISR, and the assigned replicas.
     eligible: tuple[int, ...]
+    replicas: tuple[int, ...]
 
 
 class SmallFetch(NamedTuple):
@@ -132,6 +137,8 @@ class SmallState(NamedTuple):
     partition_epoch: int
     #: Eligible replicas with their recorded broker epochs (E1).
     elr: tuple[tuple[int, int], ...] = ()
+    #: The assigned replicas.
+    replicas: tuple[int, ...] = ()
     #: Transaction in which this state was written.
     written: int = 0
 

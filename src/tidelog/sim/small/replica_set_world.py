@@ -83,6 +83,7 @@ class ReplicaSetWorld:
         "connections",
         "dialled",
         "examined_ms",
+        "fetching",
         "now_ms",
         "numbers",
         "reference",
@@ -107,6 +108,8 @@ class ReplicaSetWorld:
         self.dialled: dict[int, int] = dict.fromkeys(settings.replicas, 0)
         self.now_ms = 0
         self.examined_ms = 0
+        #: The follower whose fetch arrives in this step, 0 in other steps.
+        self.fetching = 0
         #: Number of AlterPartition requests that were sent; `values` is the number of records that
         #: were written.
         self.numbers = 0
@@ -119,7 +122,7 @@ class ReplicaSetWorld:
     def copy(self) -> ReplicaSetWorld:
         """Return an independent copy."""
         other = ReplicaSetWorld.__new__(ReplicaSetWorld)
-        other.settings, other.now_ms = self.settings, self.now_ms
+        other.settings, other.now_ms, other.fetching = self.settings, self.now_ms, 0
         other.examined_ms, other.numbers, other.values = (
             self.examined_ms,
             self.numbers,
@@ -197,7 +200,7 @@ class ReplicaSetWorld:
             # broker.
             self.reference.violate(f"{type(error).__name__}: {error}")
         else:
-            self.reference.after_step(self.brokers, self.register, self.requests)
+            self.reference.after_step(self.brokers, self.register, self.requests, self.now_ms)
 
     def status(self) -> dict[str, str]:
         """Return the published state and each broker's state as text."""
@@ -259,7 +262,10 @@ class ReplicaSetWorld:
         role = broker.leading
         if role is None or role.isr.queued is None or role.isr.queued is wanted:
             return
-        self.reference.proposed(broker, role.isr.queued, self.brokers, self.now_ms)
+        change = role.isr.queued
+        self.reference.proposed(
+            broker, change, self.brokers, self.register, self.fetching, self.now_ms
+        )
 
     def publish(self) -> None:
         """Send LeaderAndIsr commands with the published state to every broker that runs."""
