@@ -292,6 +292,17 @@ def _of_partitions(
     if missing:
         sentence += f"; out of the ISR: {_brokers_text(missing)}"
     step = steps.of_brokers(missing) or steps.of_brokers(held) or steps.of_partition(partitions[0])
+    unexplained = [
+        each
+        for each in partitions
+        if each.leader != NO_LEADER
+        and not steps.of_brokers(set(each.replicas) - set(each.isr) or each.replicas)
+    ]
+    if unexplained and steps.of_brokers(held):
+        first = unexplained[0]
+        step += f"; for {first.topic}-{first.partition}"
+        step += f" and {len(unexplained) - 1} more" if len(unexplained) > 1 else ""
+        step += f", whose brokers are up: {steps.of_partition(first)}"
     return [Finding(LEVELS[level], kind, sentence, missing, names, step)]
 
 

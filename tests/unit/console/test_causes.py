@@ -92,6 +92,15 @@ def test_each_cause_of_a_shrink_leads_to_the_event_of_its_broker(
         "shutdown", "bounce"))  # fmt: skip
 
 
+def test_a_session_that_ended_before_the_broker_came_back_explains_no_missing_fetch() -> None:
+    left = [{"broker": 1, "cause": "no_fetch"}]
+    shrink = change("isr_change", 0, leader=2, cause="fell_behind", left=left)
+    lost = event("session_loss", -3, broker=1, broker_epoch=3)
+    back = event("registration", -2, broker=1, broker_epoch=4)
+    found = explained([lost, back, shrink])
+    assert found["because"] == [] and found["end"].startswith("No fetch reached the leader")
+
+
 def test_a_move_takes_a_replica_away_and_brings_another_one() -> None:
     begun = change("reassignment_begun", -5, replicas=[2, 3, 4], adding=[4], removing=[1])
     removed = change("isr_change", 0, leader=2, cause="member_unfit",

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.support.console_readings import NOW_MS, metadata, partition, reading
+from tests.support.console_readings import NOW_MS, event, metadata, partition, reading
 
 from tidelog.client.fetching import ListedOffset
 from tidelog.console import histories
@@ -16,6 +16,7 @@ from tidelog.console.views.history import (
     broker_view,
     cluster_history,
     history_note,
+    out_of_isrs,
     runs_of,
     topic_day,
 )
@@ -179,3 +180,22 @@ def test_a_port_that_fails_keeps_its_last_history(monkeypatch: pytest.MonkeyPatc
     now_s[0] += 31
     fourth = reader(client, ClusterReading(metadata=PLACED, **third), NOW_S)
     assert fourth["silent_histories"] == {}, "it is found again, at another address"
+
+
+def test_a_broker_has_the_partitions_whose_isr_it_left_with_the_last_cause() -> None:
+    left = {"left": [{"broker": 2, "cause": "no_fetch"}]}
+    older = event("isr_change", -60, topic="t", partition=0, left=[{"broker": 2, "cause": "slow"}])
+    newest = event("isr_change", -5, topic="t", partition=0, **left)
+    known = reading(
+        metadata=metadata({"t": [partition(0, 1, (1, 3)), partition(1, 3, (3, 2))]}),
+        events=(older, newest),
+    )
+    page = broker_view(known, Samples.empty(), {"id": "2"})
+    assert page["out_of_sync"] == 1
+    assert page["behind"] == [
+        {"topic": "t", "partition": 0, "leader": 1, "cause": "no_fetch",
+         "since_ms": newest["time_ms"]},
+    ]  # fmt: skip
+    assert out_of_isrs(known, 1) == [
+        {"topic": "t", "partition": 1, "leader": 3, "cause": None, "since_ms": None}
+    ]

@@ -201,6 +201,15 @@ def test_a_broker_that_is_down_degrades() -> None:
     assert replicas.next == down.next == "tidelog up --dir c"
 
 
+def test_a_partition_whose_brokers_are_up_has_a_step_of_its_own_beside_a_stopped_broker() -> None:
+    behind = [partition(0, isr=(1, 2)), partition(1, isr=(1, 3)), partition(2, isr=(1, 3))]
+    found = judge(broker(1), broker(2), broker(3, "stopped", registered=False), *behind)
+    assert found.findings[0].next == (
+        "tidelog up --dir c; for t-1 and 1 more, whose brokers are up:"
+        " tidelog topics describe t --dir c"
+    )
+
+
 def test_a_paused_broker_degrades_before_anything_else_shows_it() -> None:
     found = judge(broker(1), broker(2, "paused"), broker(3), partition(0))
     [finding] = found.findings

@@ -35,6 +35,8 @@ _DEATH: Final = (
 )
 #: By word: the explanation of a cause for which no event exists.
 _ENDS: Final = {
+    "leader_unfit": "The leader's log directory is full, slow or failed: see Disks.",
+    "member_unfit": "The replica's log directory is full, slow or failed: see Disks.",
     "created": "The topic or the partition was created.",
     "preferred": "The preferred replica is in the ISR again, and leads as the replica list says.",
     "slow": "The follower fetched, but was not caught up for replica.lag.time.max.ms.",
@@ -239,7 +241,11 @@ def _of_members(log: EventLog, position: int) -> Iterator[int | None]:
             case "leader_read":
                 yield log.of_broker(position, kinds.LOG_DIR_SLOW, leader)
             case "no_fetch":
-                yield log.of_broker(position, kinds.SESSION_LOSS, broker)
+                lost = log.of_broker(position, kinds.SESSION_LOSS, broker)
+                back = log.of_broker(position, kinds.REGISTRATION, broker)
+                # A broker that has come back since then stopped fetching for another reason.
+                is_back = lost is not None and back is not None and lost < back < position
+                yield None if is_back else lost
 
 
 def _end_of_session(log: EventLog, position: int, broker: object) -> int | None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from tidelog.client.moving import Moves
 from tidelog.console.readings import ClusterReading, Event, ReadingPart, Samples
-from tidelog.console.views.findings import NO_PLACE, findings_of
+from tidelog.console.views.findings import NO_PLACE, findings_of, of_moves_under_way
 from tidelog.console.views.history import cluster_history
 from tidelog.console.views.tables import Document, TableQuery, window
 from tidelog.console.views.topics import RATE_WINDOW_MS
@@ -76,7 +76,7 @@ def cluster_view(reading: ClusterReading, samples: Samples, params: Mapping[str,
         "controller_since_ms": None if election is None else election.get("time_ms"),
         "level": health.level,
         "levels": list(LEVELS.values()),
-        "findings": findings_of(health.findings),
+        "findings": findings_of([*health.findings, *of_moves_under_way(reading)]),
         "counts": {
             "brokers": len(status.brokers),
             "brokers_down": len(status.down),

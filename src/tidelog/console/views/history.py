@@ -14,6 +14,7 @@ from typing import Final
 
 from tidelog.console.readings import BrokerHistory, ClusterReading, Samples
 from tidelog.console.views.tables import Document, number
+from tidelog.controller import cluster_events as kinds
 from tidelog.core.types import NO_LEADER
 from tidelog.local.admin_ports import LISTENER_KEY, NOT_SET, HistoryWindow
 from tidelog.local.status import brokers_of
@@ -21,6 +22,8 @@ from tidelog.local.status import brokers_of
 #: Interval in seconds between two points of the day.
 DAY_STEP_S: Final = 300
 _LINES: Final = 6
+#: Maximum number of partitions that the page of a broker names as out of sync.
+_OUT_OF_ISRS: Final = 50
 
 
 def chart_document(
@@ -163,6 +166,7 @@ def broker_view(reading: ClusterReading, samples: Samples, params: Mapping[str, 
         "leaders": found.leaders,
         "replicas": found.replicas,
         "out_of_sync": found.out_of_sync,
+        "behind": out_of_isrs(reading, broker),
         "history": {
             "note": history_note(reading, [broker]),
             "charts": [
@@ -194,6 +198,40 @@ def broker_view(reading: ClusterReading, samples: Samples, params: Mapping[str, 
             ],
         },
     }
+
+
+def out_of_isrs(reading: ClusterReading, broker: int) -> list[Document]:
+    """Return partitions with the broker's replica out of the ISR, with cause and time if known.
+
+    Cause and time are those of the last event about the replica's exit from the ISR.
+    """
+    if reading.metadata is None:
+        return []
+    exits: dict[tuple[object, object], tuple[str, object]] = {}
+    for event in reading.events:
+        left = event.get("left") if event["kind"] == kinds.ISR_CHANGE else None
+        for each in left if isinstance(left, list) else ():
+            if isinstance(each, dict) and each.get("broker") == broker:
+                place = (event.get("topic"), event.get("partition"))
+                exits[place] = (str(each.get("cause")), event.get("time_ms"))
+    found = [
+        (tp, each)
+        for tp, each in reading.metadata.all_partitions()
+        if broker in each.replicas and broker not in each.isr
+    ]
+    rows = []
+    for tp, each in found[:_OUT_OF_ISRS]:
+        cause, since_ms = exits.get((tp.topic, tp.partition), (None, None))
+        rows.append(
+            {
+                "topic": tp.topic,
+                "partition": tp.partition,
+                "leader": None if each.leader == NO_LEADER else each.leader,
+                "cause": cause,
+                "since_ms": since_ms if isinstance(since_ms, int) else None,
+            }
+        )
+    return rows
 
 
 def topic_day(reading: ClusterReading, samples: Samples, name: str) -> list[tuple[int, float]]:

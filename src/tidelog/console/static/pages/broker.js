@@ -2,9 +2,9 @@
 
 import { href } from "../address.js";
 import { h } from "../dom.js";
-import { count } from "../format.js";
+import { count, words } from "../format.js";
 import { history } from "../history.js";
-import { crumbs, figures, missing, page, state } from "../parts.js";
+import { age, crumbs, figures, missing, page, panel, partitionLink, state } from "../parts.js";
 
 export const title = (params) => `Broker ${params.get("id")}`;
 
@@ -21,5 +21,9 @@ export function render(doc) {
       ["Replicas", count(doc.replicas)],
       ["Out of sync", count(doc.out_of_sync), doc.out_of_sync ? "warn" : null],
     ]),
+    doc.behind.length > 0 && panel("Out of the ISR", h("ul", { class: "readers" }, doc.behind.map((each) =>
+      h("li", null, partitionLink(each.topic, each.partition), each.leader === null ? " without a leader" : ` led by ${each.leader}`,
+        each.cause && `, ${words(each.cause)}`, each.since_ms !== null && [" ", age(each.since_ms, doc.time_ms)])),
+      doc.out_of_sync > doc.behind.length && h("li", null, `and ${count(doc.out_of_sync - doc.behind.length)} more`))),
     history(doc.history));
 }

@@ -77,7 +77,7 @@ function lanes(doc) {
 }
 
 function replicas(doc) {
-  const columns = ["Broker", "Role", "In ISR", "Log start", "Log end", "Lag", "Behind for", "Log directory", "Size", "Out because"];
+  const columns = ["Broker", "Role", "In ISR", "Out because", "Log start", "Log end", "Lag", "Behind for", "Log directory", "Size"];
   const numbers = ["Broker", "Log start", "Log end", "Lag", "Behind for", "Size"];
   return h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Replicas, table" }, h("table", null,
     h("caption", { class: "unseen" }, "Replicas"),
@@ -86,13 +86,13 @@ function replicas(doc) {
       h("td", { class: "number" }, String(each.broker)),
       h("td", null, role(each)),
       h("td", null, each.in_isr ? state("good", "yes") : state("warn", each.is_eligible ? "no, eligible" : "no")),
+      h("td", null, each.out_cause ? [words(each.out_cause), each.out_since_ms ? [", ", age(each.out_since_ms, doc.time_ms)] : null] : "–"),
       h("td", { class: "number" }, count(each.log_start)),
       h("td", { class: "number" }, count(each.log_end)),
       h("td", { class: "number" }, lag(each.lag)),
       h("td", { class: "number" }, duration(each.lag_ms)),
       h("td", { class: "mono" }, each.directory ?? "–", each.moving_to_directory && h("small", null, ` moves to ${each.moving_to_directory}`)),
-      h("td", { class: "number" }, bytes(each.size)),
-      h("td", null, each.out_cause ? [words(each.out_cause), each.out_since_ms ? [", ", age(each.out_since_ms, doc.time_ms)] : null] : "–"))))));
+      h("td", { class: "number" }, bytes(each.size)))))));
 }
 
 function role(each) {
