@@ -27,7 +27,7 @@ def day(
 
 def _is_out(row: str) -> bool:
     """Whether a row of the table of replicas says why and since when the follower is out."""
-    return row.startswith(f"{bad_day.LAGGARD}\t") and "no fetch" in row and row.endswith("ago")
+    return row.startswith(f"{bad_day.LAGGARD}\t") and "no fetch" in row and " ago\t" in row
 
 
 def test_who_leads_partition_3(day: tuple[BadDay, Browser]) -> None:
