@@ -145,3 +145,9 @@ def test_the_world_is_one_of_the_small_worlds_and_tells_a_history_by_its_path() 
     assert again.violations == [violation]
     assert lines[-1].strip().startswith("->") and len(lines) > 2
     assert world.play(seed).violations == []
+    lines.clear()
+    sound = replica_set.play(seed)
+    world.play(seed, f"step {len(sound.steps)}", lines.append)
+    assert lines[-1].endswith("all holds")
+    with pytest.raises(ValueError, match="has no history"):
+        world.play(seed, "nowhere")

@@ -423,15 +423,21 @@ class ReplicaSetSearch:
         self, seed: int, only: str = "", say: Callable[[str], None] | None = None
     ) -> PlayedSeed:
         """Play the histories of a seed, as `SmallWorld.play` specifies."""
-        played, violations = 0, []
+        played, violations, is_found = 0, [], not only
         for history in histories(seed):
             played += history.orders
             path = f"{history.path} step {len(history.steps)}".strip()
-            if history.violation and only in ("", path):
+            if only not in ("", path):
+                continue
+            is_found = True
+            if history.violation:
                 violations.append(SmallViolation(path, history.violation))
-                if say is not None:
-                    for line in shrunk(history).story():
-                        say(line)
+                history = shrunk(history)
+            if say is not None and (only or history.violation):
+                for line in history.story():
+                    say(line)
+        if not is_found:
+            raise ValueError(f"seed {seed} has no history {only!r}")
         return PlayedSeed(played, violations)
 
 
