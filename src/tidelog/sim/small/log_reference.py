@@ -153,6 +153,8 @@ class LogReference:
         self._flushes: list[PendingFlush] = []
         #: Writes of the high watermark under way, oldest first.
         self._marks: list[PendingMark] = []
+        #: The first unsafe offset of each truncation under way, oldest first.
+        self._unsafe: list[int] = []
 
     @property
     def line(self) -> LogLine:
@@ -189,6 +191,7 @@ class LogReference:
         self._unsafe_from(min(bound, offset))
 
     def _unsafe_from(self, offset: int) -> None:
+        self._unsafe.append(offset)
         self.flushed_end = min(self.flushed_end, offset)
         self.durable_start = min(self.durable_start, offset)
         self.least_mark = min(self.least_mark, offset)
@@ -204,6 +207,7 @@ class LogReference:
         self.compacted_end = min(self.compacted_end, end)
 
     def _lower_marks(self, end: int) -> None:
+        self._unsafe.pop(0)
         self.greatest_mark = min(self.greatest_mark, end)
         for mark in self._marks:
             mark.greatest = min(mark.greatest, end)
@@ -230,7 +234,7 @@ class LogReference:
 
     def marks_begin(self, mark: int) -> None:
         """Note that a high watermark is being written to the checkpoint."""
-        self._marks.append(PendingMark(mark, mark))
+        self._marks.append(PendingMark(min([mark, *self._unsafe]), mark))
         self.greatest_mark = max(self.greatest_mark, mark)
 
     def marks_ended(self) -> None:
@@ -250,6 +254,7 @@ class LogReference:
         """Go on from what a start has found, and found right."""
         self._flushes.clear()
         self._marks.clear()
+        self._unsafe.clear()
         self.may_be_clean = self.must_be_clean = False
         if reading is None:
             self.lines = [LogLine()]
