@@ -82,7 +82,12 @@ def searched(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, float]:
 
 
 @pytest.mark.parametrize(
-    ("number", "jobs"), [(signal.SIGINT, 2), (signal.SIGTERM, 2), (signal.SIGINT, 1)]
+    ("number", "jobs"),
+    [
+        pytest.param(signal.SIGINT, 2, marks=pytest.mark.soak),
+        (signal.SIGTERM, 2),
+        (signal.SIGINT, 1),
+    ],
 )
 def test_what_was_covered_is_told_and_kept(
     tmp_path: Path, searched: tuple[str, float], number: signal.Signals, jobs: int
