@@ -88,8 +88,8 @@ class Gone(NamedTuple):
 
     #: By name: ids of topics that were deleted; a new topic may have the name now.
     topics: dict[str, TopicId]
-    #: Removed partitions of existing topics, with their first leader epochs; partitions that were
-    #: added again are included (V71).
+    #: Removed partitions of existing topics, by name, with the first leader epoch that the removed
+    #: partition had. A partition of the same name may exist again (V71).
     partitions: dict[TopicPartition, int]
 
 

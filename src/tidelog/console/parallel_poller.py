@@ -1,8 +1,8 @@
 """A poller that reads the parts of a reading side by side, and waits for them until a deadline.
 
 The poller of the console takes its time, because it publishes each part. A frame of `tidelog top`
-must come at its time instead: a broker that hangs delays one frame, once, until the deadline,
-however many parts need that broker. A part that has not ended keeps its last value, and the
+must come on time instead. A broker that hangs delays one frame until the deadline, and no further
+frame, however many parts need that broker. A part that has not ended keeps its last value, and the
 reading says so.
 """
 

@@ -123,8 +123,8 @@ class Image:
     def replicas(self, topic_partition: TopicPartition) -> tuple[int, ...]:
         """Return the replicas of a partition; empty for a partition that does not exist.
 
-        The result includes a replica that a reassignment removes until the reassignment reaches its
-        target (V52).
+        A replica that a reassignment is to remove stays in the result until the reassignment
+        reaches its target (V52).
         """
         topic = self.topics.get(topic_partition.topic)
         if topic is None:

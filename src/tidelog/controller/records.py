@@ -167,7 +167,10 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class RequestedReassignments:
-    """The entries of `/admin/reassign_partitions`, or of the queue, at one version of the node."""
+    """The entries of a node with requested reassignments, at one version of the node.
+
+    The node is `/admin/reassign_partitions`, or the node of the queue of reassignments.
+    """
 
     version: int
     entries: Mapping[TopicPartition, ReassignmentEntry]

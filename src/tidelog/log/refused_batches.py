@@ -226,7 +226,8 @@ class RefusedBatches:
             )
 
     def _is_known_first(self, batch: BatchView) -> bool:
-        """Return whether the batch is the first of its producer's gap, and this broker refused it.
+        """Return whether the gap in a producer's sequence begins with this batch, and this broker
+        refused the batch.
 
         A producer that resends such a batch skips no batch, even if the batch does not continue the
         log's sequence: the producer's earlier records were then removed from the log.

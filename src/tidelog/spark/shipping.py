@@ -2,9 +2,9 @@
 
 Spark pickles a source with its reader, a writer, or a function on the driver, and restores it in an
 executor's Python. If that Python lacks tidelog, or a package that tidelog needs, unpickling by name
-fails with a traceback of the pickle's own module. The pickle therefore contains a function by
-value: this function starts without any module of tidelog, restores the rest, and names missing
-packages.
+fails in cloudpickle, with a traceback that does not name the remedy. The pickle therefore contains
+a function by value: this function starts without any module of tidelog, restores the rest, and
+names missing packages.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class EventChecker(Checker):
         self._states: dict[_Name, _State] = {}
         self._leaders: dict[_Name, int] = {}
         self._registrations: dict[tuple[int, int], None] = {}
-        #: The reassignment of a partition that a transaction wrote into the node of the partition's
+        #: By partition: the reassignment under way, as a transaction wrote it into the node of the
         #: topic. `_arrivals` has the replicas of a partition whose reassignment a transaction
         #: ended.
         self._moves: dict[_Name, PublishedMove] = {}

@@ -589,7 +589,7 @@ class ReplicationChecker(Checker):
 
 
 def _in_the_life_of_its_log(node: SimBroker, claim: ReplicaClaim) -> ReplicaClaim:
-    """Return the claim with the key of the log that the broker has for the replica.
+    """Return the claim, with its key replaced by that of the broker's log of the partition.
 
     The log may belong to an earlier incarnation of the partition: the partition was removed and
     added again, and the broker has no role for its replica yet. Its claim then has no leader epoch,

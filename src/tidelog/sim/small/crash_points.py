@@ -267,7 +267,7 @@ def _write(disks: Sequence[SimDisk], opened: OpenDirectories) -> UnfinishedWrite
 
 
 def _digest(disks: Sequence[SimDisk], *, keeps_cache: bool) -> bytes:
-    """Return a hash of all that a start may read and all that it may lose later."""
+    """Return a hash of what a starting broker can read, and of what the disks can lose later."""
     digest = hashlib.blake2b(digest_size=16)
     for disk in disks:
         _add(digest.update, disk.directory(disk.root))

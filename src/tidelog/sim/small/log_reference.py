@@ -64,7 +64,7 @@ class ReferenceBatch(NamedTuple):
 class LogLine:
     """The batches that a log has, if no truncation is undone."""
 
-    #: First offset of the line.
+    #: First offset of the batches.
     base: int = 0
     batches: list[ReferenceBatch] = field(default_factory=list)
     #: Leader epochs with their start offsets.

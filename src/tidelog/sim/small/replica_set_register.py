@@ -40,8 +40,8 @@ class PublishedRegister:
     def __init__(self, replicas: tuple[int, ...], minimum: int, first_isr: tuple[int, ...]) -> None:
         self.minimum = min(minimum, len(replicas))
         self.live: dict[int, int] = {replica: n for n, replica in enumerate(replicas, 1)}
-        #: By broker: earlier broker epochs since which clean shutdowns prove that the broker has
-        #: lost no record (E3).
+        #: By broker: its earlier broker epochs from which on it has lost no record, as its clean
+        #: shutdowns prove (E3).
         self.proofs: dict[int, frozenset[int]] = dict.fromkeys(replicas, frozenset())
         self.transaction = len(replicas) + 1
         epochs = tuple(self.live[member] for member in first_isr)

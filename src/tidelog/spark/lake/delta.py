@@ -271,7 +271,7 @@ class DeltaLake:
             raise TableError(f"{self.location} takes no commit: {reason_of(error)}") from error
         except (DeltaError, OSError) as error:
             if self._at(None).version() != state.version:
-                return CommitAnswer.LOST  # delta-rs failed after a commit, maybe after this commit
+                return CommitAnswer.LOST  # a version was committed, maybe by this call
             return _answer_of(error, self.location)
         _sync_log(self.location, state.version + 1)
         return CommitAnswer.COMMITTED
