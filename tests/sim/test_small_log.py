@@ -24,11 +24,6 @@ NOT_KEPT = {
         "the checkpoint of log starts drops an entry before the removal of the files is durable,"
         " so that deleted records come back",
     ),
-    229: (
-        "294:skipped 0:0",
-        "the last rename of a compaction is not durable before the next compaction of the segment"
-        " begins, which then takes the only copy for its own unfinished one",
-    ),
 }
 SOAKED_SEEDS = [seed for seed in range(100, 300) if seed not in NOT_KEPT]
 #: Seeds within which each broken rule is found.
@@ -98,6 +93,8 @@ FOUND = {
     ),
     6: mutant("V39", "flush", "        if log.epochs.changed:", "        if False:"),
     9: mutant("V38", "truncation", "            files.fsync(handle)", "            pass"),
+    # Two compactions of a segment, and a loss of power in the second: rarer than the others.
+    229: mutant("V38", "segment_files", "files.fsync_directory(self.directory)", "pass"),
 }
 AT_START = mutant(
     "E3",
@@ -118,7 +115,11 @@ def test_a_broken_rule_is_found_and_its_path_shows_it_again(seed: int, broken: L
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("broken", [*FOUND.values(), AT_START], ids=str)
+@pytest.mark.parametrize(
+    "broken",
+    [*(broken for seed, broken in FOUND.items() if seed < MOST_SEEDS), AT_START],
+    ids=str,
+)
 def test_broken_rules_are_found_from_nothing(broken: LineMutant) -> None:
     with broken.in_force():
         seeds = [seed for seed in range(MOST_SEEDS) if LOG.play(seed).violations]

@@ -8,10 +8,10 @@ producer state (V68).
 
 A compacted segment replaces its source segments as in LocalLog.replaceSegments. The new segment's
 files end in `.cleaned` while they are written and synced. Next, the new segment's files are renamed
-to `.swap` and the directory is synced. The sync of the directory makes the new segment valid in
-place of the old segments. After the sync, the files of the old segments are renamed to `.deleted`.
-After another sync of the directory, the suffix `.swap` is removed; without this sync, names could
-reach the disk in another order. `finish_swaps` completes an interrupted swap after a crash, like
+to `.swap` and the directory is synced: this makes the new segment valid in place of the old
+segments. Then the files of the old segments are renamed to `.deleted`. After another sync of the
+directory, the suffix `.swap` is removed; without this sync, names could reach the disk in another
+order. A last sync ends the swap. `finish_swaps` completes an interrupted swap after a crash, like
 Kafka's LogLoader.
 """
 
@@ -287,6 +287,10 @@ class SwapOperation:
         files.fsync_directory(directory)
         for path in new:
             files.rename(path + names.SWAP, path)
+        # A power loss must not restore the suffix `.swap` beside the `.cleaned` files of the
+        # segment's next compaction: `finish_swaps` would take this segment for a part of that
+        # unfinished compaction, and remove the only copy of its records.
+        files.fsync_directory(self.directory)
 
 
 def remove_cleaned(files: Files, directory: str, base_offset: int) -> None:
