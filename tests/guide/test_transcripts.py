@@ -235,6 +235,12 @@ def test_the_seeds_of_the_guide_to_the_simulator(terminal: Terminal) -> None:
     terminal.run(commands)
 
 
+def test_the_small_worlds_of_the_guide_to_the_simulator(terminal: Terminal) -> None:
+    [commands] = SIMULATION["Search a part without a cluster"].commands
+    printed = terminal.run(commands)
+    assert printed.count(", 0 violations") == 2
+
+
 def test_a_run_of_the_guide_to_the_simulator_becomes_a_page(terminal: Terminal) -> None:
     [commands] = SIMULATION["See a run in the browser"].commands
     printed = terminal.run(commands.splitlines()[0] + "\n")
