@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from pathlib import Path
 from confluent_kafka import Consumer, Producer, TopicPartition
 from tests.console.conftest import running_console
 
+from tidelog.client.upkeep import ElectionType
+from tidelog.core.names import CLUSTER_EVENTS, CONSUMER_OFFSETS
 from tidelog.core.types import TopicPartition as Place
 from tidelog.runtime.blocking import BlockingClient
 from tidelog.testing import Cluster
@@ -54,12 +57,15 @@ def bad_day(directory: Path) -> Iterator[BadDay]:
     with ExitStack() as stack:
         cluster = stack.enter_context(Cluster(str(directory / "cluster"), 5, config=_CONFIG))
         _create_topics(cluster)
+        consumer = _consumer(cluster)
+        stack.callback(consumer.close)
+        _place_internal_topics(cluster)
         _lose_a_leader(cluster)
         full = cluster.fill_log_dir(FULL)
         _produce(cluster, PHOTOS, acks="1")
         cluster.on_request("Fetch").from_brokers(LAGGARD, GONE).disconnect()
         _produce(cluster, ORDERS)
-        stack.callback(_consumes(cluster).close)
+        _commit(consumer)
         with BlockingClient(cluster.bootstrap) as client:
             client.reassign({Place(ARCHIVE, 0): (1, GONE)})
         cluster.kill(GONE)
@@ -91,8 +97,8 @@ def _produce(cluster: Cluster, topic: str, acks: str = "all") -> None:
     assert producer.flush(_LIMIT_S) == 0
 
 
-def _consumes(cluster: Cluster) -> Consumer:
-    """A member of the group, which has read all but most of one partition, and goes on to live."""
+def _consumer(cluster: Cluster) -> Consumer:
+    """A member of the group with all partitions, which goes on to live."""
     consumer = Consumer(
         {
             "bootstrap.servers": cluster.bootstrap,
@@ -104,14 +110,35 @@ def _consumes(cluster: Cluster) -> Consumer:
         }
     )
     consumer.subscribe([ORDERS])
+    limit = time.monotonic() + _LIMIT_S
     while not consumer.assignment():
+        assert time.monotonic() < limit, "the group assigns no partition"
         consumer.poll(0.1)
+    return consumer
+
+
+def _place_internal_topics(cluster: Cluster) -> None:
+    """Move offsets and events away from the brokers whose trouble would hide both."""
+    healthy = (1, 3, LAGGARD)
+    with BlockingClient(cluster.bootstrap) as client:
+        topics = client.metadata([CONSUMER_OFFSETS, CLUSTER_EVENTS])
+        targets = {tp: healthy for tp, _ in topics.all_partitions()}
+        assert len(targets) == 1 + int(_CONFIG["offsets.topic.num.partitions"])
+        client.reassign(targets)
+        limit = time.monotonic() + _LIMIT_S
+        while client.reassignments().under_way:
+            assert time.monotonic() < limit, "the internal topics do not reach their brokers"
+            time.sleep(0.1)
+        client.elect_leaders(ElectionType.PREFERRED, list(targets))
+
+
+def _commit(consumer: Consumer) -> None:
+    """Commit all but most of one partition as read."""
     offsets = [
         TopicPartition(ORDERS, number, 10 if number == HELD_BACK else 2 * _RECORDS)
         for number in range(4)
     ]
     consumer.commit(offsets=offsets, asynchronous=False)
-    return consumer
 
 
 def _lose_a_leader(cluster: Cluster) -> None:

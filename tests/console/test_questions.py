@@ -10,10 +10,6 @@ from tests.console import bad_day
 from tests.console.bad_day import BadDay
 from tests.console.conftest import Browser, running_console
 
-#: The day draws where `__consumer_offsets` lies. Where its brokers are among the troubled ones, the
-#: group is not loaded, and the question about it has no answer.
-pytestmark = pytest.mark.soak
-
 
 @pytest.fixture(scope="module")
 def day(
