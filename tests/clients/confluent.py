@@ -23,7 +23,11 @@ PATIENCE_S = 30.0
 def write(
     bootstrap: str, topic: str, partition: int, codec: str, records: Sequence[Record]
 ) -> list[Record]:
-    """Send records in order, in as few batches as may be; returns what was acknowledged."""
+    """Send records in order, as one batch; return what was acknowledged.
+
+    The flush ends the wait for more records. librdkafka does not compress a batch that is smaller
+    without, as one of a single small record is: a wait that ends before it would leave one.
+    """
     failures: list[KafkaError] = []
 
     def delivered(error: KafkaError | None, _: Message) -> None:
@@ -31,7 +35,12 @@ def write(
             failures.append(error)
 
     producer = Producer(
-        {"bootstrap.servers": bootstrap, "compression.type": codec, "linger.ms": 50, "acks": "all"}
+        {
+            "bootstrap.servers": bootstrap,
+            "compression.type": codec,
+            "linger.ms": PATIENCE_S * 1000,
+            "acks": "all",
+        }
     )
     for record in records:
         producer.produce(

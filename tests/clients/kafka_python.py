@@ -14,8 +14,9 @@ PATIENCE_S = 30.0
 def write(
     bootstrap: str, topic: str, partition: int, codec: str, records: Sequence[Record]
 ) -> list[Record]:
-    """Send records in order; returns what was acknowledged, without headers that have no value:
-    this client refuses them."""
+    """Send records in order, as one batch; return what was acknowledged, without headers that have
+    no value: this client refuses them. The flush ends the wait for more records: a batch of a
+    single small record would not be compressed."""
     records = [
         each._replace(headers=tuple(pair for pair in each.headers if pair[1] is not None))
         for each in records
@@ -24,7 +25,7 @@ def write(
         bootstrap_servers=bootstrap,
         compression_type=None if codec == "none" else codec,
         acks="all",
-        linger_ms=50,
+        linger_ms=int(PATIENCE_S * 1000),
     )
     try:
         sent = [
