@@ -14,7 +14,7 @@ import re
 import statistics
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bench.produce import check_walks
@@ -67,24 +67,33 @@ def _turn(checkout: str, part: str, options: Sequence[str]) -> str:
 def figures(markdown: str) -> dict[Place, float]:
     """Return the figures of all tables, by row and column; cells without a number are left out.
 
-    Columns of aims are no figures. Where two tables have a row of the same name, the first counts.
+    A row has the name of its first cell, and of its second one too where several rows of the table
+    have the same first cell: then the second cell is no figure. Columns of aims are no figures.
+    Where two tables have a row of the same name, the first counts.
     """
     found: dict[Place, float] = {}
-    head: list[str] | None = None
-    for line in markdown.splitlines():
-        if not line.startswith("|"):
-            head = None
-            continue
-        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
-        if head is None:
-            head = cells
-        elif not set(line) <= set("|-: "):
-            for column, cell in zip(head[1:], cells[1:], strict=False):
+    for head, *rows in _tables(markdown):
+        firsts = [row[0] for row in rows]
+        names = 1 if len(set(firsts)) == len(firsts) else 2
+        for row in rows:
+            name = ", ".join(row[:names])
+            for column, cell in zip(head[names:], row[names:], strict=False):
                 number = _NUMBER.match(cell)
                 if number is not None and column != "aim":
-                    value = float(number.group().replace(",", ""))
-                    found.setdefault((cells[0], column), value)
+                    found.setdefault((name, column), float(number.group().replace(",", "")))
     return found
+
+
+def _tables(markdown: str) -> Iterator[list[list[str]]]:
+    """Yield the rows of each table, the head first, without the line below the head."""
+    rows: list[list[str]] = []
+    for line in [*markdown.splitlines(), ""]:
+        if not line.startswith("|"):
+            if rows:
+                yield rows
+            rows = []
+        elif not set(line) <= set("|-: "):
+            rows.append([cell.strip() for cell in line.strip().strip("|").split("|")])
 
 
 def _table(part: str, rounds: int, found: Sequence[dict[Place, list[float]]]) -> str:

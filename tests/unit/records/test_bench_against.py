@@ -35,6 +35,18 @@ def test_figures_are_found_by_row_and_column_and_aims_are_none() -> None:
     }
 
 
+def test_rows_of_one_first_cell_are_named_by_their_second_cell_too() -> None:
+    head = "| | when | PSS, MiB |\n|---|---|---|\n"
+    assert against.figures(f"{head}| ours | started | 102 |\n| ours | 10 s later | 97 |\n") == {
+        ("ours, started", "PSS, MiB"): 102.0,
+        ("ours, 10 s later", "PSS, MiB"): 97.0,
+    }
+    assert against.figures(f"{head}| ours | 10 s later | 97 |\n") == {
+        ("ours", "when"): 10.0,
+        ("ours", "PSS, MiB"): 97.0,
+    }
+
+
 def test_both_sides_run_in_turns_and_rows_of_one_side_are_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
