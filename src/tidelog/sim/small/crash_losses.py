@@ -2,9 +2,10 @@
 
 The death of a process loses nothing but a part of the write under way. A power loss keeps some of
 the unsynced directory changes, and of each file some of its unsynced content. Not all combinations
-are listed, because there are exponentially many. The list has each directory change as the first
-lost one and as the only lost one, and each file as the only one that lost or kept its content. It
-also has some random losses of each kind that the disks know (`file_content.Loss`).
+are listed, because there are exponentially many. For each directory change, the list has a loss of
+this and all later changes, and a loss of this change alone. For each file, the list has a loss of
+this file's content alone, and a loss of the contents of all other files. The list also has some
+random losses of each kind that the disks know (`file_content.Loss`).
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from typing import Final, NamedTuple
 from tidelog.sim.disk import Loss, SimDisk
 from tidelog.sim.seeds import stream
 
-#: The death of the process, after which each write is in the page cache.
+#: Name of a crash without a loss: only the process dies, and the page cache keeps each write.
 PROCESS: Final = "process"
-#: A power loss that loses everything unsynced.
+#: Name of the power loss that loses everything unsynced.
 ALL: Final = "all"
 _WRITE: Final = "write"
 _NAMES: Final = "names"
@@ -34,7 +35,7 @@ _RANDOM: Final = {
 class UnfinishedWrite(NamedTuple):
     """The write that the process was about to carry out when it died."""
 
-    #: The number of the disk.
+    #: The number of the disk to which the process was writing.
     disk: int
     path: str
     content: bytes
@@ -66,8 +67,9 @@ def loss_names(disks: Sequence[SimDisk], write: UnfinishedWrite | None, draws: i
 def few_loss_names(
     disks: Sequence[SimDisk], write: UnfinishedWrite | None, number: int
 ) -> list[str]:
-    """Return the names of a few losses at a crash point: the two extremes, and one more, whose kind
-    follows from `number`.
+    """Return the names of at most three losses at a crash point.
+
+    The losses are PROCESS, ALL, and one more, whose kind follows from `number`.
     """
     kinds = list(_RANDOM)
     number %= len(kinds) + 1
@@ -84,7 +86,9 @@ def few_loss_names(
 def suffer(
     name: str, disks: Sequence[SimDisk], write: UnfinishedWrite | None, seed: int, point: str
 ) -> None:
-    """Let disks suffer a loss of `loss_names`, at a crash point of a seed.
+    """Let disks suffer the loss `name`, which is one of `loss_names` at the crash point `point`.
+
+    The random losses are drawn from `seed`, `point` and `name`.
 
     Raises ValueError if there is no such loss.
     """

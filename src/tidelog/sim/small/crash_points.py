@@ -8,8 +8,8 @@ must be durable: a power loss gives the same log again. A batch and a clean shut
 the log with this batch.
 
 A path names a crash: `CALL:LOSS` for the loss at a call of the history, and `CALL:LOSS/CALL:LOSS`
-for a second crash at a call of the start. After the start, the call is `end`, and the loss `all` or
-`shutdown`.
+for a second crash at a call of the start. The text `end` in place of a call means that the second
+process ends after its start: by a power loss (`end:all`) or cleanly (`end:shutdown`).
 """
 
 from __future__ import annotations
@@ -53,9 +53,10 @@ _READING: Final = frozenset(
 _REMOVED: Final = (names.TEMPORARY, names.DELETED)
 #: Number of random losses of each kind at a call of the history.
 _DRAWS = 1
-#: Losses whose starts are crashed, too.
+#: After a crash with one of these losses, the start of the next process may be crashed, too.
 _FOLLOWED: Final = (PROCESS, ALL)
-#: The name of the call after a start, and of the clean shutdown there.
+#: The text in place of a call in a path: the process ends after its start. SHUTDOWN in place of a
+#: loss means that it ends by a clean shutdown.
 END: Final = "end"
 SHUTDOWN: Final = "shutdown"
 
@@ -74,8 +75,10 @@ class CrashPoints:
         only: str,
         say: Callable[[str], None],
     ) -> None:
-        """Start at each `every`-th port call, the starts are crashed, too; if `every` is 0, nothing
-        is crashed, and the port calls are counted.
+        """Prepare the crashes, or with `only` the single crash of which `only` is the path.
+
+        After a crash at each `every`-th port call, the start of the next process is crashed, too.
+        If `every` is 0, nothing is crashed, and port calls are only counted.
         """
         self._seed = seed
         self._disks = disks
@@ -85,7 +88,7 @@ class CrashPoints:
         self._every = every
         self._only = _path(only)
         self._say = say
-        #: The history's own directories, which know the write under way.
+        #: The directories that the history's process has opened; they know the write under way.
         self.opened: OpenDirectories | None = None
         self.violations: list[SmallViolation] = []
         #: Number of crashes that were checked, and of starts that were needed for that.
@@ -97,7 +100,7 @@ class CrashPoints:
         self._is_changed = True
         self._is_followed_call = False
         self._found: dict[bytes, StartReading] = {}
-        #: Contents on which a start was crashed at each of its calls.
+        #: Hashes of disk contents: the start on these contents was crashed at each of its calls.
         self._followed: dict[bytes, None] = {}
 
     def at_call(self, name: str) -> None:
@@ -173,7 +176,7 @@ class CrashPoints:
         return found
 
     def _wanted(self, path: list[str], call: str) -> str:
-        """Return which loss is wanted at a call of the start of a path, or an empty text."""
+        """Return the loss that `only` names at `call` after the crashes of `path`, or ""."""
         is_wanted = len(self._only) > len(path) and self._only[len(path)][0] == call
         return self._only[len(path)][1] if is_wanted else ""
 
@@ -199,7 +202,7 @@ class CrashPoints:
             self._compare([*path, f"{END}:{SHUTDOWN}"], disks, after)
 
     def _compare(self, path: list[str], disks: Sequence[SimDisk], log: LogReading) -> None:
-        """Start a process that must find exactly this log."""
+        """Start a process, which must find the log `log`; note a violation if it does not."""
         self.crashes += 1
         found = self._start(path, disks, is_followed=False)
         if found.log != log:

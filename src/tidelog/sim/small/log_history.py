@@ -27,7 +27,7 @@ from tidelog.sim.small.log_reading import TOPIC_ID, TP, OpenDirectories, read_lo
 from tidelog.sim.small.log_reference import LogReference
 from tidelog.sim.small.small_process import completed
 
-#: Operations with their weights in a mixture; each history draws a factor for each.
+#: Weight of each operation: how often it is drawn. Each history draws a factor for each weight.
 WEIGHTS: Final = {
     "append": 10,
     "replicate": 5,
@@ -82,7 +82,7 @@ class LogHistory:
         self.config = config
         self._say = say
         factors = {name: draw.choice([0, 1, 1, 3]) for name in WEIGHTS}
-        #: The mixture of this history.
+        #: The names from which the next operation is drawn, each as often as its weight says.
         self._names = [
             name
             for name, weight in WEIGHTS.items()
@@ -278,7 +278,7 @@ class LogHistory:
     def _checkpoint(self, log: PartitionLog) -> None:
         reference, start = self.reference, self.reference.line.log_start
         if start == log.base_offsets[0]:
-            start = 0  # the name of the first segment holds it, which is not synced
+            start = 0  # only the first segment's name has this log start, and may not be synced
         self._say(f"checkpoint, log start {start}")
 
         def written(done: Completion[None]) -> None:
@@ -375,10 +375,10 @@ class LogHistory:
         done.result()
         self.reference.line.log_start = log.log_start_offset
 
-    # whole operations, which need the lanes
+    # operations for which all file operations must end at once
 
     def _eagerly(self) -> Callable[[], None]:
-        """Let all file operations end at once; return how the lanes go back to where they were."""
+        """Let all file operations end at once; return a function that ends this mode of lanes."""
         self.settle()
         lanes = self.opened.lanes
         before = [(lane.is_eager, lane.is_slow) for lane in lanes]

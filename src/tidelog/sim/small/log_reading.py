@@ -78,7 +78,7 @@ class PartialWrite(NamedTuple):
 
 
 class WatchedFiles(SimFiles):
-    """Files that state the next write, so that a crash may carry out a part of it."""
+    """File calls that record each write before it happens, so that a crash can do a part of it."""
 
     next_write: PartialWrite | None = None
 

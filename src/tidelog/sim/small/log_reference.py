@@ -1,9 +1,10 @@
 """What must be left of one log after a crash: a list of batches, and what was promised about them.
 
-The reference knows no files, segments, indexes or checkpoints. It holds the log as a line of
-batches, one line for each truncation that a power loss may still undo. A crash may leave a part of
-one line: from a log start that was asked for, up to an end that is not below the flushed records.
-Leader epochs, producers and high watermark follow from that part, and from nothing else.
+The reference knows no files, segments, indexes or checkpoints. A line is a list of batches that the
+log may have. The reference has a current line, and an older line for each truncation that a power
+loss may still undo. A crash may leave a part of one line: from a log start that was requested, up
+to an end that is not below the flushed records. Leader epochs, producers and high watermark must be
+those of that part.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class ReferenceBatch(NamedTuple):
 
     @classmethod
     def of(cls, data: bytes) -> ReferenceBatch:
-        """Return a batch whose offsets and leader epoch are assigned."""
+        """Return the batch in `data`, whose offsets and leader epoch a log has already set."""
         view = BatchView(data)
         return cls(
             view.base_offset,
@@ -62,18 +63,18 @@ class ReferenceBatch(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class LogLine:
-    """The batches that a log has, if no truncation is undone."""
+    """One possible content of the log: the batches, and what follows from them."""
 
     #: First offset of the batches.
     base: int = 0
     batches: list[ReferenceBatch] = field(default_factory=list)
     #: Leader epochs with their start offsets.
     epochs: list[tuple[int, int]] = field(default_factory=list)
-    #: The highest log start that was asked for.
+    #: The highest log start that was requested.
     log_start: int = 0
-    #: The log end if no batch ends there.
+    #: The least log end: a truncated log may end above the end of its last batch.
     floor: int = 0
-    #: Whether a truncation of all records may have removed any of the oldest files.
+    #: Whether a truncation of all records is removing the files, so that the oldest may be gone.
     is_going: bool = False
 
     @property
@@ -122,8 +123,10 @@ class PendingFlush:
 
 @dataclass(slots=True, eq=False)
 class PendingMark:
-    """A write of a high watermark, which truncations lower: the least and the greatest value that
-    it may leave.
+    """A write of a high watermark to the checkpoint: the least and the greatest value that the
+    checkpoint may have afterwards.
+
+    A truncation during the write lowers both values.
     """
 
     least: int
@@ -140,20 +143,20 @@ class LogReference:
         self.lines = [LogLine()]
         #: Whether the creation of the replica is complete.
         self.must_exist = False
-        #: No record below it may be lost.
+        #: Offset below which no record may be lost, because it was flushed.
         self.flushed_end = 0
-        #: The log start may not be below it.
+        #: The lowest log start that a process may find.
         self.durable_start = 0
         #: The least and the greatest high watermark that a checkpoint may have; -1 means none.
         self.least_mark = self.greatest_mark = -1
-        #: Compaction may have removed superseded records below it.
+        #: Offset below which compaction may have removed superseded records.
         self.compacted_end = 0
         #: Whether the clean-shutdown marker may be there, and whether it must be.
         self.may_be_clean = self.must_be_clean = False
         self._flushes: list[PendingFlush] = []
         #: Writes of the high watermark under way, oldest first.
         self._marks: list[PendingMark] = []
-        #: The first unsafe offset of each truncation under way, oldest first.
+        #: For each truncation under way, oldest first: the offset from which it may lose records.
         self._unsafe: list[int] = []
 
     @property
@@ -217,7 +220,7 @@ class LogReference:
         self._unsafe_from(0)
         # A crash between the removal of the old files and the new file leaves an empty log. The
         # removals of old files are synced together, so any of the oldest files may be gone.
-        # A flush under way, which was requested for the line before, settles none of these.
+        # A flush under way was requested for an earlier line, so its end decides nothing here.
         line = replace(self.line, log_start=self.line.end, is_going=True)
         self.lines[-1:] = [LogLine(), LogLine(offset, log_start=offset, floor=offset), line]
 
@@ -251,7 +254,7 @@ class LogReference:
         self.must_be_clean = True
 
     def started(self, reading: LogReading | None) -> None:
-        """Go on from what a start has found, and found right."""
+        """Continue with the log that a new process found, which `wrong_start` has accepted."""
         self._flushes.clear()
         self._marks.clear()
         self._unsafe.clear()
@@ -324,7 +327,8 @@ class LogReference:
         if found.end > line.end:
             return f"the log ends at {found.end}, only {line.end} was ever written"
         if found.start == found.end and not found.batches:
-            # The records up to a checkpointed log start were lost: the log starts over there.
+            # The log lost its records up to a checkpointed log start, and begins again at this
+            # log start.
             return ""
         wanted = [
             batch
@@ -378,8 +382,8 @@ class LogReference:
                 return f"V38: producer {producer_id} is at {epoch}, {batches}, expected {wanted}"
             if not self._is_compacted and batches != wanted[1][-len(batches) :]:
                 return f"V38: producer {producer_id} sent {wanted}, remembered is {batches}"
-        # If a crash brings back a segment that retention removed, or loses the records up to the
-        # snapshot that retention wrote, this snapshot is not believed.
+        # Retention writes a snapshot of the producers. A start ignores this snapshot if the crash
+        # brought back a segment that retention had removed, or lost the records below the snapshot.
         is_whole = found.batches or found.end == line.base
         if is_whole and not line.is_going and found.start >= line.log_start:
             for producer_id, wanted in expected.items():

@@ -25,11 +25,12 @@ from tidelog.sim.small.small_world import PlayedSeed, SmallViolation
 
 _STEP: Final = "step "
 _LOSSES: Final = tuple(Loss)
-#: A history with more port calls ends.
+#: Number of port calls after which a history ends.
 _MOST_CALLS: Final = 300
 #: Number of histories of which a seed crashes one.
 _HISTORIES: Final = 16
-#: What events are worth; each seed multiplies them by factors of its own.
+#: How much an event of each kind counts when a seed chooses the history that it crashes. Each seed
+#: multiplies the numbers by random factors.
 _WORTH: Final = {
     "log_rolled": 1,
     "log_truncated": 2,
@@ -41,7 +42,7 @@ _WORTH: Final = {
     "log_recovered": 4,
 }
 _FACTORS: Final = (0, 1, 1, 5)
-#: One of so many seeds crashes the creation of the log; it is much the same in all seeds.
+#: One of this number of seeds crashes the creation of the log, which is similar in all seeds.
 _CREATION_EVERY: Final = 8
 #: Number of calls of a history at which a start after the crash is crashed, too.
 _FOLLOWED_CALLS: Final = 3
@@ -68,9 +69,8 @@ class OneLog:
 def _chosen(seed: int) -> tuple[int, int]:
     """Return the number of the history that a seed crashes, and the history's port calls.
 
-    A history takes a hundredth of the time of its crashes. A seed therefore draws several
-    histories, and how much each kind of event is worth to it, and crashes the history that is worth
-    most.
+    A history takes a hundredth of the time of its crashes. A seed therefore draws several histories
+    and the worth of each kind of event, and crashes only the history whose events are worth most.
     """
     draw = stream(seed, "small log", "worth")
     worth = {name: draw.choice(_FACTORS) * base for name, base in _WORTH.items()}
@@ -143,7 +143,7 @@ class _Seed:
         done = 0
         try:
             reference = self._history.reference
-            # A crash of this start leaves no proof of the shutdown before it.
+            # A start that is crashed may remove the proof of the clean shutdown before it.
             must_be_clean, reference.must_be_clean = reference.must_be_clean, False
             found = read_start(opened, self._config)
             reference.must_be_clean = must_be_clean

@@ -56,7 +56,7 @@ class ReplicaSetHistory(NamedTuple):
     settings: ReplicaSetSettings
     steps: tuple[Step, ...]
     violation: str
-    #: The number of histories that this one stands for, if all orders of some steps were played.
+    #: Number of played histories that this one represents, if every order of some steps was played.
     orders: int = 1
 
     def story(self) -> list[str]:

@@ -26,7 +26,11 @@ CLEANLY, KILLED, POWER_LOST, POWER_LOST_HALFWAY = range(4)
 
 
 def _may_lose_records(world: ReplicaSetWorld, broker_id: int) -> bool:
-    """Return whether another member of the ISR, or eligible replica, has lost nothing."""
+    """Return whether a broker may lose its unsynced records without the loss of a committed record.
+
+    Either all committed records are on the disks of all members (V69), or another member of the ISR
+    or eligible replica has all its records.
+    """
     reference = world.reference
     if reference.promised == len(reference.committed) and reference.promised:
         return True
@@ -132,7 +136,11 @@ def _view(world: ReplicaSetWorld, broker_id: int) -> None:
 
 
 def _damageable(world: ReplicaSetWorld) -> list[Arguments]:
-    """Logs that may be damaged: an eligible replica would keep its damage (V68)."""
+    """Return (broker id, offset) of each log that may be damaged, and where.
+
+    With `min.insync.replicas` above 1 no log may be damaged, because a damaged replica could become
+    an eligible leader replica and stay damaged (V68).
+    """
     if world.settings.minimum > 1:
         return []
     leader = world.register.state.leader

@@ -1,9 +1,9 @@
 """One broker's replica in the small world: the real decisions over a list of records as log.
 
-The class plays the part of the broker's shell: it runs the effects of `tidelog.replication`. It
-checks fetches in the order of `broker.replicas.fetching.fetch_checks`. Like the broker's queue of
-ISR changes, it keeps at most one AlterPartition request in flight. An operation on the log (an
-append, a truncation, a flush) is under way until a step ends it, well or not.
+The class `SmallBroker` does what a broker does around the decisions of `tidelog.replication`: it
+runs their effects, and checks fetches in the order of `broker.replicas.fetching.fetch_checks`. Like
+a broker, it has at most one AlterPartition request in flight. An operation on the log (an append, a
+truncation, a flush) is under way until a step of the history lets it succeed or fail.
 """
 
 from __future__ import annotations
@@ -122,7 +122,11 @@ class SmallBroker:
         self.awaited: tuple[int, IsrChange] | None = None
 
     def copy(self, roles: dict[int, PendingReads]) -> SmallBroker:
-        """Return an independent copy; `roles` maps pending reads by identity to their copies."""
+        """Return an independent copy.
+
+        `roles` gets the copy of each `PendingReads` by the `id()` of the original, because a leader
+        and its connections share these objects.
+        """
         other = SmallBroker.__new__(SmallBroker)
         for name in self.__slots__:
             setattr(other, name, getattr(self, name))

@@ -55,12 +55,12 @@ class FollowerFacts:
         #: fetch for which the leader reads from its disk; -1 if the leader reads for no fetch.
         self.connection: tuple[int, int] = (0, 0)
         self.read_since_ms = -1
-        #: When the leader had read for the last fetch.
+        #: Time at which the leader's disk read for the last fetch ended.
         self.done_ms = LONG_AGO_MS
         #: Broker epoch of the last fetch that had every committed record, and all records of
         #: earlier leader epochs (V63).
         self.counted_epoch = NO_BROKER_EPOCH
-        #: The newest broker epoch that fetched.
+        #: The newest broker epoch in the follower's fetches.
         self.newest_epoch = NO_BROKER_EPOCH
 
     def copy(self) -> FollowerFacts:

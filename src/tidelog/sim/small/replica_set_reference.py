@@ -5,9 +5,9 @@ It states each rule by its definition, without the code of `tidelog.replication`
 Every member that the controller may rely on has every committed record (A15, E1), on its disk with
 `flush.before.ack` (V69). The high watermark waits for every ISR that may be published next (A6 to
 A8). It rises only with enough confirmed members (V60, E1), and never falls in one leadership. A
-proposed member has the records for which its broker epoch stands (V63). A member leaves the ISR if,
-and only if, it is out of sync (V62, F1 to F7). A replica believes only committed records to be
-committed (V61).
+member that a leader proposes has every committed record, unless the member has restarted since
+(V63). A member leaves the ISR if, and only if, it is out of sync (V62, F1 to F7). The records below
+a replica's high watermark are committed (V61).
 """
 
 from __future__ import annotations
@@ -375,9 +375,9 @@ class ReplicaSetReference:
             self.violate(f"V60: the high watermark {role.high_watermark} is not {reached}")
 
     def _waited(self, broker: SmallBroker, now_ms: int) -> None:
-        """Check that a follower that is about to join was waited for (V60)."""
+        """Check that the high watermark waits for a follower that is about to join (V60)."""
         if self.settings.counts_pending_reads:
-            return  # when a follower was caught up is known only at its next fetch (F6)
+            return  # only a follower's next fetch shows when it was caught up (F6)
         followers = self.leaderships[broker.broker_id].followers
         for number in self._counting(broker, now_ms):
             if followers[number].end < broker.high_watermark:

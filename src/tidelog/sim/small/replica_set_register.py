@@ -1,9 +1,9 @@
 """The published state of the small world's partition, in the place of a controller and its store.
 
 The register accepts or refuses ISR changes by the contract that leaders rely on (A3, A4, A8, V63),
-and draws everything else: elections, removals of members, refusals without a visible cause. It is
-a few lines of its own rather than the controller's code, because the world looks for faults of
-leaders and followers.
+and draws everything else: elections, removals of members, refusals without a visible cause. The
+register does not use the controller's code, because the world looks for faults of leaders and
+followers, and a few lines suffice for that.
 """
 
 from __future__ import annotations

@@ -29,8 +29,8 @@ class ReplicaSetSettings(NamedTuple):
     replicas: tuple[int, ...] = (1, 2, 3)
     #: The ISR at the beginning; broker 1 leads.
     first_isr: tuple[int, ...] = (1, 2, 3)
-    #: `min.insync.replicas` of the controller, and of leaders, which may know an earlier value
-    #: (E1).
+    #: `min.insync.replicas` as the controller knows it. `leader_minimum` is the value that leaders
+    #: know, which may be an earlier one (E1).
     minimum: int = 2
     leader_minimum: int = 2
     flush_before_ack: bool = False
@@ -76,7 +76,7 @@ class SmallCommand(NamedTuple):
     leader_epoch: int
     isr: tuple[int, ...]
     partition_epoch: int
-    #: Eligible replicas outside the ISR, and the assigned replicas.
+    #: Eligible replicas outside the ISR; `replicas` are the assigned replicas.
     eligible: tuple[int, ...]
     replicas: tuple[int, ...]
 

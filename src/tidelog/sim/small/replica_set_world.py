@@ -108,7 +108,7 @@ class ReplicaSetWorld:
         self.dialled: dict[int, int] = dict.fromkeys(settings.replicas, 0)
         self.now_ms = 0
         self.examined_ms = 0
-        #: The follower whose fetch arrives in this step, 0 in other steps.
+        #: Broker id of the follower whose fetch arrives in this step; 0 in other steps.
         self.fetching = 0
         #: Number of AlterPartition requests that were sent; `values` is the number of records that
         #: were written.

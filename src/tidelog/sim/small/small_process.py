@@ -2,7 +2,7 @@
 
 Time stands still until the world advances it, and due timers then fire in order. The process counts
 the calls of its ports (`core.ports`), and reports each call before the call has an effect. The
-process may be planned to die at a call. After its death, each call raises NodeDead.
+world may plan that the process dies at a certain call. After its death, each call raises NodeDead.
 """
 
 from __future__ import annotations
