@@ -501,10 +501,10 @@ def _kept_names(draw: random.Random, loss: Loss, pending: list[_Change]) -> list
 
 
 def _independent(pending: list[_Change], is_lost: Callable[[], bool]) -> list[_Change]:
-    """Return the changes that are not lost; no change in it depends on a lost change, of the same
-    name or entry.
+    """Return the changes that survive, in order.
 
-    `is_lost` decides about each change, in order, that depends on no lost change.
+    A change that depends on an earlier lost change (of the same name, the same entry or the parent
+    directory) is lost, too. About each other change, `is_lost` decides.
     """
     kept: list[_Change] = []
     lost_names: set[tuple[int, str]] = set()

@@ -69,10 +69,10 @@ class FaultBudget:
         """Return the loss that a crash may cause, at most `wanted`; None if the node must not
         crash.
 
-        The node may lose data if each of its partitions has another steady member
-        (`_steady_members`), or if, with this loss, fewer members than its effective
-        min.insync.replicas have lost data. The last steady member of a partition must not crash
-        while too many other members have lost data.
+        The node may lose data if each partition of which it has a replica allows this. A partition
+        allows it if it has another steady member (`_steady_members`), or if even with this loss,
+        fewer members than its effective min.insync.replicas have lost data. The last steady member
+        of a partition must not crash while too many other members have lost data.
         """
         broker = self._brokers.get(incarnation.node_id)
         if broker is None or not self.is_kept:

@@ -2,8 +2,8 @@
 
 From the begin of a failure until the repair, all calls of the directory fail with the same errno.
 An operator later restarts the broker with the same disk, or with an empty disk in its place. The
-directory fails, and the operator replaces the disk, only when the fault budget allows it. In both
-cases, pages that a failed sync dropped are lost at the restart.
+directory fails, and the operator replaces the disk, only when the fault budget allows it. A restart
+with the same disk loses the pages that a failed sync dropped.
 
 A slow directory takes some milliseconds for each operation: longer than the threshold of slow
 operations, but short enough for the clients to make progress. An operator restarts brokers that

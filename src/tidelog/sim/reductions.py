@@ -98,7 +98,7 @@ class Only:
 
 
 _DEFAULTS: Final = {field.name: field.default for field in fields(Only)}
-#: Names of the fields in the text of a reduction.
+#: By field of `Only`: the name of the field in the text of a reduction.
 _KEYS: Final = {name: name.removesuffix("_ms") for name in _DEFAULTS}
 _EXAMPLE: Final = "faults=crash_leader,slow_link;limit=12;partitions=1;groups=no"
 

@@ -4,8 +4,8 @@ While an event of a simulated node is executed, functions of the standard librar
 resources raise SandboxError. The sandbox knows that such an event is executed by the asyncio loop
 that runs in the current thread. The sandbox restricts neither other threads (a progress bar) nor
 the run itself between events. An audit hook catches the calls that Python audits. The sandbox
-replaces other functions in their modules. Code that imported such a function by name would still
-call the original, so a test forbids these imports (`tests/tidy/test_forbidden_calls.py`). The
+replaces other functions in their modules. Code that imported a replaced function by name would
+still call the original, so a test forbids these imports (`tests/tidy/test_forbidden_calls.py`). The
 sandbox also records each forbidden call, because code under test may swallow the exception.
 """
 

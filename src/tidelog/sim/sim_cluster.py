@@ -61,7 +61,7 @@ _DEFECT_EVENTS: Final = ("unexpected_error", "task_failed")
 
 
 class SimCluster:
-    """Brokers, store, clients' history and checkers."""
+    """The simulated cluster of one run, with its store, its clients' history and its checkers."""
 
     def __init__(self, simulator: Simulator, broker_count: int, settings: BrokerSettings) -> None:
         self.simulator = simulator

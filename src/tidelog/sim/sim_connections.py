@@ -172,8 +172,9 @@ class Pipe:
     def vanish(self, *, is_given_up: bool = True) -> None:
         """Drop all items in flight and all later items, without notice to either side.
 
-        With `is_given_up`, the sender's kernel gives the connection up after a while. It never does
-        if the peer's kernel still acknowledges bytes, although no process reads them.
+        With `is_given_up`, the sender's kernel gives the connection up after a while. Without it,
+        the peer's kernel still acknowledges bytes, although no process reads them, so the sender's
+        kernel never gives up.
         """
         self._has_vanished = True
         self._items.clear()

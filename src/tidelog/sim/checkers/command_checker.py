@@ -9,10 +9,10 @@ deletion finds its stray replica after its restart (V45). The controller's respo
 shutdown lists the partitions that still need the stopping broker (V43).
 
 After this response, the stopping broker may lead only the listed partitions, and partitions without
-another live member in the ISR. It must not be in the ISR of a partition that another broker leads.
-If the list is empty, the stopping broker must not be elected leader, and must join no ISR, until
-its registration ends. An exception: a new controller does not know of the shutdown, so it may elect
-the stopping broker if this is an eligible replica (E2).
+another live member in the ISR. The stopping broker must not be in the ISR of a partition that
+another broker leads. If the list is empty, the stopping broker must not be elected leader, and must
+join no ISR, until its registration ends. An exception: a new controller does not know of the
+shutdown, so it may elect the stopping broker if this broker is an eligible replica (E2).
 """
 
 from __future__ import annotations

@@ -5,13 +5,13 @@ follows the connections that each broker accepted, and counts them independently
 regards a connection as a broker's if it comes from a broker's host, or has carried a request that
 only brokers send. A connection that is accepted at the limit is on trial until its first request
 other than ApiVersions shows whether it is a broker's. At the limit, a broker must not close a
-connection of another broker while a client is connected. To make room, it closes the client
-connection that has been idle for longest. While a client is connected, the connections that are not
-on trial must not exceed the limit.
+connection of another broker while a client is connected. To make room, the broker closes the
+client connection that has been idle for longest. While a client is connected, the number of
+connections, without those on trial (see above), must not exceed the limit.
 
 On every broker, the bytes of responses that clients do not read are bounded. For each broker,
 `UnreadChecker` sums up the bytes that the kernel has not taken, over all connections that the
-broker accepted. It does not use the broker's own count. Unread bytes may briefly exceed twice the
+broker accepted, and does not use the broker's own count. Unread bytes may briefly exceed twice the
 broker's budget, by one response for each connection.
 """
 

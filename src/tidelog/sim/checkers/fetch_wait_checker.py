@@ -5,8 +5,8 @@ waiting fetch: the segments, leader epoch and log start of the broker's log. The
 at once if the fetch requests records of an older segment, has another leader epoch than the log, or
 requests removed records. The checker allows `_SLACK_NS`, because the response may follow some steps
 later. The checker skips fetches for which the broker reads from disk, which wait for the budget of
-unread responses, or which are throttled. It also skips compacted segments, because their records
-may be gone.
+unread responses, or which are throttled. The checker also skips compacted segments, because their
+records may be gone.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ _Waiting = tuple[int, "Partition", int]
 
 
 class _Redirected(NamedTuple):
-    """A reassignment whose target a write of the topic's node has changed."""
+    """A reassignment whose target has been changed, by a write of the topic's node."""
 
     #: Replicas of earlier targets that neither the new target nor the original replicas contain.
     dropped: frozenset[int]

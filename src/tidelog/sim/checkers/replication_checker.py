@@ -589,11 +589,11 @@ class ReplicationChecker(Checker):
 
 
 def _in_the_life_of_its_log(node: SimBroker, claim: ReplicaClaim) -> ReplicaClaim:
-    """Return the claim, with its key replaced by that of the broker's log of the partition.
+    """Return the claim, as a claim about the incarnation to which the broker's log belongs.
 
     The log may belong to an earlier incarnation of the partition: the partition was removed and
     added again, and the broker has no role for its replica yet. Its claim then has no leader epoch,
-    and so would wrongly name the latest incarnation.
+    so `claim` wrongly names the latest incarnation.
     """
     logs = node.logs.logs
     former = [key for key in logs if key[:2] == claim.key[:2]]

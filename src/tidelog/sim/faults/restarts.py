@@ -9,8 +9,9 @@ the shutdown.
 
 Leaders of older protocol levels write state nodes themselves (A12). In a rolling bump, the brokers
 restart in turn with another protocol level. Meanwhile, some leaders write state nodes themselves
-while others send AlterPartition, and leadership moves between both kinds. In an unnoticed restart,
-a leader writes the state node before the controller learns that a member has restarted.
+while others send AlterPartition, and leadership moves between these two kinds of leaders. In an
+unnoticed restart, a leader writes the state node before the controller learns that a member has
+restarted.
 """
 
 from __future__ import annotations

@@ -4,11 +4,12 @@ In one scenario, a follower fetches without a registration (V63, E3): its sessio
 catches up, and then it loses its unsynced data. Its next incarnation has fewer records than the
 leader last saw.
 
-In another, an older copy of the metadata store is restored while no broker runs (E8). The copy has
-the same topics and replicas, but lists a replica as in sync that stopped before the last records
-were acknowledged. Brokers stop cleanly or are killed, without a loss of data. In a third, a leader
-with a damaged log loses its leadership before it can leave the ISR, and becomes a follower that
-knows of its damage (V68).
+In another scenario, an older copy of the metadata store is restored while no broker runs (E8). The
+copy has the same topics and replicas, but lists as in sync a replica that stopped before the last
+records were acknowledged. Brokers stop cleanly or are killed, without a loss of data.
+
+In a third scenario, a leader with a damaged log loses its leadership before it can leave the ISR,
+and becomes a follower that knows of its damage (V68).
 
 All scenarios keep within the fault budget.
 """

@@ -7,8 +7,9 @@ leader. Only this phase reveals a controller that waits forever for a dead membe
 The phase of a failed directory begins when all replicas are in sync after the faults. Then one
 directory of one broker fails. Within a minute, every partition whose members outside the failed
 directory suffice for an election (E6) must have a leader among these members. No replica in the
-failed directory may stay in an ISR with other members. This phase ends with the repair of the
-directory. Only this phase reveals an offline replica that stays in the ISR forever.
+failed directory may stay in an ISR with other members. The phase ends when the failed directory is
+repaired. Only the phase of a failed directory reveals an offline replica that stays in the ISR
+forever.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ _ROUTINE: Final = (
     (facts.ACKNOWLEDGED, OPERATION),
 )
 _KEY, _CORRELATION = slice(0, 2), slice(4, 8)
-#: Brokers in the text of a fact.
+#: Pattern of the brokers that the text of a fact names.
 _BROKERS: Final = re.compile(r"\b(?:broker|leader|member|replica) (\d+)\b")
 _TIME: Final = re.compile(r"^[0-9.]+ s: ")
 #: A key of the state: ("broker", "", id), ("partition", name, -1) or ("replica", name, broker).
@@ -135,7 +135,7 @@ class TimelineRecorder:
         """Return the run as a JSON document, after its end; `command` repeats the run."""
         steps = list(self.steps)
         if result.violation:
-            # A violation begins with its time, which the step has anyway.
+            # The text of a violation begins with a time, which the step has in a field of its own.
             text = _TIME.sub("", result.violation.partition("\n")[0])
             brokers = _brokers_in(text)
             steps.append(TimelineStep(result.simulated_ns, VIOLATION, "", text, brokers, None, ()))

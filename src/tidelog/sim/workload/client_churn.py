@@ -7,11 +7,11 @@ once asks another broker for the leader. If the response names no other leader, 
 again only after a long time, as librdkafka does after a second. `checkers.answer_checker` checks
 the responses (V83).
 
-Another client knows only the brokers in its last Metadata response. Like librdkafka, it drops a
-broker that the response does not list, and drops its bootstrap addresses once it knows a broker.
-A Metadata response without brokers would leave it without any broker to ask, forever, so no broker
-may send such a response. The topic `steady` exists all the time, so no broker may respond that it
-is unknown.
+Another client knows only the brokers in its last Metadata response. Like librdkafka, this client
+drops a broker that the response does not list, and drops its bootstrap addresses once it knows a
+broker. After a Metadata response without brokers, the client could never ask any broker again, so
+no broker may send such a response. The topic `steady` exists all the time, so no broker may respond
+that this topic is unknown.
 """
 
 from __future__ import annotations

@@ -4,11 +4,11 @@
 The administrator creates a topic by its store node, adds partitions, removes the highest partition,
 deletes all nodes of the topic and creates it again. In between, the administrator writes invalid
 content: no JSON, truncated JSON, missing partition numbers, brokers that do not exist, other
-replicas, an invalid state. The controller must treat a valid edit like a request. It must ignore an
-invalid edit, and no acknowledged record may be lost; the administrator repairs the node after a
-while. If a new controller was elected while the node was invalid, it has read the invalid node. The
-administrator therefore lets another controller be elected after the repair, which reads the
-repaired node.
+replicas, an invalid state. The controller must treat a valid edit like a request. The controller
+must ignore an invalid edit, and no acknowledged record may be lost; the administrator repairs the
+node after a while. If a new controller was elected while the node was invalid, it has read the
+invalid node. The administrator therefore lets another controller be elected after the repair, which
+reads the repaired node.
 """
 
 from __future__ import annotations
