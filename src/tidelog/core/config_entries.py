@@ -273,7 +273,7 @@ def _endpoint_entries(static: BrokerConfig) -> list[ConfigEntry]:
         synonyms: tuple[Synonym, ...] = ()
         if name in static.given:
             synonyms = (Synonym(name, static.given[name], ConfigSource.STATIC_BROKER),)
-        if name == "listeners":  # the only one of these keys with a default in Kafka
+        if name == "listeners":  # of the keys in `values`, only this one has a default in Kafka
             synonyms += (Synonym(name, "PLAINTEXT://:9092", ConfigSource.DEFAULT),)
         source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
         kind = ConfigType.STRING

@@ -101,7 +101,7 @@ def read_value(name: str, key: Key, text: str) -> Any:
 
 
 def read_all(config_class: type[Any], properties: Mapping[str, str]) -> dict[str, Any]:
-    """Return the attribute values of `config_class` keys in `properties`; ignore other keys.
+    """Return the value of each key of `config_class` in `properties`, by the key's attribute.
 
     A key's own name takes precedence over its synonyms, and an earlier synonym over a later
     synonym.

@@ -59,8 +59,8 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """Yield the logical lines with their numbers, without comments and blank lines.
 
     A line that ends in a backslash continues on the next line; the joined line has the last line's
-    number. A backslash at the end of the file continues on an empty line, so that a line of only a
-    backslash names the key "".
+    number. If the last line of the file ends in a backslash, an empty line is joined to it. A file
+    that ends in a line of only a backslash thus sets the key "" (an empty name).
     """
     joined: str | None = None
     number = 0

@@ -58,10 +58,10 @@ def after(
     """Return the eligible replicas after `isr` replaces the ISR of `state` (E1).
 
     `minimum` is the effective minimum, min(min.insync.replicas, number of replicas). `lost` are
-    members that lost their replica (D3). `proven` returns, for some members, the broker epoch of a
-    later registration than the recorded broker epoch. The member provably has lost no record up to
-    this later registration. The function `proven` is called only if the new ISR is smaller than
-    `minimum`.
+    members that lost their replica (D3). `proven` returns, for some members, a broker epoch that is
+    newer than the recorded one: the member re-registered, and provably had lost no record until
+    then. The result has these newer epochs. The function `proven` is called only if the new ISR is
+    smaller than `minimum`.
     """
     if len(isr) >= minimum:
         return NONE_ELIGIBLE

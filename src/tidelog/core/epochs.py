@@ -119,9 +119,9 @@ class LeaderEpochs:
         """Drop the entries that end before `start_offset` (retention, DeleteRecords).
 
         The entry whose epoch includes the record before `start_offset` keeps its start offset;
-        Kafka moves that start offset to `start_offset`. A follower whose log ends at `start_offset`
-        in an earlier epoch may have diverged below `start_offset`. Only an entry with the epoch's
-        true start offset reveals that a follower's log diverged below the log start (V67).
+        Kafka moves that start offset to `start_offset`. A follower's log may have diverged from
+        this log below `start_offset`, with records of an earlier epoch. Only the true start offset
+        of the entry's epoch shows this to the follower (V67).
         """
         keep_from = bisect_left(self._starts, start_offset) - 1
         if keep_from <= 0:

@@ -149,9 +149,9 @@ MAX_PARTITIONS_WITH_EARLY_BATCHES = 1_000
 #: batch within `REFUSED_BATCH_AWAITED_MS` has given up the batch and the batches in flight behind
 #: it.
 REFUSED_BATCH_AWAITED_MS = 30_000
-#: Time for which a refused batch blocks its producer's later batches, if another leader may have
-#: appended and acknowledged the refused batch. The producer then does not resend the refused batch.
-#: Batches that were in flight with the refused batch arrive within this time.
+#: Time for which a leader refuses the batches after a refused batch that another leader may have
+#: acknowledged. The producer does not resend an acknowledged batch, so the leader must accept later
+#: batches again. Batches that were in flight with the refused batch arrive within this time.
 STORED_BATCH_AWAITED_MS = 3_000
 #: Time for which a new leader waits for a producer's batches that the former leader refused, if
 #: later batches of the producer arrive first. Clients resend refused batches within a second or

@@ -49,9 +49,9 @@ class OperationCounts(NamedTuple):
 class OpenAges(NamedTuple):
     """How long ago the write, the read and the other operation under way began.
 
-    An age is 0 if no operation of the kind is under way; an operation that waits for a thread has
-    an age of at least 1. `other_ns` is for syncs, deletions and further operations that are not
-    counted.
+    An age is 0 if no operation of the kind is under way. An operation that waits for a thread is
+    under way with an age of at least 1 ns. `other_ns` is for syncs, deletions and further
+    operations that are not counted.
     """
 
     write_ns: int = 0

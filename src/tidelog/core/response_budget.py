@@ -57,8 +57,8 @@ _DUE_AT_ONCE: Final = 100
 #: If a peer reads no byte for `STALLED_MS`, the broker may close its connection to free memory for
 #: others.
 STALLED_MS: Final = 10_000
-#: Bytes that the fetches of one turn of the loop may read before the budget checks
-#: `MAX_TURN_BYTES`.
+#: Bytes that fetches may read in one turn of the loop before the budget lowers `grant_bytes`, so
+#: that the turn stays within `MAX_TURN_BYTES`.
 _TURN_STEP_BYTES: Final = 2 * MIB
 _CHECK_MS: Final = 1_000
 #: Least time between two log lines about unread responses.

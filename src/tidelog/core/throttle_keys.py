@@ -16,14 +16,15 @@ from tidelog.core.dataclass import dataclass
 
 #: The rate that means no throttle, Kafka's default.
 UNLIMITED: Final = INT64_MAX
-#: The broker keys that any broker may change for any other broker, which may be dead (R15).
+#: The rates of the replication throttle. Any broker may change them for another broker, which may
+#: be dead (R15).
 THROTTLE_RATES: Final = (
     "follower.replication.throttled.rate",
     "leader.replication.throttled.rate",
 )
 #: The broker key of the rate for moves between log directories (D11).
 DIRECTORY_MOVE_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
-#: The keys of throttle rates that any broker may change for any other broker.
+#: All keys that any broker may change for another broker.
 FOREIGN_RATES: Final = (*THROTTLE_RATES, DIRECTORY_MOVE_RATE)
 _ALL: Final = "*"
 

@@ -167,7 +167,7 @@ def _about_fields(document: dict[str, Any], kind: str) -> str:
 
 
 def _framed(document: dict[str, Any], kind: str) -> Operation:
-    """Return an operation with the fields that all kinds have."""
+    """Return an operation that has only the fields which all kinds of operations have."""
     process, begin, end = document["process"], document["begin"], document["end"]
     outcome = document["outcome"]
     if type(process) is not str or not process:

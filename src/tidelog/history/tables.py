@@ -1,7 +1,7 @@
 """Tables of a history's content: values, partitions, sends, skips, transactions.
 
-Numbers are kept in arrays, about 300 bytes a record. The tables keep the line numbers of operations
-instead of the operations, so that a reader finds them in the history. Each value has an index into
+Numbers are kept in arrays, about 300 bytes a record. Instead of operations, the tables keep their
+line numbers, by which a reader finds the operations in the history. Each value has an index into
 arrays with the places where it was sent and first polled. `HistoryChecker` fills the tables; after
 the last operation, `Judge` and `find_cycles` read the tables.
 """
@@ -138,15 +138,16 @@ class Sends:
     def inversions(self) -> list[tuple[int, int]]:
         """Return pairs (earlier, later) of operations whose offsets contradict their order in time.
 
-        Each operation is `later` in at most one pair, whose `earlier` is the ended operation with
-        the highest offset.
+        Each operation is `later` in at most one pair. Its `earlier` is the operation with the
+        highest offset among those that had ended when `later` began.
         """
         begins, ends, lasts = self.begins, self.ends, self.lasts
         by_begin = sorted(range(len(begins)), key=begins.__getitem__)
         by_end = sorted(range(len(ends)), key=ends.__getitem__)
         found = []
         over = highest = 0
-        # Index of the ended operation with the highest offset; -1 until an operation has ended.
+        # Among the operations that had ended when `later` began: the index of the one with the
+        # highest offset; -1 if none had ended.
         before = -1
         for later in by_begin:
             while over < len(by_end) and ends[by_end[over]] < begins[later]:
