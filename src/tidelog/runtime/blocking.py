@@ -211,7 +211,7 @@ class BlockingClient:
         max_wait_ms: int = 500,
         isolation_level: int = READ_UNCOMMITTED,
     ) -> dict[TopicPartition, FetchedPartition]:
-        """Fetch several partitions, one request per leader; a result has its partition's error.
+        """Fetch several partitions, one request per leader; each result has an `error`.
 
         `partition_max_bytes` is one limit for all partitions, or the limit of each partition.
         """

@@ -150,7 +150,7 @@ class BrokerConnection:
     def send(
         self, api_key: int, version: int, message: Any, deadline_ms: int = 0, token: Any = None
     ) -> int:
-        """Queue a request; return the `sent_total` at which the kernel has the whole request.
+        """Queue a request; return the value of `sent_total` once the kernel has all of the request.
 
         `receive` returns `token` with the response; a Produce with acks=0 has no response.
         """

@@ -36,8 +36,8 @@ class SocketStream(asyncio.BufferedProtocol):
         "_transport", "buffer_updated", "get_buffer", "peer", "send", "sendmsg",
     )  # fmt: skip
 
-    #: Through these attributes, asyncio calls methods of the handler, and the handler calls methods
-    #: of the socket. No such call costs a call of a method of this class.
+    #: These attributes are methods of the handler, which asyncio calls, and methods of the socket,
+    #: which the handler calls. As attributes, they save a call of a method of this class.
     get_buffer: Callable[[int], memoryview]  # type: ignore[assignment]
     buffer_updated: Callable[[int], None]  # type: ignore[assignment]
     send: Callable[[Buffer], int]

@@ -144,7 +144,7 @@ class History:
             column = names.index(name)
             values = json.dumps([_shown(row[column]) for _, row in rows])
             parts.append(f"{', ' if number else ''}{json.dumps(name)}: {values}")
-            await asyncio.sleep(0)  # a day of all series would block the loop for too long
+            await asyncio.sleep(0)  # without pauses, a day of all series would block the loop
         parts.append("}}")
         return HttpResponse(HTTPStatus.OK, [each.encode() for each in parts], _JSON)
 

@@ -53,7 +53,7 @@ def _quantile(name: str, quantile: float, metric: str, *labels: str) -> KeptSeri
     return KeptSeries(name, "quantile", metric, labels, quantile)
 
 
-#: The main series of a broker. Series are added at the end.
+#: The main series of a broker. A new series goes to the end of this tuple.
 SERIES: Final = (
     _rate("bytes_in_per_s", f"{_TOPICS}bytesin_total", ""),
     _rate("bytes_out_per_s", f"{_TOPICS}bytesout_total", ""),

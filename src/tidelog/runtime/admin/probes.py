@@ -4,8 +4,8 @@ A broker is healthy if its event loop turns, which the response itself proves. A
 it has recovered its logs, is registered, is not leaving, and has been in the ISR of all partitions
 that it follows at least once since its start. A later shrink of an ISR does not end the readiness,
 because the broker still serves clients, and a restart would put more replicas out of sync.
-Partitions without a leader and replicas in failed log directories do not count, because they may
-stay out of the ISR for a long time.
+Readiness depends neither on partitions without a leader nor on replicas in failed log directories,
+because such replicas may stay out of the ISR for a long time.
 """
 
 from __future__ import annotations

@@ -59,8 +59,8 @@ DISK_READ: Final = gauge(
 DISK_WRITTEN: Final = gauge(
     "kafka_server_kafkaserver_linux_disk_write_bytes", "bytes that the process wrote to disks"
 )
-#: The broker that this process is. Readers of an admin port check with this metric that the port
-#: belongs to the broker, and to the cluster, that they expect.
+#: The metric whose labels name the broker that runs in this process. Readers of an admin port check
+#: with this metric that the port belongs to the broker, and to the cluster, that they expect.
 INFO: Final = gauge(
     "tidelog_broker_info",
     "1; the labels are the broker's cluster, its id and its version",

@@ -1,9 +1,10 @@
 """The tree of nodes in SQLite: schema, reads, transactions, and the record of changes.
 
 `metadata.tree` applies the operations of a group of transactions to nodes. The affected nodes are
-loaded with one query, changed in memory, and written with one statement per kind of change. The
-table `changes` keeps the changes of the last KEPT_TRANSACTIONS for watchers. This module uses no
-locks, threads or sockets: the caller holds the store's lock and an open SQL transaction.
+loaded with one query and changed in memory. Removed nodes, new nodes, new data and changed children
+are then written with one SQL statement each. The table `changes` keeps the changes of the last
+KEPT_TRANSACTIONS for watchers. This module uses no locks, threads or sockets: the caller holds the
+store's lock and an open SQL transaction.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ _Row = tuple[str, bytes, int, int, int, int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """A node's transaction ids and counts; every change of the node or its children shows here.
+    """A node's transaction ids and counts; some of them change with the node or its children.
 
     Fields are None for a missing node.
     """

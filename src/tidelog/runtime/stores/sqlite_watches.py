@@ -34,7 +34,7 @@ class SqliteWatches:
     def watch_data(
         self, connection: sqlite3.Connection, paths: Sequence[str], callback: WatchCallback
     ) -> None:
-        """Set a data watch on each path; the session has seen all changes in the database."""
+        """Set a data watch on each path; the session must have seen all changes in the database."""
         for path in paths:
             self._watches.watch_data(path, callback)
         self._prints.update(read_fingerprints(connection, paths))
@@ -42,7 +42,7 @@ class SqliteWatches:
     def watch_children(
         self, connection: sqlite3.Connection, path: str, callback: WatchCallback
     ) -> None:
-        """Set a child watch; the session has seen all changes in the current database snapshot."""
+        """Set a child watch; the session must have seen all changes in the database."""
         self._watches.watch_children(path, callback)
         self._prints.update(read_fingerprints(connection, (path,)))
 
@@ -80,7 +80,7 @@ class SqliteWatches:
 
 
 def _mark(was: tuple[int, int] | None, is_now: tuple[int, int] | None) -> str:
-    """Return the first change of a node between two states; "" if they are equal.
+    """Return the kind of a node's first change between two states; "" if the states are equal.
 
     A state is (czxid, mzxid), or None for a missing node.
     """

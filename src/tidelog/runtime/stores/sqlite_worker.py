@@ -50,7 +50,7 @@ from tidelog.runtime.stores.wakeups import Wakeups
 
 _POLL_MS = 100
 _NS_PER_MS = 1_000_000
-#: Time in ms after which a checkpoint of the write-ahead log that a reader prevented is retried.
+#: Time in ms between two attempts to checkpoint the write-ahead log, if a reader prevents one.
 _CHECKPOINT_EVERY_MS = 1000
 #: Maximum number of operations in one SQL transaction; so many operations hold the lock for about
 #: 50 ms.

@@ -160,8 +160,8 @@ def _tree_of(found: _Found, where: str) -> SavedTree:
 async def accept_older(store: MetadataStore, where: str) -> bool:
     """Remove the node that marks a store as an older copy (E8); return whether the node existed.
 
-    Raises TransferError if the store has no cluster, or if, without the mark of an older copy, the
-    next controller would trust a partition state.
+    Raises TransferError if the store has no cluster. Raises TransferError if a partition still has
+    the state of the older copy: without the mark, the next controller would trust this state.
     """
     tree = _tree_of(await _persistent_nodes(store), where)
     mark = next((node for node in tree.nodes if node.path == layout.STORE_WENT_BACK), None)

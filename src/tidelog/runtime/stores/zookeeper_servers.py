@@ -1,7 +1,8 @@
 """Connection settings of ZooKeeper servers: addresses, chroot, TLS, credentials.
 
-`metadata.store=zookeeper://host:port[,host:port][/chroot]`. This module opens no connections. The
-ZooKeeper client kazoo is an extra (`zookeeper` in pyproject.toml), which this module does not need.
+The setting has the form `metadata.store=zookeeper://host:port[,host:port][/chroot]`. This module
+opens no connections. The ZooKeeper client kazoo is an extra (`zookeeper` in pyproject.toml), which
+this module does not need.
 """
 
 from __future__ import annotations
