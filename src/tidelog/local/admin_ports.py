@@ -24,7 +24,7 @@ from tidelog.core.listeners import admin_endpoint
 from tidelog.runtime.blocking import BlockingClient
 
 LISTENER_KEY: Final = "admin.listener"
-#: The end of the reason for which a broker without the key has no admin port.
+#: Last words of the reason in `AdminPlaces.missing` for a broker that does not set the key.
 NOT_SET: Final = f"{LISTENER_KEY} is not set"
 #: The metric whose labels name the broker and its cluster; older brokers lack it.
 INFO: Final = "tidelog_broker_info"
@@ -368,5 +368,5 @@ def _shown(body: bytes) -> str:
 
 
 def _named(value: object) -> str:
-    """Return a value that an admin port reported as a short text without control characters."""
+    """Return the text of a value from an admin port: short, and without control characters."""
     return "".join(sign if sign.isprintable() else " " for sign in str(value)[:200])

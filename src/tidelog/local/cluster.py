@@ -389,7 +389,7 @@ class LocalCluster:
         """Create the cluster's files if there are none, or if its first start failed."""
         there = layout.load(self.directory)
         if there is not None and not self._is_to_discard():
-            if self._places is None:  # another program has just created the cluster
+            if self._places is None:  # another program created the cluster since `__init__`
                 self._check_wanted(there)
             self._places = there
             return

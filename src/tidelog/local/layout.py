@@ -8,7 +8,7 @@
     broker-N/server.properties   Kafka's configuration of one broker, for people to change
     broker-N/data[-K]/           its log directories
     broker-N/log/broker.log      its standard output and error
-    broker-N/broker.pid          the process: id and start time
+    broker-N/broker.pid          the process: id and start time.
 
 Functions raise an error for a directory with other content. No function starts a process.
 """

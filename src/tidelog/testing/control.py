@@ -218,7 +218,7 @@ class Control:
 
     @contextlib.contextmanager
     def _whole_faults(self) -> Iterator[None]:
-        """Build a fault in a `with` block; after an error, forget the fault without an action."""
+        """Build faults in a `with` block; after an error, forget faults that have no action yet."""
         try:
             yield
         except Exception:

@@ -19,7 +19,7 @@ C = TypeVar("C")
 P = ParamSpec("P")
 T = TypeVar("T")
 
-#: The package whose frames a warning passes over, to show the line of the test.
+#: Beginning of the names of the modules whose frames a warning skips, to show the test's line.
 _PACKAGE = "tidelog."
 
 

@@ -3,8 +3,8 @@
 A proxy is a broker, `broker-1`, or `cluster` for all brokers. A toxic of the stream `upstream`
 strikes requests, which then have no effect; a toxic of `downstream` strikes responses. The types
 `latency`, `timeout` and `reset_peer` are Toxiproxy's; `answer` responds with an error or with
-fields that the test defines, and `watch` only counts. The attributes select requests, as `Requests`
-does. Source of names, defaults and errors: Toxiproxy 2.x.
+fields that the test defines, and `watch` only counts. The attributes of a toxic select requests, as
+the methods of `faults.Requests` do. Source of names, defaults and errors: Toxiproxy 2.x.
 """
 
 from __future__ import annotations
