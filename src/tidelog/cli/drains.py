@@ -144,7 +144,10 @@ def _await_empty(client: BlockingClient, broker: int, paths: Sequence[str]) -> N
 
 
 def _check_goes_on(client: BlockingClient, broker: int, found: Sequence[LogDirDescription]) -> None:
-    """Raise NotFoundError if a drain was cancelled; a broker may not know a new drain yet."""
+    """Raise NotFoundError if the broker's settings no longer have the drain of a directory.
+
+    The settings are compared, because the broker itself may not know of a new drain yet.
+    """
     _, draining = out_of_use(client, broker)
     for each in found:
         if each.path not in draining:

@@ -124,7 +124,7 @@ def drain(
 
 
 def _moving_off(client: BlockingClient, leaving: frozenset[int]) -> list[TopicPartition]:
-    """Return the partitions with moves, under way or queued, off brokers in `leaving`."""
+    """Return the partitions whose moves, under way or queued, remove replicas from `leaving`."""
     moves, metadata = client.reassignments(), client.metadata()
     targets = {tp: each.target for tp, each in moves.queued.items()}
     targets |= {tp: each.target for tp, each in moves.under_way.items()}

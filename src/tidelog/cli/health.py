@@ -113,7 +113,7 @@ def place_of(bootstrap: str | None, directory: str | None) -> ClusterPlace:
 
 
 def read_health(target: Target, place: ClusterPlace, timeout_s: float) -> tuple[Health, str]:
-    """Return the health of a cluster, and the addresses of the brokers to ask for more."""
+    """Return the health of a cluster, and the addresses of brokers for further requests."""
     timeout_ms = int(timeout_s * 1000)
     try:
         if target.local is not None:

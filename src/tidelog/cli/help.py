@@ -57,7 +57,7 @@ class HelpCommand(TyperCommand):
 
 
 class HelpGroup(TyperGroup):
-    """A group of commands with a plain help page; `--list` is the command `list`."""
+    """A group of commands with a plain help page; `--list` stands for the command `list`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the words of the command line up to the name of the command."""

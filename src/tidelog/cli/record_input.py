@@ -67,7 +67,7 @@ def unescaped(text: str, option: str) -> bytes:
         word = match[1]
         if len(word) == 3:
             number = int(word[1:], 16)
-            # Python's error handler surrogateescape encodes these characters as the single byte.
+            # Python's error handler surrogateescape encodes this character as the byte `number`.
             return chr(number if number < 128 else 0xDC00 + number)
         if word not in _ESCAPES:
             raise typer.BadParameter(f"\\{word} is not known: \\n \\r \\t \\0 \\e \\\\ \\xHH are")

@@ -40,7 +40,7 @@ def play_seeds(
 ) -> None:
     """Play seeds and print what they showed; raise typer.Exit(1) for a violation.
 
-    With `minutes`, the seeds go on after the first one for this time.
+    With `minutes`, seeds from the first of `seeds` on are played for this time.
     """
     from tidelog.sim.mutation import applied
 

@@ -15,8 +15,8 @@ from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import TidelogError
 
 _PLACEHOLDER = re.compile(r"[A-Z]+$")
-#: Placeholders that do not stand for any text, and the texts that they match. `CONTEXTS` matches
-#: librdkafka's debug contexts.
+#: Placeholders that stand only for certain texts, each with the pattern of these texts. `CONTEXTS`
+#: stands for a list of librdkafka's debug contexts.
 _FORMS = {
     "CONTEXTS": re.compile(
         r"(,?(all|generic|broker|topic|metadata|feature|queue|msg|protocol|cgrp|security|fetch"

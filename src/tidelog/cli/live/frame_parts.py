@@ -80,8 +80,8 @@ class AdminReading:
     def uncounted(self) -> str:
         """Return why the broker lacks counters of partitions; empty if it has all of them.
 
-        A broker has no counters of a partition without traffic. If other counters are missing, too,
-        the traffic of a partition without counters is unknown, and not 0.
+        A broker has no counters of a partition without traffic, so a missing counter means 0. For a
+        broker that lacks counters for another reason, a missing counter means unknown traffic.
         """
         if self.samples is None:
             return ""
@@ -150,8 +150,8 @@ class Rates:
     counters: Mapping[int, Mapping[Counter, float]]
     records: Mapping[TopicPartition, float]
     sizes: Mapping[TopicPartition, float]
-    #: The brokers whose counters of partitions are unknown; a known broker without a counter had no
-    #: traffic for the partition.
+    #: The brokers of which counters of partitions are missing. For any other broker, a missing
+    #: counter means that the partition had no traffic there.
     uncounted: Collection[int] = ()
 
     def bytes_of(self, name: str, tp: TopicPartition) -> float | None:

@@ -184,7 +184,7 @@ class ClusterLook:
         return [each for each in live if self._ports.begin(each, self._port_look(each, metadata))]
 
     def _port_look(self, broker: int, metadata: ClusterMetadata) -> Callable[[], _PortLook]:
-        """Return the function that looks at a broker's port, after it has found it if needed."""
+        """Return a function that reads a broker's admin port, after a search for it if needed."""
         expected = ExpectedBroker(metadata.cluster_id, broker)
         address = self._places.addresses.get(broker)
         reason = self._places.missing.get(broker)
