@@ -51,7 +51,7 @@ PYTEST_OPTIONS = ("--continue-on-collection-errors",)
 #: changing. That crashed Python 3.11 in the middle of a test that was slow and sound. The signal is
 #: handled by the thread that computes, and only when the part has failed anyway.
 TELL_WHERE, TELL_WHERE_S = signal.SIGABRT, 10
-DECISIONS = ("controller", "replication", "group")
+DECISIONS = ("controller", "replication", "group", "txn")
 #: Tests of rules that are the only ones of some branches of the decision packages: each is stated
 #: once, beside its rule, and runs here again, in a few seconds altogether.
 DECISION_RULES = tuple(

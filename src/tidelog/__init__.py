@@ -9,7 +9,7 @@ protocol) and `records` (record batches). Files: `log`. The contract of the meta
 `metadata`.
 
 Decisions without I/O: `replication` (one replica), `controller` (the cluster), `group` (consumer
-groups).
+groups), `txn` (transactions).
 
 The composition: `broker`, which `runtime` runs as a process and `sim` runs under virtual time.
 

@@ -11,7 +11,7 @@ from tests.tidy.sources import PACKAGES
 
 from tidelog.core.config import BrokerConfig
 from tidelog.core.config_keys import keys_of
-from tidelog.core.names import CLUSTER_EVENTS, CONSUMER_OFFSETS
+from tidelog.core.names import CLUSTER_EVENTS, CONSUMER_OFFSETS, TRANSACTION_STATE
 from tidelog.core.topic_config import TopicConfig
 
 TIDELOG = PACKAGES / "tidelog"
@@ -19,7 +19,8 @@ FACES = sorted(path.parent for path in TIDELOG.rglob("__init__.py"))
 #: Packages whose modules are named after API keys: a list would repeat the registry.
 NAMED_AFTER_API_KEYS = ("broker/apis", "wire/messages")
 #: Configuration keys and internal topics.
-DECLARED = {*keys_of(BrokerConfig), *keys_of(TopicConfig), CONSUMER_OFFSETS, CLUSTER_EVENTS}
+INTERNAL_TOPICS = (CONSUMER_OFFSETS, TRANSACTION_STATE, CLUSTER_EVENTS)
+DECLARED = {*keys_of(BrokerConfig), *keys_of(TopicConfig), *INTERNAL_TOPICS}
 _CODE = re.compile(r"`([^`]+)`")
 _NAME = re.compile(r"[a-z_][a-z0-9_./]*")
 _CALL = re.compile(r"([a-z_][a-z0-9_]*)\([a-z_, ]*\)")

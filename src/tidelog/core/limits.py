@@ -200,6 +200,13 @@ MAX_MEMBER_METADATA_BYTES = MIB
 #: Maximum size of the assignments of one group generation, which are one record and must fit
 #: `message.max.bytes`.
 MAX_GROUP_ASSIGNMENT_BYTES = MIB
+#: Maximum length of a transactional id.
+MAX_TRANSACTIONAL_ID_CHARS = 1000
+#: Maximum number of transactional ids of one partition of `__transaction_state`, about 1 KiB each
+#: (T83).
+MAX_TRANSACTIONAL_IDS_PER_PARTITION = 100_000
+#: Maximum number of partitions of one transaction, which are in one record (T83).
+MAX_PARTITIONS_PER_TRANSACTION = 10_000
 #: Maximum number of tombstones in one append; so many tombstones fit `message.max.bytes` even with
 #: the longest group id.
 MAX_TOMBSTONES_PER_APPEND = 200

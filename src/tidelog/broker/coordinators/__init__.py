@@ -11,6 +11,9 @@ records to the log and reports the outcomes. `loading` replays the log.
 `recreated_topics` handles the offsets of topics that were deleted before the coordinator loaded its
 partition.
 
+`transaction_records` encodes and decodes the records of `__transaction_state`; no coordinator of
+transactions (`tidelog.txn`) is connected yet.
+
 `metrics` declares the metrics of groups, and `group_readings` reads their values. `log_ends` has
 the log ends from which `group_readings` computes the lag.
 """

@@ -4,5 +4,6 @@ Each encoded struct follows its version (`tidelog.wire.versioned`). Names are Ka
 a time ends in its unit.
 
 `consumer_offsets`: keys and values of the records of `__consumer_offsets`. `consumer_protocol`:
-subscriptions and assignments of group members.
+subscriptions and assignments of group members. `transaction_log`: keys and values of the records of
+`__transaction_state`.
 """

@@ -1,7 +1,8 @@
-"""EndTxn (key 26), versions 0 to 4: commit or abort a transaction.
+"""EndTxn (key 26), versions 0 to 5: commit or abort a transaction.
 
 Version 2 may respond with PRODUCER_FENCED, version 3 is flexible, version 4 may respond with
-TRANSACTION_ABORTABLE.
+TRANSACTION_ABORTABLE. From version 5 on, the epoch rises with each transaction, and the response
+names the producer id and epoch of the next one (KIP-890).
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ class EndTxnResponse:
 
     throttle_time_ms: int = int32("0+")
     error_code: int = int16("0+")
+    producer_id: int = int64("5+", -1, ignorable=True)
+    producer_epoch: int = int16("5+", -1, ignorable=True)
 
 
 API = Api(
@@ -34,6 +37,6 @@ API = Api(
     request=EndTxnRequest,
     response=EndTxnResponse,
     min_version=0,
-    max_version=4,
+    max_version=5,
     first_flexible_version=3,
 )
