@@ -69,7 +69,7 @@ class SimLane:
         self._busy = False
         #: Operations under way that sync.
         self._syncs: dict[_Job, None] = {}
-        #: The error of `abandon`, after which no operation runs any more; None before.
+        #: The error given to `abandon`, with which all operations fail from then on; None before.
         self._abandoned: StorageError | None = None
         self._fast_waiting = 0
         self._closed = False

@@ -2,8 +2,8 @@
 
 A reassignment must end with the replicas of its target, in the target's order; a cancelled
 reassignment must end with its original replicas. The node keeps the original replicas when the
-target changes. When a reassignment ends, at least the required minimum of replicas has the
-committed records.
+target changes. When a reassignment ends, at least as many replicas as the effective
+`min.insync.replicas` have the committed records, or all that had them before if these were fewer.
 
 An entry leaves the queue of reassignments (R8) only when its reassignment is active or done;
 otherwise the death of the controller could lose the reassignment. An entry also leaves the queue if

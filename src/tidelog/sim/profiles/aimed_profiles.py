@@ -12,11 +12,12 @@ from typing import Final
 
 from tidelog.sim.profiles.profile import Pace, Profile, played
 
-#: Pending fetches of a follower count as progress while its leader reads slowly (KIP-501).
+#: Configuration with which pending fetches of a follower count as progress while its leader reads
+#: slowly (KIP-501).
 PENDING: Final = "follower.fetch.pending.reads.insync.enable=true"
-#: A single slow read takes longer than replica.lag.time.max.ms, and a follower waits for many slow
-#: reads. A Fetch response ends at the end of a segment. With small segments, a follower would never
-#: reach the leader's LEO, so the segments are large.
+#: Configuration with which a single slow read takes longer than replica.lag.time.max.ms, and a
+#: follower waits for many slow reads. A Fetch response ends at the end of a segment. With small
+#: segments, a follower would never reach the leader's LEO, so the segments are large.
 SHORT_LAG: Final = (
     "replica.lag.time.max.ms=600, replica.socket.timeout.ms=20000, log.segment.bytes=4194304"
 )

@@ -75,7 +75,7 @@ class CrashPoints:
         only: str,
         say: Callable[[str], None],
     ) -> None:
-        """Prepare the crashes, or with `only` the single crash of which `only` is the path.
+        """Prepare all crashes, or only the crash whose path is `only`, if given.
 
         After a crash at each `every`-th port call, the start of the next process is crashed, too.
         If `every` is 0, nothing is crashed, and port calls are only counted.

@@ -1,4 +1,4 @@
-"""The drawn history of the world `one_log`: operations on one log, with the reference beside.
+"""The drawn history of the world `one_log`: operations on one log, noted in a reference.
 
 Each operation notes in the reference what may be on disk before its first file operation, and what
 must be there when it is complete. A history draws its own mixture: some operations often, some

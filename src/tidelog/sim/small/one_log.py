@@ -91,7 +91,7 @@ class _Seed:
         self, seed: int, number: int, every: int, only: str, say: Callable[[str], None]
     ) -> None:
         draw = self._draw = stream(seed, "small log", number)
-        #: Events of all processes by name.
+        #: Number of events of all processes, by name.
         self.counts: Counter[str] = Counter()
         self._seed = seed
         self._say = say

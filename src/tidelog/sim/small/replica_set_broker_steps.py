@@ -1,7 +1,8 @@
 """Steps of brokers in the small world of replicas: crashes, starts, checkpoints, and time.
 
-A broker may lose unsynced records only while another member on which the controller relies has lost
-none, because nothing promises more without `flush.before.ack`.
+Without `flush.before.ack`, a committed record survives crashes only if one of the members on which
+the controller relies loses nothing. So a broker may lose unsynced records only while another such
+member has lost none.
 """
 
 from __future__ import annotations

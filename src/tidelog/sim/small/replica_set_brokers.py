@@ -1,4 +1,4 @@
-"""One broker's replica in the small world: the real decisions over a list of records as log.
+"""One broker's replica in the small world: real decisions, and a list of records as log.
 
 The class `SmallBroker` does what a broker does around the decisions of `tidelog.replication`: it
 runs their effects, and checks fetches in the order of `broker.replicas.fetching.fetch_checks`. Like

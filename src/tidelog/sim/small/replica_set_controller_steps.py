@@ -1,7 +1,8 @@
 """Steps of the controller in the small world of replicas: ISR changes, commands, elections.
 
-Requests for ISR changes reach the controller late, twice, or never. It decides, refuses, holds back
-or leaves open whatever the contract with the leader allows (`replica_set_register`).
+Requests for ISR changes reach the controller late, twice, or never. The controller accepts,
+refuses, holds back or leaves open a request in every way that its contract with the leader allows
+(`replica_set_register`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a leader was shown by its followers, by the definitions of F1 to F7, V63 and V69.
+"""What followers have shown their leader, by the definitions of F1 to F7, V63 and V69.
 
 The small world of replicas keeps these facts beside the decisions of `tidelog.replication`, and the
 reference compares both.
@@ -42,10 +42,11 @@ class FollowerFacts:
         self.caught_up_ms = caught_up_ms
         #: The leader's log end when the follower's last fetch arrived.
         self.previous_end = previous_end
-        #: The offset of the last fetch, the offset up to which the follower has said that its log
-        #: is synced, and which of both the leader counts (V69).
+        #: The offset of the last fetch.
         self.fetch_offset = UNKNOWN
+        #: The offset up to which the follower has said that its log is synced.
         self.synced = UNKNOWN
+        #: The one of these two offsets that the leader counts as the follower's log end (V69).
         self.end = UNKNOWN
         self.fetched_ms = LONG_AGO_MS
         #: Whether the last fetch reached the leader's log end, or the log end at the time of the

@@ -1,8 +1,8 @@
 """Rare states of the small world of replicas, from which a history branches.
 
 A fault often needs two rare events close together. A drawn history that has reached the first one
-continues several times from there (`replica_set`), so that the second one need not be awaited in
-as many whole histories.
+continues several times from there (`replica_set`), so that fewer whole histories are needed until
+the second event happens, too.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ class ReplicaSetReference:
     # what happens
 
     def leadership_begins(self, broker: SmallBroker, now_ms: int) -> None:
-        """Note that a broker begins to lead; it has every committed record (V12, E6)."""
+        """Note that a broker, which has every committed record, begins to lead (V12, E6)."""
         role = broker.leading
         assert role is not None, "the broker leads"
         former = self.leaderships.get(broker.broker_id)
@@ -148,7 +148,7 @@ class ReplicaSetReference:
     def fetched(
         self, broker: SmallBroker, fetch: SmallFetch, response: SmallResponse, counts: bool
     ) -> None:
-        """Check whether a fetch may count, and the error of one that may not (V37, V63)."""
+        """Check that a fetch counts only if it may, and else has the right error (V37, V63)."""
         leadership = self.leaderships.get(broker.broker_id)
         if leadership is None:
             return

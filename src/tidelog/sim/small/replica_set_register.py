@@ -16,7 +16,7 @@ from tidelog.replication.isr import IsrChange
 from tidelog.sim.small.replica_set_values import SmallCommand, SmallRequest, SmallState
 
 
-#: What the register makes of a request: an error and the state to respond with, and whether the
+#: The register's decision about a request: the error and the state in the response, and whether the
 #: leader also gets a command.
 class SmallJudgement(NamedTuple):
     """The register's judgement of one AlterPartition request."""

@@ -1,9 +1,9 @@
 """The small world of one partition's leader and followers: its state, and the kinds of its steps.
 
 The world has brokers, connections between followers and leaders, AlterPartition requests and their
-responses, and published state. Whatever happens is one step out of a table of kinds
-(`STEP_KINDS`). A step is a plain value, so that a history is a list of steps, and can be repeated,
-shortened and enumerated. Messages arrive late, in any order across connections, twice, or never.
+responses, and published state. Each event is one step, of a kind in the table `STEP_KINDS`. A step
+is a plain value, so that a history is a list of steps, and can be repeated, shortened and
+enumerated. Messages arrive late, in any order across connections, twice, or never.
 """
 
 from __future__ import annotations
