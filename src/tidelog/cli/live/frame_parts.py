@@ -150,7 +150,7 @@ class Rates:
     counters: Mapping[int, Mapping[Counter, float]]
     records: Mapping[TopicPartition, float]
     sizes: Mapping[TopicPartition, float]
-    #: The brokers of which counters of partitions are missing. For any other broker, a missing
+    #: Brokers whose counters of partitions are missing. For any other broker, a missing
     #: counter means that the partition had no traffic there.
     uncounted: Collection[int] = ()
 

@@ -19,8 +19,8 @@ from tidelog.local.doctor.diagnosis import degraded, notice, some
 from tidelog.local.health import ClusterPlace, Finding
 from tidelog.local.remedy_commands import command_on
 
-#: Number of replicas from which one replica can be down without a stop of writes or a risk of data
-#: loss.
+#: With at least this number of replicas, one replica can be down without a stop of writes or a risk
+#: of data loss.
 _REPLICAS = 3
 #: Causes after which a replica returns by itself once its broker is registered.
 _OF_BROKER = frozenset({ShrinkCause.SHUTDOWN, ShrinkCause.BOUNCE, ShrinkCause.SESSION})
