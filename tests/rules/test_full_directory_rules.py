@@ -18,12 +18,22 @@ from tests.support.broker.fakes import (
     settle,
 )
 from tests.support.broker.fakes import state as commanded
-from tests.support.controller.values import TP, epoch, loaded, one_partition, state, step, topic_id
+from tests.support.controller.values import (
+    TP,
+    answer_of,
+    elect,
+    epoch,
+    loaded,
+    one_partition,
+    state,
+    step,
+    topic_id,
+)
 from tests.support.log import NOW_MS, LogHarness, append, batch_of, directory_of, values_of
 from tests.support.log import TOPIC_ID as LOG_TOPIC_ID
 
 from tidelog.broker.replicas.metrics import FULL_LOG_DIRECTORIES, USABLE_BYTES
-from tidelog.controller.elections.preferred import RebalanceDue
+from tidelog.controller.elections.preferred import PreferredElectionRead, RebalanceDue
 from tidelog.controller.elections.relinquishing import RelinquishAsked
 from tidelog.core.errors import ConnectionLost, ErrorCode, StorageError
 from tidelog.core.ports import VolumeSize
@@ -326,10 +336,10 @@ class Full:
         self.space = self.broker.directory.space
         self.full = self.broker.replicas.upkeep.full
 
-    async def begin(self, isr: tuple[int, ...] = (1, 2, 3)) -> None:
+    async def begin(self, isr: tuple[int, ...] = (1, 2, 3), leader: int = 1) -> None:
         broker = self.broker
         broker.see(1, 2, 3, controller_id=3)
-        await broker.command(commanded(isr=isr, is_new=True, leader_epoch=4))
+        await broker.command(commanded(leader, isr=isr, is_new=True, leader_epoch=4))
         self.full.watch(broker.directory)  # type: ignore[arg-type]  # a fake directory
 
     async def fill(self) -> None:
@@ -389,6 +399,26 @@ def test_a_leader_that_no_other_can_replace_stays_and_asks_nothing() -> None:
         await at.begin(isr=(1,))
         await at.fill()
         assert at.asked == [] and at.broker.partition().is_leader
+
+    run(story())
+
+
+@pytest.mark.rule("D14")
+def test_a_follower_on_a_full_disk_is_reported_to_each_controller() -> None:
+    async def story() -> None:
+        at = Full()
+        at.broker.peers.served.append((RELINQUISH_LEADERSHIP, 0, 0))
+        await at.begin(leader=2)
+        await at.fill()
+        ((request, answer),) = at.asked
+        assert request == asks_for(4)
+        answer(RelinquishLeadershipResponse(), None)
+        await settle()
+        await at.probe()
+        assert len(at.asked) == 1, "the controller knows it"
+        at.broker.services.view.controller_epoch += 1
+        await at.probe()
+        assert [asked for asked, _ in at.asked] == [asks_for(4)] * 2
 
     run(story())
 
@@ -545,6 +575,31 @@ def test_a_full_disk_gets_no_leadership_back_automatically_before_the_second_loo
     copied.note_unfit(1, TP, controller.image)
     assert not controller.balance.is_avoided(1, TP, controller.image)
     assert copied.is_avoided(1, TP, controller.image)
+
+
+@pytest.mark.rule("D14")
+def test_an_election_on_request_gives_no_leadership_to_a_full_disk() -> None:
+    controller = loaded(one_partition(state(leader=2)))
+    step(controller, relinquishes(0))
+    assert controller.image.states[TP].leader == 2, "the broker only follows"
+    _, effects = step(controller, elect(TP))
+    (result,) = answer_of(effects).replica_election_results[0].partition_result
+    assert result.error_code == ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    assert "the disk of preferred replica 1 is full or slow" in result.error_message
+    step(controller, PreferredElectionRead([TP]))
+    assert controller.image.states[TP].leader == 2
+    step(controller, relinquishes())
+    step(controller, elect(TP))
+    assert controller.image.states[TP].leader == 1
+
+
+@pytest.mark.rule("D14")
+def test_an_election_by_the_node_returns_a_leadership_once_there_is_space() -> None:
+    controller = loaded(one_partition(state(leader=2)))
+    step(controller, relinquishes(0))
+    step(controller, relinquishes())
+    step(controller, PreferredElectionRead([TP]))
+    assert controller.image.states[TP].leader == 1
 
 
 @pytest.mark.rule("D14")

@@ -233,7 +233,7 @@ class Controller:
             # Elections come first, because AlterPartition requests are judged by the leaders that
             # this decision elects.
             if isinstance(event, leaders.ElectLeadersAsked):
-                leaders.elect_leaders(event, draft)
+                leaders.elect_leaders(event, draft, self.balance)
             elif isinstance(event, relinquishing.RelinquishAsked):
                 relinquishing.relinquish(event, draft, self.balance)
         for event in events:

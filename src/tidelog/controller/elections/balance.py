@@ -7,8 +7,8 @@ metadata at once. A broker that has restarted gets its leaderships only after it
 While the broker is outside the ISR of a partition with a live leader, it still has to catch up, and
 is busy with fetching. A broker need not catch up on partitions that are being reassigned, removed
 or deleted. The controller stops waiting for a broker that has joined no ISR between two rebalance
-checks. An election that a client requests (V8) depends on the ISR alone. The caller determines the
-times of checks and steps.
+checks. An election that a client requests (V8) depends on the ISR, and on reports of full or slow
+disks (D13, D14). The caller determines the times of checks and steps.
 """
 
 from __future__ import annotations
@@ -149,8 +149,12 @@ class Balance:
 
         It should not if it recently reported slow reads, or a full or slow disk for this partition.
         """
-        if self.is_slow(broker_id, image):
-            return True
+        return self.is_slow(broker_id, image) or self.is_unfit(broker_id, topic_partition, image)
+
+    def is_unfit(self, broker_id: int, topic_partition: TopicPartition, image: Image) -> bool:
+        """Return whether a broker's present incarnation reported that the disk of this replica is
+        full or slow, so that the broker would give up the leadership at once (D13, D14).
+        """
         broker = image.brokers.get(broker_id)
         found = self._unfit.get((broker_id, topic_partition))
         return broker is not None and found is not None and found[0] == broker.broker_epoch
@@ -190,6 +194,8 @@ class Balance:
         """Return a hashable form for the model checker; equal forms mean equal next decisions."""
         return (
             tuple(self._waiting),
+            tuple(sorted(self._slow.items())),
+            tuple(sorted(self._unfit.items())),
             tuple(
                 (key, registration.broker_epoch, registration.behind, registration.may_lead)
                 for key, registration in sorted(self._brokers.items())

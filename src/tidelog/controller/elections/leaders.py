@@ -17,6 +17,7 @@ from tidelog.controller.answers import Answer, Precedence, Result
 from tidelog.controller.command_builder import CommandBuilder
 from tidelog.controller.draft import Draft
 from tidelog.controller.elections import election, preferred, recoveries, waits
+from tidelog.controller.elections.balance import Balance
 from tidelog.controller.elections.circumstances import circumstances
 from tidelog.controller.elections.election import Election
 from tidelog.controller.events import Event
@@ -275,8 +276,11 @@ def _look_at_leaderless(name: str, image: Image, agenda: Agenda) -> None:
 # on request
 
 
-def elect_leaders(asked: ElectLeadersAsked, draft: Draft) -> None:
+def elect_leaders(asked: ElectLeadersAsked, draft: Draft, balance: Balance) -> None:
     """Elect preferred or unclean leaders (V8, V13, V46).
+
+    A preferred replica that `balance` knows to be on a full or slow disk is not elected in place of
+    another leader (D13, D14).
 
     If the request names all partitions, the answer omits partitions that needed no election.
     """
@@ -291,14 +295,16 @@ def elect_leaders(asked: ElectLeadersAsked, draft: Draft) -> None:
     for topic_partition in dict.fromkeys(wanted):
         result = Result(topic_partition)
         try:
-            result.write = _elect_leader(request.election_type, topic_partition, draft)
+            result.write = _elect_leader(request.election_type, topic_partition, draft, balance)
         except KafkaError as error:
             result.refuse(error)
         if named is not None or result.error is not ErrorCode.ELECTION_NOT_NEEDED:
             answer.results.append(result)
 
 
-def _elect_leader(election_type: int, topic_partition: TopicPartition, draft: Draft) -> int:
+def _elect_leader(
+    election_type: int, topic_partition: TopicPartition, draft: Draft, balance: Balance
+) -> int:
     """Elect one leader; return the index of the write."""
     image = draft.image
     if election_type not in (_PREFERRED, _UNCLEAN):
@@ -315,7 +321,7 @@ def _elect_leader(election_type: int, topic_partition: TopicPartition, draft: Dr
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic_partition}"
         )
     if election_type == _PREFERRED:
-        elected = _elect_preferred(topic_partition, state, draft)
+        elected = _elect_preferred(topic_partition, state, draft, balance)
     else:
         elected = _elect_uncleanly(topic_partition, state, draft)
     index = draft.written(topic_partition)
@@ -332,11 +338,17 @@ def _elect_leader(election_type: int, topic_partition: TopicPartition, draft: Dr
 
 
 def _elect_preferred(
-    topic_partition: TopicPartition, state: PartitionState, draft: Draft
+    topic_partition: TopicPartition, state: PartitionState, draft: Draft, balance: Balance
 ) -> Election:
     replicas = draft.image.replicas(topic_partition)
     if not election.prefers_another(state, replicas):
         raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, f"preferred replica {replicas[0]} leads")
+    if balance.is_unfit(replicas[0], topic_partition, draft.image):
+        raise KafkaError(
+            ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+            f"the disk of preferred replica {replicas[0]} is full or slow, and its broker would"
+            " give the leadership back at once",
+        )
     elected = preferred.elect(topic_partition, state, draft)
     if elected is None:
         raise KafkaError(

@@ -82,7 +82,24 @@ class PreferredElections:
         """Elect the next preferred replicas that can lead."""
         for topic_partition in list(self._waiting)[:MAX_PREFERRED_ELECTIONS_PER_DECISION]:
             del self._waiting[topic_partition]
-            _give_back(topic_partition, draft)
+            self._give_back(topic_partition, draft)
+
+    def _give_back(self, topic_partition: TopicPartition, draft: Draft) -> None:
+        image = draft.image
+        state = image.states.get(topic_partition)
+        if (
+            state is None
+            or draft.written(topic_partition) is not None
+            or image.is_deleting(topic_partition.topic)
+            or not election.prefers_another(state, image.replicas(topic_partition))
+            or self.balance.is_unfit(image.replicas(topic_partition)[0], topic_partition, image)
+        ):
+            return
+        elected = elect(topic_partition, state, draft)
+        if elected is not None:
+            draft.write_state(
+                WritePartitionState(topic_partition, elected.state, state.partition_epoch)
+            )
 
     def write_end(self, draft: Draft) -> None:
         """Remove `/admin/preferred_replica_election` once all its partitions are decided."""
@@ -101,23 +118,6 @@ class PreferredElections:
     def key(self) -> tuple[object, ...]:
         """Return a hashable form for the model checker; equal forms mean equal next decisions."""
         return (tuple(self._waiting), self.balance.key(), self._is_requested)
-
-
-def _give_back(topic_partition: TopicPartition, draft: Draft) -> None:
-    image = draft.image
-    state = image.states.get(topic_partition)
-    if (
-        state is None
-        or draft.written(topic_partition) is not None
-        or image.is_deleting(topic_partition.topic)
-        or not election.prefers_another(state, image.replicas(topic_partition))
-    ):
-        return
-    elected = elect(topic_partition, state, draft)
-    if elected is not None:
-        draft.write_state(
-            WritePartitionState(topic_partition, elected.state, state.partition_epoch)
-        )
 
 
 def elect(topic_partition: TopicPartition, state: PartitionState, draft: Draft) -> Election | None:

@@ -8,8 +8,7 @@ lead, the leader continues to lead.
 
 The controller replaces a leader on a full or slow disk in the same way, but avoids the leader's
 broker only for the reported partitions. A request without partitions withdraws the report of full
-or slow disks. A broker also reports the followers on its slow disks: the controller avoids these
-followers as leaders and changes nothing else.
+or slow disks. A broker also reports followers on such disks, so that they are not elected instead.
 
 A replica with a damaged log leaves the ISR and the eligible replicas first, and truncates its log
 afterwards. A leader that is alone in the ISR stays, because no other replica may have its records.

@@ -2,17 +2,20 @@
 
 After the faults, when all replicas are in sync, one directory of one broker or of each broker is
 filled, and becomes read-only. If only one broker has a full directory, it must lead no partition in
-this directory while another member of the ISR is up. Consumers that begin during the phase must be
+this directory while another member of the ISR is up. Elections of preferred replicas, requested
+twice, must not return a leadership to this directory. Consumers that begin during the phase must be
 able to read everything that is committed. At the end of the phase the directories get free space
 again, and the final phase checks that producers and replicas continue.
 """
 
 from __future__ import annotations
 
+import json
 import random
 from functools import partial
 from typing import Final
 
+from tidelog.metadata import layout
 from tidelog.sim.disk import SimDisk
 from tidelog.sim.loop import NS_PER_S
 from tidelog.sim.phases import rereading
@@ -48,11 +51,47 @@ def play(stage: Stage) -> bool:
         led = partial(_led, stage, *filled[0])
         if not stage.wait(led, stage.after_ns(_SERVES_NS), "led elsewhere", "directory"):
             return False
+        for is_known in (False, True):
+            if not _elect_preferred(stage, *filled[0], is_known=is_known):
+                return False
     stage.stay(*_STAYS_MS)
     for _, disk in filled:
         disk.free()
     simulator.note(-1, "fault", "the full directories are freed")
     return not simulator.violations
+
+
+def _elect_preferred(stage: Stage, broker: SimBroker, disk: SimDisk, *, is_known: bool) -> bool:
+    """Request preferred leaders for all partitions; return False after a violation.
+
+    A first election may return a leadership to the full directory, because the report of a follower
+    may still be under way to the controller. Then the broker gives the leadership up and reports
+    that, so that a second election (`is_known`) must not return the leadership. If the directory
+    had space in between, or if there is another controller, the election proves nothing.
+    """
+    cluster, limit_ns = stage.cluster, stage.after_ns(_SERVES_NS)
+    store, path = cluster.store, layout.PREFERRED_REPLICA_ELECTION
+    before = _full_since_ms(broker, disk), cluster.published.controller_epoch
+    asked = [{"topic": name.topic, "partition": name.partition} for name, _ in stage.partitions()]
+    if before[0] is None or not asked:
+        return True
+    store.write_from_outside(path, json.dumps({"version": 1, "partitions": asked}).encode())
+    if not stage.wait(lambda: store.tree.get(path), limit_ns, "preferred leaders are elected"):
+        return False
+    is_same = (_full_since_ms(broker, disk), cluster.published.controller_epoch) == before
+    led = _led(stage, broker, disk)
+    if led and is_same and is_known:
+        cluster.simulator.violate(f"an election returned a leadership to a full directory: {led}")
+        return False
+    return stage.wait(partial(_led, stage, broker, disk), limit_ns, "led elsewhere", "directory")
+
+
+def _full_since_ms(broker: SimBroker, disk: SimDisk) -> int | None:
+    """Return since when a broker knows that its directory is full; None if it is not full."""
+    directories = [] if broker.broker is None else broker.broker.replicas.directories
+    return next(
+        (each.space.free.full_since_ms for each in directories if each.path == disk.root), None
+    )
 
 
 def _all_read(stage: Stage) -> bool:

@@ -4,9 +4,10 @@ For each leader in a full or slow directory, the broker asks the controller to e
 and repeats the request after a pause. In elections the controller avoids the replicas that such a
 request names. A follower in a slow directory stays in sync and could be elected, so the broker
 reports it, too. Without these reports, leaderships would move in circles among brokers whose disks
-are all slow. The controller forgets a report after two checks of the leader balance, so the broker
-repeats its reports, and sends them to each new controller. Followers in a full directory leave the
-ISR, so they need no report.
+are all slow. A follower in a full directory leaves the ISR only when its leader gets records: of a
+partition without new records the follower stays in sync, so the broker reports it as well. The
+controller forgets a report after two checks of the leader balance, so the broker repeats its
+reports, and sends them to each new controller.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ class UnfitDirectories:
         leadership = partition.leadership
         if leadership is not None:
             return leadership.can_be_replaced
-        return partition.has_role and self.is_slow(partition.log.directory)
+        return partition.has_role
 
     def _key(self, partition: Partition) -> tuple[TopicPartition, int, int]:
         view = self._services.view
