@@ -17,4 +17,14 @@ carries out operations on the log, and `log_reference` states what must be left 
 history at every call of a port; `crash_losses` lists what a power loss may leave there.
 `small_process` is a process with a clock and a tracer, and `stepped_lane` its queue of file
 operations, both without an event loop.
+
+The world `coordinator` has two brokers that coordinate one partition of an internal topic in turn.
+`coordinator` draws and branches its histories. `coordinator_world` is its state, with the partition
+in `coordinated_partition` and a broker's loop, clock and services in `coordinator_process`.
+`coordinator_steps` has the kinds of steps of brokers, partition and time. These modules know no
+kind of coordinator. Consumer groups are their tenant: `group_tenant` sends requests and checks
+answers, `group_steps` has the steps of clients, and `group_asks` their requests.
+`coordinator_rarities` names the states from which histories branch. `group_reference` states what
+must hold, with the errors of requests in `group_expectations` and the content of the log in
+`group_log_values`.
 """
