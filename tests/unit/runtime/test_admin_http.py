@@ -28,6 +28,10 @@ async def big(_: HttpRequest) -> HttpResponse:
     return HttpResponse(HTTPStatus.OK, (BIG,))
 
 
+async def sized(request: HttpRequest) -> HttpResponse:
+    return HttpResponse(HTTPStatus.OK, (b"x" * int(request.query["bytes"]),))
+
+
 async def broken(_: HttpRequest) -> HttpResponse:
     raise AssertionError("a defect")
 
@@ -46,7 +50,7 @@ def served(act: Callable[[HttpServer], Awaitable[None]], limits: HttpLimits | No
 
     async def run() -> None:
         routes = Routes()
-        for respond in (big, broken, refusing, never):
+        for respond in (big, sized, broken, refusing, never):
             routes.add("GET", f"/{respond.__name__}", respond)
         routes.add("GET", "/echo", echo)
         routes.add("POST", "/echo/", echo)
@@ -92,6 +96,23 @@ def test_requests_reach_their_routes() -> None:
     served(act)
 
 
+def test_a_client_that_begins_to_read_late_gets_the_end_of_the_response() -> None:
+    async def act(server: HttpServer) -> None:
+        # Some of these sizes end just above what the kernel takes while the client does not read.
+        for size_bytes in range(48 * 1024, 4 << 20, 48 * 1024):
+            client = socket.socket()
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.connect(("127.0.0.1", server.port))
+            client.sendall(request(f"/sized?bytes={size_bytes}"))
+            for _ in range(20):
+                await asyncio.sleep(0)
+            reader, writer = await asyncio.open_connection(sock=client)
+            assert len(await reader.read()) > size_bytes
+            writer.close()
+
+    served(act)
+
+
 def test_a_connection_takes_one_request_after_the_other() -> None:
     async def act(server: HttpServer) -> None:
         first = b"GET /echo?n=1 HTTP/1.1\r\n\r\n"
@@ -117,7 +138,7 @@ def test_a_connection_takes_one_request_after_the_other() -> None:
         (request("/echo/", "POST", "Content-Length: -1"), 400, "a number expected"),
         (request("/echo/", "POST", "Content-Length: 999999"), 413, "at most 65,536 expected"),
         (request("/echo/", "POST", "Transfer-Encoding: chunked"), 411, "Content-Length expected"),
-        (request("/none"), 404, "/big, /broken, /echo, /echo/, /never, /refusing expected"),
+        (request("/none"), 404, "/big, /broken, /echo, /echo/, /never, /refusing, /sized expected"),
         (request("/echo", "DELETE"), 405, "DELETE is not possible here: GET expected"),
         (request("/refusing"), 409, "not now"),
         (request("/broken"), 500, "failed to respond"),

@@ -18,6 +18,7 @@ import asyncio
 import contextlib
 import logging
 import traceback
+from collections.abc import Iterable
 from http import HTTPStatus
 from ipaddress import ip_address
 from typing import Final
@@ -118,6 +119,9 @@ class HttpServer:
             longest.cancel()
             is_full = False
         self._tasks[task] = None
+        # With this limit, `drain` waits until the kernel has the whole piece. With the usual limit
+        # of 64 KiB, the end of a response would be lost when its connection is closed.
+        writer.transport.set_write_buffer_limits(high=0)
         try:
             if is_full:
                 reason = f"{self._limits.connections} connections are open, which is the limit"
@@ -146,9 +150,8 @@ class HttpServer:
             except BadRequest as bad:
                 await self._refuse(writer, bad)
                 return
-            writer.write(response.head(keeps_alive))
-            if request.method != "HEAD":
-                await self._write(writer, response)
+            parts = () if request.method == "HEAD" else response.parts
+            await self._write(writer, (response.head(keeps_alive), *parts))
 
     async def _read(self, reader: asyncio.StreamReader) -> HttpRequest | None:
         """Return the next request; None if the client has sent no further request."""
@@ -203,14 +206,13 @@ class HttpServer:
 
     async def _refuse(self, writer: asyncio.StreamWriter, bad: BadRequest) -> None:
         response = HttpResponse.of_text(f"{bad.reason}\n", bad.status)
-        writer.write(response.head(keeps_alive=False))
         with contextlib.suppress(OSError):
-            await self._write(writer, response)
+            await self._write(writer, (response.head(keeps_alive=False), *response.parts))
             writer.write_eof()
 
-    async def _write(self, writer: asyncio.StreamWriter, response: HttpResponse) -> None:
-        """Write a body in pieces; raise TimeoutError if a piece is not taken in time."""
-        for part in response.parts:
+    async def _write(self, writer: asyncio.StreamWriter, parts: Iterable[bytes]) -> None:
+        """Write a response in pieces; raise TimeoutError if a piece is not taken in time."""
+        for part in parts:
             for begin in range(0, len(part), _PIECE_BYTES):
                 writer.write(memoryview(part)[begin : begin + _PIECE_BYTES])
                 async with asyncio.timeout(self._limits.step_ms / 1000):
