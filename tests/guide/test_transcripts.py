@@ -238,7 +238,7 @@ def test_the_seeds_of_the_guide_to_the_simulator(terminal: Terminal) -> None:
 def test_the_small_worlds_of_the_guide_to_the_simulator(terminal: Terminal) -> None:
     [commands] = SIMULATION["Search a part without a cluster"].commands
     printed = terminal.run(commands)
-    assert printed.count(", 0 violations") == 2
+    assert printed.count(", 0 violations") == 4
 
 
 def test_a_run_of_the_guide_to_the_simulator_becomes_a_page(terminal: Terminal) -> None:

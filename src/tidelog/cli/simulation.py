@@ -312,7 +312,9 @@ def small(
     The world `log` has one partition's log. A seed draws a short history of appends, truncations,
     retention, compaction, moves and more, and the log crashes at every call of its disk with every
     loss that the disk knows. The world `replicas` has a leader and its followers, whose messages
-    are late, lost or doubled. With --only, one history of one seed is described step by step.
+    are late, lost or doubled. The world `controller` has two controllers over one store, whose
+    responses are late or lost, with brokers and administrators as scripts. With --only, one history
+    of one seed is described step by step.
     """
     from tidelog.cli.small_worlds import describe_history, find_mutants, play_seeds
     from tidelog.sim.small.small_world import WORLDS, small_world

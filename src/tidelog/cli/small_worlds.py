@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 #: A seed with more violations shows only the first ones.
 _MOST_SHOWN = 3
 
-WorldOption = Annotated[str, typer.Option(help="The world: coordinator, log or replicas.")]
+WorldOption = Annotated[
+    str, typer.Option(help="The world: controller, coordinator, log or replicas.")
+]
 OnlyOption = Annotated[
     str, typer.Option(help="Describe one history of one seed: a path, as a violation has it.")
 ]

@@ -27,4 +27,12 @@ answers, `group_steps` has the steps of clients, and `group_asks` their requests
 `coordinator_rarities` names the states from which histories branch. `group_reference` states what
 must hold, with the errors of requests in `group_expectations` and the content of the log in
 `group_log_values`.
+
+The world `controller_search` has real controllers over one store. `controller_world` is its state,
+with each controller's process in `controller_host` and each broker's script in `controller_broker`.
+`controller_store_steps`, `controller_broker_steps` and `controller_admin_steps` have the kinds of
+steps. `controller_reference` states what must hold at each write and each command, and
+`controller_recovery` what must hold when all faults have ended. `stepped_store` is a metadata store
+whose messages wait for the world, and `stepped_loop` an event loop that runs when the world lets
+it.
 """

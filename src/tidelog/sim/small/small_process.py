@@ -35,11 +35,17 @@ class _Timer:
         self.callback = None
 
 
+def _nothing() -> None:
+    """Do nothing after a timer."""
+
+
 class SteppedClock:
     """A clock that stands still until `advance`."""
 
     def __init__(self, now_ms: int = WALL_EPOCH_MS) -> None:
         self.now_ms = now_ms
+        #: Called after each timer that fires.
+        self.on_fired: Callable[[], None] = _nothing
         self._timers: list[tuple[int, int, _Timer]] = []
         self._set = 0
 
@@ -71,6 +77,7 @@ class SteppedClock:
             callback, timer.callback = timer.callback, None
             if callback is not None:
                 callback()
+                self.on_fired()
         self.now_ms = end_ms
 
 

@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 
 #: By the name of a small world: the module that has the world in its attribute `WORLD`.
 WORLDS = {
+    "controller": "tidelog.sim.small.controller_search",
     "coordinator": "tidelog.sim.small.coordinator",
     "log": "tidelog.sim.small.one_log",
     "replicas": "tidelog.sim.small.replica_set",
