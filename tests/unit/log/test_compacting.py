@@ -535,7 +535,7 @@ def test_a_gap_where_nothing_is_compacted_now_is_taken_with_a_warning(
         assert bool(warned) != is_compacted
 
 
-@examples(100)
+@examples(50)
 @given(
     data=st.data(),
     segment_bytes=st.integers(500, 1500),

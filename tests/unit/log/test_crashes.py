@@ -298,7 +298,7 @@ def test_a_crash_that_once_found_a_defect(seed: int) -> None:
     live_and_die(seed)
 
 
-@examples(200)
+@examples(100)
 @given(seed=st.integers(0, 2**32))
 def test_a_crash_leaves_a_prefix_with_all_that_was_durable(seed: int) -> None:
     live_and_die(seed)

@@ -328,7 +328,7 @@ class Model:
         return "new" if first == (same[-1][3] + 1) & MAX_SEQUENCE else "out of order"
 
 
-@examples(150)
+@examples(80)
 @given(data=st.data())
 def test_decisions_are_those_of_a_simple_model(data: st.DataObject) -> None:
     state, model = ProducerState(), Model()
