@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -156,7 +157,9 @@ def test_a_broker_without_admin_port_has_a_sentence(aged: Browser) -> None:
 
 def test_a_topic_begins_with_the_day_that_is_in_its_log(aged: Browser) -> None:
     aged.open(f"/topic?name={TOPIC}")
-    aged.until(lambda: is_a_day(span_of(aged, "Records in over time")), "a day of records")
+    aged.until(
+        lambda: "the last 20 h" in span_of(aged, "Records in over time"), "since the first record"
+    )
 
     def bursts() -> bool:
         (line,) = lines_of(aged, "Records in over time")
@@ -166,3 +169,16 @@ def test_a_topic_begins_with_the_day_that_is_in_its_log(aged: Browser) -> None:
 
     aged.until(bursts, "three half hours with records")
     aged.shoot("topic-with-a-day")
+
+
+def test_charts_span_the_time_that_the_viewer_chooses(aged: Browser) -> None:
+    aged.open("/")
+    aged.until(lambda: is_a_day(span_of(aged, "Traffic")), "a day of traffic")
+    buttons = aged.all('[aria-label="Time span of the charts"] button')
+    next(each for each in buttons if each.text == "1 h").click()
+    # Points are five minutes apart where the hour begins.
+    hour = re.compile("the last (5[5-9] min|1 h 0 min)")
+    aged.until(lambda: hour.search(span_of(aged, "Traffic")), "an hour")
+    assert "span=1h" in aged.driver.current_url
+    aged.shoot("cluster-with-an-hour")
+    assert violations(aged) == []

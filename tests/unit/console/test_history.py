@@ -139,6 +139,13 @@ def test_a_topics_day_ends_where_the_samples_begin() -> None:
     assert found == [(3_000, 10.0), (5_000, 10.0)]
 
 
+def test_a_topics_day_begins_with_its_first_record() -> None:
+    days = {"new": ((0, 0), (1_000, 0), (2_000, 0), (3_000, 5)), "empty": ((1_000, 0), (2_000, 0))}
+    known = reading(topic_days=days)
+    assert topic_day(known, Samples.empty(), "new") == [(2_000, 0.0), (3_000, 5.0)]
+    assert topic_day(known, Samples.empty(), "empty") == []
+
+
 def test_a_topic_without_a_leader_is_not_looked_up() -> None:
     placed = metadata({"flights": [partition(0, -1, [1])]})
     client: Any = Offsets([])

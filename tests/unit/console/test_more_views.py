@@ -49,7 +49,7 @@ def test_a_move_to_a_broker_that_is_gone_is_stuck_and_the_page_says_what_to_do()
     assert first["message"] == (
         "the move of t-0 cannot end: broker 9 is to be added, and not registered"
     )
-    assert first["next"].startswith("start broker 9; or give the moves up: ")
+    assert first["next"].startswith("start broker 9; or give the move up: ")
     assert (first["partitions"], first["brokers"]) == (["t-0"], [9])
     assert "the queued move of t-1 cannot begin" in queued["message"]
 
@@ -88,6 +88,18 @@ def test_a_failed_disk_and_one_of_a_broker_without_sizes() -> None:
     (row,) = document["table"]["rows"]
     assert (row["health"], row["fill"]) == ("failed: KAFKA_STORAGE_ERROR", None)
     assert document["silent"] == [{"broker": 2, "text": "timed out"}]
+
+
+def test_the_timeline_goes_by_times_where_brokers_appended_in_another_order() -> None:
+    events = [
+        event("session_loss", 2, broker=3, broker_epoch=9),
+        {"kind": "unreadable", "value": ""},
+        event("registration", 0, broker=1, broker_epoch=5),
+        event("leader_change", 2, topic="t", partition=0),
+    ]
+    rows = page("events", reading(events=tuple(events)))["table"]["rows"]
+    kinds = ["leader_change", "unreadable", "session_loss", "registration"]
+    assert [row["kind"] for row in rows] == kinds
 
 
 def test_the_timeline_has_the_latest_event_first_and_filters() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -292,9 +293,19 @@ class TestMoves:
         assert (found.level, found.kind, found.brokers) == ("degraded", "move_stuck", [4])
         assert "the move of t-0 cannot end: broker 4 is to be added, and not reg" in found.message
         assert found.next == (
-            "tidelog up --dir c; or give the moves up: tidelog reassign cancel --all --dir c"
+            "tidelog up --dir c; or give the move up: tidelog reassign cancel --topic t --dir c"
         )
-        assert self.of(self.MOVE, REMOTE).next.startswith("start broker 4; or give the moves up")
+        assert self.of(self.MOVE, REMOTE).next.startswith("start broker 4; or give the move up")
+
+    def test_of_several_moves_of_a_topic_only_the_stuck_one_is_given_up(self) -> None:
+        moves = Moves(
+            {TP: self.MOVE}, {TopicPartition("t", 1): MoveQueued((3, 2), "")}, False, True
+        )
+        found = only(moves=moves)
+        command = shlex.split(found.next.split("; or give the move up: ")[1])
+        assert command[:4] == ["tidelog", "reassign", "cancel", "--json"]
+        entry = {"topic": "t", "partition": 0, "replicas": [4]}
+        assert json.loads(command[4]) == {"partitions": [entry]}
 
     def test_a_move_without_a_leader_to_copy_from(self) -> None:
         unled = metadata({"t": placed((-1, (1, 2, 3), (1, 2)))})
@@ -314,6 +325,7 @@ class TestMoves:
         unlimited = replace(move, throttle=0)
         found = self.of(unlimited, progress=[replace(slow, move=unlimited)], watched_s=6.0)
         assert found.next.startswith("slow its producers down, or give it up: tidelog reassign")
+        assert "--all" not in found.next
 
     def test_a_move_that_pauses_says_why(self) -> None:
         move = MoveUnderWay((3, 1), (3,), (1,), paused="too few replicas are in sync")

@@ -57,8 +57,11 @@ def cluster_view(reading: ClusterReading, samples: Samples, params: Mapping[str,
     """Return the page of the cluster."""
     metadata = reading.metadata
     if metadata is None:
-        reason = reading.problems.get(ReadingPart.CLUSTER, "The first reading is under way.")
-        return {"missing": f"No broker has responded yet. {reason}"}
+        reason = reading.problems.get(ReadingPart.CLUSTER)
+        if reason is None:
+            return {"missing": "No broker has responded yet. The first reading is under way."}
+        step = "Start the brokers, or start the console with the address of another broker (-b)."
+        return {"missing": f"No broker has responded yet. {reason.rstrip('.')}. {step}"}
     sessions = sessions_of(list(reading.events))
     election = next(
         (each for each in reversed(reading.events) if each["kind"] == kinds.CONTROLLER_ELECTION),

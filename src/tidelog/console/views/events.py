@@ -6,8 +6,10 @@ them. An event about a partition links to the partition's page, which shows the 
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from operator import itemgetter
 
 from tidelog.client.event_sentences import event_sentence
 from tidelog.console.readings import ClusterReading, Event, Samples
@@ -38,7 +40,7 @@ def events_view(reading: ClusterReading, samples: Samples, params: Mapping[str, 
     if kind and kind not in KINDS:
         raise BadQuery(f"kind={kind!r}: one of {', '.join(KINDS)} expected")
     counts = Counter(str(event["kind"]) for event in reading.events)
-    events = [event for event in reversed(reading.events) if not kind or event["kind"] == kind]
+    events = [event for event in _latest_first(reading.events) if not kind or event["kind"] == kind]
     query = TableQuery.from_params(params, "")
     if query.words or query.sort:
         table = window([_row(event) for event in events], query)
@@ -49,6 +51,22 @@ def events_view(reading: ClusterReading, samples: Samples, params: Mapping[str, 
         "kinds": [{"kind": each, "count": counts[each]} for each in KINDS if counts[each]],
         "table": table,
     }
+
+
+def _latest_first(events: Sequence[Event]) -> list[Event]:
+    """Return events by their times: several brokers append them, so offsets have another order.
+
+    An event without a time has that of the event before it.
+    """
+    times_ms = itertools.accumulate(events, _known_time_ms, initial=0)
+    found = list(zip(itertools.islice(times_ms, 1, None), events, strict=True))
+    found.sort(key=itemgetter(0))
+    return [event for _, event in reversed(found)]
+
+
+def _known_time_ms(before_ms: int, event: Event) -> int:
+    time_ms = event.get("time_ms")
+    return time_ms if isinstance(time_ms, int) else before_ms
 
 
 def _row(event: Event) -> Document:

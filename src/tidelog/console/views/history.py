@@ -237,10 +237,13 @@ def out_of_isrs(reading: ClusterReading, broker: int) -> list[Document]:
 def topic_day(reading: ClusterReading, samples: Samples, name: str) -> list[tuple[int, float]]:
     """Return a topic's records a second of the last day as (time in ms, rate), from its log.
 
-    The points end where the samples of this process begin.
+    The points begin half an hour before the first record's, and end where the samples of this
+    process begin.
     """
     live = samples.topics.points(name)
     known = list(reading.topic_days.get(name, ()))
+    without = sum(1 for _ in itertools.takewhile(lambda point: point[1] == 0, known))
+    known = known[max(0, without - 2) :] if without < len(known) else []
     if live:
         known = [*(each for each in known if each[0] < live[0][0]), live[0]]
     return [

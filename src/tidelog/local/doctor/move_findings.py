@@ -7,6 +7,7 @@ added replicas copy it.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 from tidelog.core.types import NO_LEADER, TopicPartition
@@ -14,7 +15,7 @@ from tidelog.core.wording import brokers_text
 from tidelog.local.doctor.cluster_facts import ClusterFacts
 from tidelog.local.doctor.diagnosis import degraded, notice
 from tidelog.local.health import ClusterPlace, Finding
-from tidelog.local.remedy_commands import command_on
+from tidelog.local.remedy_commands import command_on, quoted
 
 
 def of_moves(facts: ClusterFacts, place: ClusterPlace) -> Iterator[Finding]:
@@ -41,7 +42,7 @@ def of_moves(facts: ClusterFacts, place: ClusterPlace) -> Iterator[Finding]:
                 f"the move of {tp} cannot end: producers write at least as fast as it copies"
                 f" ({round(rate):,} bytes/s over {facts.watched_s:g} s)"
             )
-            remedy = _faster(place, tp, move.throttle or never[tp].configured_rate)
+            remedy = _faster(facts, place, tp, move.throttle or never[tp].configured_rate)
             yield degraded("move_never", message, remedy, brokers=move.adding, partitions=[tp])
         elif move.paused:
             message = f"the move of {tp} pauses: {move.paused}"
@@ -58,17 +59,31 @@ def _stuck(
     absent: list[int],
 ) -> Finding:
     start = f"tidelog up{place.option}" if place.directory else f"start {brokers_text(absent)}"
-    remedy = f"{start}; or give the moves up: tidelog reassign cancel --all{place.option}"
+    remedy = f"{start}; or give the move up: {_cancel(facts, place, tp)}"
     return degraded("move_stuck", message, remedy, brokers=absent, partitions=[tp])
 
 
-def _faster(place: ClusterPlace, tp: TopicPartition, throttle: int | None) -> str:
+def _cancel(facts: ClusterFacts, place: ClusterPlace, tp: TopicPartition) -> str:
+    """Return the command that cancels one move, and no other."""
+    assert facts.moves is not None, "the caller has the moves"
+    moving = {*facts.moves.under_way, *facts.moves.queued}
+    if [each for each in moving if each.topic == tp.topic] == [tp]:
+        return f"tidelog reassign cancel --topic {quoted(tp.topic)}{place.option}"
+    move = facts.moves.under_way.get(tp) or facts.moves.queued[tp]
+    entry = {"topic": tp.topic, "partition": tp.partition, "replicas": list(move.target)}
+    document = quoted(json.dumps({"partitions": [entry]}))
+    return f"tidelog reassign cancel --json {document}{place.option}"
+
+
+def _faster(
+    facts: ClusterFacts, place: ClusterPlace, tp: TopicPartition, throttle: int | None
+) -> str:
     if throttle:
         return (
             f"raise the throttle of {throttle:,} bytes/s: execute the move of {tp.topic} again with"
             f" a larger --throttle, or 0 to end it; tidelog reassign list{place.option}"
         )
-    return f"slow its producers down, or give it up: tidelog reassign cancel --all{place.option}"
+    return f"slow its producers down, or give it up: {_cancel(facts, place, tp)}"
 
 
 def _queued(facts: ClusterFacts, place: ClusterPlace) -> Iterator[Finding]:

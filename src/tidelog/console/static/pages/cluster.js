@@ -3,21 +3,29 @@
 import { href } from "../address.js";
 import { h } from "../dom.js";
 import { bytes, count, rate } from "../format.js";
+import { glossary, term } from "../glossary.js";
 import { history } from "../history.js";
 import { age, figures, findings, HEALTH, missing, page, state } from "../parts.js";
 import { table } from "../table.js";
 
 export const title = () => "Cluster";
 
+const MEANINGS = {
+  unavailable: "Clients cannot write, or neither read nor write, the partitions that are named below with the next step.",
+  unreachable: "No broker responds to this console, so the page shows the last reading. The next step is below.",
+  degraded: "Clients are served, but a further failure could stop that. What to do is below.",
+};
+
 export function render(doc) {
   if (doc.missing) return missing("Cluster", doc.missing);
   const counts = doc.counts;
   return page("Cluster", doc.cluster_id && `id ${doc.cluster_id}`,
-    h("p", { class: `health ${HEALTH[doc.level]}` }, state(HEALTH[doc.level], doc.level)),
+    h("p", { class: `health ${HEALTH[doc.level]}` }, state(HEALTH[doc.level], doc.level),
+      MEANINGS[doc.level] && h("small", null, ` ${MEANINGS[doc.level]}`)),
     figures([
       ["Brokers", `${counts.brokers - counts.brokers_down} of ${counts.brokers}`, counts.brokers_down ? "warn" : null],
       ["Controller", doc.controller === null ? "none" : `broker ${doc.controller}`, doc.controller === null ? "bad" : null],
-      ["Controller epoch", doc.controller_epoch === null ? "–" : count(doc.controller_epoch)],
+      [term("Controller epoch"), doc.controller_epoch === null ? "–" : count(doc.controller_epoch)],
       ["Topics", h("a", { href: href("topics") }, count(counts.topics))],
       ["Partitions", count(counts.partitions)],
       ["Under-replicated", count(counts.under_replicated), counts.under_replicated ? "warn" : null],
@@ -35,7 +43,7 @@ export function render(doc) {
         { title: "Role", sort: "is_controller", cell: (row) => (row.is_controller ? "controller" : "broker") },
         { title: "Address", sort: "address", level: 2, class: "mono", cell: (row) => row.address ?? "–" },
         { title: "Rack", sort: "rack", level: 3, cell: (row) => row.rack ?? "–" },
-        { title: "Broker epoch", sort: "broker_epoch", number: true, level: 2, cell: (row) => (row.broker_epoch === null ? "–" : String(row.broker_epoch)) },
+        { title: term("Broker epoch"), sort: "broker_epoch", number: true, level: 2, cell: (row) => (row.broker_epoch === null ? "–" : String(row.broker_epoch)) },
         { title: "Session since", sort: "session_since_ms", level: 3, cell: (row) => age(row.session_since_ms, doc.time_ms) },
         { title: "Leads", sort: "leaders", number: true, cell: (row) => count(row.leaders) },
         { title: "Replicas", sort: "replicas", number: true, cell: (row) => count(row.replicas) },
@@ -44,6 +52,7 @@ export function render(doc) {
       ],
     }),
     history(doc.history),
+    glossary("ISR", "Controller epoch", "Broker epoch", "min.insync.replicas"),
   );
 }
 

@@ -3,6 +3,7 @@
 import { setParams } from "../address.js";
 import { h } from "../dom.js";
 import { count, words } from "../format.js";
+import { glossary } from "../glossary.js";
 import { page, partitionLink, state, time } from "../parts.js";
 import { table } from "../table.js";
 
@@ -22,7 +23,8 @@ export function render(doc, params) {
         { title: "Why", cell: (row) => (row.topic === null ? "–" : partitionLink(row.topic, row.partition)) },
         { title: "Reported by", sort: "reporter", number: true, level: 3, cell: (row) => row.reporter ?? "–" },
       ],
-    }));
+    }),
+    glossary("ISR", "ELR", "Log end", "Leader epoch", "Partition epoch", "Controller epoch", "Broker epoch"));
 }
 
 const choice = (text, kind, chosen) =>

@@ -5,6 +5,7 @@ import { changeButton } from "../change.js";
 import { chart } from "../chart.js";
 import { h } from "../dom.js";
 import { bytes, count, difference, duration, sum, words } from "../format.js";
+import { glossary, term } from "../glossary.js";
 import { age, brokers, crumbs, figures, groupLink, lag, missing, page, panel, partitionState, state, why } from "../parts.js";
 
 export const title = (params) => `Partition ${params.get("topic")}-${params.get("partition")}`;
@@ -17,13 +18,13 @@ export function render(doc) {
     figures([
       ["State", partitionState(doc.state)],
       ["Leader", doc.leader === null ? "none" : `broker ${doc.leader}`, doc.leader === null ? "bad" : null],
-      ["Preferred leader", doc.preferred === null ? "–" : `broker ${doc.preferred}`],
-      ["Leader epoch", count(doc.leader_epoch)],
-      ["Partition epoch", count(doc.partition_epoch)],
-      ["ISR", brokers(doc.isr)],
-      ["ELR", doc.elr === null ? "–" : brokers(doc.elr)],
-      ["min.insync.replicas", count(doc.min_isr)],
-      ["High watermark", count(doc.high_watermark)],
+      [term("Preferred leader"), doc.preferred === null ? "–" : `broker ${doc.preferred}`],
+      [term("Leader epoch"), count(doc.leader_epoch)],
+      [term("Partition epoch"), count(doc.partition_epoch)],
+      [term("ISR"), brokers(doc.isr)],
+      [term("ELR"), doc.elr === null ? "–" : brokers(doc.elr)],
+      [term("min.insync.replicas"), count(doc.min_isr)],
+      [term("High watermark"), count(doc.high_watermark)],
     ]),
     doc.conditions.length > 0 && h("ul", { class: "conditions", "aria-label": "What holds now" }, doc.conditions.map((each) =>
       h("li", { class: each.level }, state(each.level, each.text)))),
@@ -34,7 +35,8 @@ export function render(doc) {
       panel("Groups", groups(doc))),
     panel("Why", doc.why.length
       ? h("ol", { class: "why" }, doc.why.map((each) => why(each, doc.time_ms)))
-      : h("p", { class: "nothing" }, "No event in memory is about this partition.")));
+      : h("p", { class: "nothing" }, "No event in memory is about this partition.")),
+    glossary("ISR", "ELR", "High watermark", "Log end", "Lag", "Leader epoch", "Partition epoch", "Preferred leader", "min.insync.replicas"));
 }
 
 function changes(doc) {

@@ -4,6 +4,8 @@ import { href } from "../address.js";
 import { chart, growth } from "../chart.js";
 import { h } from "../dom.js";
 import { bytes, compact, count, rate } from "../format.js";
+import { glossary, term } from "../glossary.js";
+import { spans, within } from "../history.js";
 import { brokers, crumbs, figures, lag, missing, page, panel, partitionLink, partitionState, state } from "../parts.js";
 import { table } from "../table.js";
 
@@ -17,11 +19,11 @@ export function render(doc) {
     figures([
       ["Records in", rate(doc.rate)],
       ["Size of leaders", bytes(doc.size)],
-      ["min.insync.replicas", doc.min_isr === null ? "–" : count(doc.min_isr)],
+      [term("min.insync.replicas"), doc.min_isr === null ? "–" : count(doc.min_isr)],
       ["Topic id", h("code", null, doc.topic_id)],
     ]),
     h("div", { class: "columns" },
-      panel("Records in over time", chart({ label: "records a second", series: [{ name: "in", points: [...doc.day, ...growth(doc.history)] }], format: rate, fromZero: true })),
+      panel("Records in over time", spans(), chart({ label: "records a second", series: within([{ name: "in", points: [...doc.day, ...growth(doc.history)] }]), format: rate, fromZero: true })),
       panel("Groups", doc.groups.length
         ? h("ul", { class: "readers tall" }, doc.groups.map((each) => h("li", { key: each.group },
             h("a", { href: href("group", { name: each.group }) }, each.group), " lags by ", h("b", null, lag(each.lag)))))
@@ -32,15 +34,16 @@ export function render(doc) {
         { title: "Partition", sort: "partition", default: "partition", number: true, cell: (row) => partitionLink(doc.topic, row.partition, String(row.partition)) },
         { title: "State", sort: "state", cell: (row) => partitionState(row.state) },
         { title: "Leader", sort: "leader", number: true, cell: (row) => leader(row) },
-        { title: "Epoch", sort: "leader_epoch", number: true, level: 2, cell: (row) => count(row.leader_epoch) },
+        { title: h("abbr", { title: "leader epoch" }, "Epoch"), sort: "leader_epoch", number: true, level: 2, cell: (row) => count(row.leader_epoch) },
         { title: "Replicas", sort: "replicas", cell: (row) => brokers(row.replicas, (id) => row.isr.includes(id)) },
-        { title: "ELR", sort: "elr", level: 3, cell: (row) => brokers(row.elr) },
-        { title: "High watermark", sort: "end", number: true, cell: (row) => count(row.end) },
+        { title: term("ELR"), sort: "elr", level: 3, cell: (row) => brokers(row.elr) },
+        { title: term("High watermark"), sort: "end", number: true, cell: (row) => count(row.end) },
         { title: "Size", sort: "size", number: true, level: 2, cell: (row) => bytes(row.size) },
         { title: "Largest lag", sort: "lag", number: true, level: 2, cell: (row) => (row.lag === null ? "–" : compact(row.lag)) },
         { title: "Moves to", level: 3, cell: (row) => (row.moving_to ? brokers(row.moving_to) : "–") },
       ],
-    }));
+    }),
+    glossary("ISR", "ELR", "High watermark", "Lag", "Leader epoch", "Preferred leader", "min.insync.replicas"));
 }
 
 function leader(row) {
