@@ -105,6 +105,54 @@ def test_a_deleted_replica_is_renamed_first_and_removed_later(disk: Disk) -> Non
     assert not renamed.exists()
 
 
+@pytest.mark.rule("V34")
+@pytest.mark.parametrize("is_removed", [True, False])
+def test_a_power_loss_brings_no_record_back_below_a_checkpointed_log_start(
+    is_removed: bool,
+) -> None:
+    harness = SimLogHarness(0, LogConfig(segment_bytes=200))
+    log = harness.open().create(TP, TOPIC_ID, harness.config).result()
+    for number in range(8):
+        append(log, [bytes([number]) * 50])
+    log.flush().result()
+    log.advance_log_start(log.base_offsets[2])
+    directory = directory_of(log)
+    directory.checkpoint().result()
+    harness.lane.eager = is_removed
+    log.enforce_retention(NOW_MS, log.log_end_offset)
+    assert log.log_start_offset == log.base_offsets[0] > 0
+    harness.lane.eager = True
+    written = directory.checkpoint()
+    harness.lane.run()
+    written.result()
+    harness.life.alive = False
+    harness.disk.lose(0, ())
+    again = harness.open().logs[TP]
+    assert again.log_start_offset == log.log_start_offset
+    assert read_all(again)[0].offset == log.log_start_offset
+
+
+@pytest.mark.rule("V34")
+def test_the_checkpoint_drops_a_log_start_once_the_removal_of_its_files_is_durable(
+    disk: Disk,
+) -> None:
+    log = disk.open().create(TP, TOPIC_ID, LogConfig(segment_bytes=200)).result()
+    for number in range(8):
+        append(log, [bytes([number]) * 50])
+    log.flush().result()
+    start = log.base_offsets[2]
+    log.advance_log_start(start)
+    directory = directory_of(log)
+    directory.checkpoint().result()
+    log.enforce_retention(NOW_MS, log.log_end_offset).result()
+    directory.checkpoint().result()
+    assert disk.text("log-start-offset-checkpoint") == f"0\n1\ntopic 0 {start}\n"
+    log.flush().result()
+    directory.checkpoint().result()
+    assert disk.text("log-start-offset-checkpoint") == "0\n0\n"
+    assert disk.open().logs[TP].log_start_offset == start
+
+
 # V38
 
 

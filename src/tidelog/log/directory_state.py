@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 
 from tidelog.core.completion import Completion
@@ -38,7 +39,7 @@ from tidelog.log.segment_reads import Recent
 from tidelog.records.batch import CorruptBatch
 
 
-class LogOffsets:
+class LogOffsets(ABC):
     """The offsets of a log that checkpoints hold."""
 
     __slots__ = ("base_offsets", "log_start_offset", "recovery_point")
@@ -49,6 +50,13 @@ class LogOffsets:
     log_start_offset: int
     #: Offset below which all records are on the disk.
     recovery_point: int
+
+    @property
+    @abstractmethod
+    def may_regain_segments(self) -> bool:
+        """Whether a power loss may bring back removed segments, because no sync of the directory
+        has followed their removal.
+        """
 
 
 class DirectoryState(DirectoryDisk):
@@ -98,7 +106,14 @@ class DirectoryState(DirectoryDisk):
     # checkpoints
 
     def checkpoint(self) -> Completion[None]:
-        """Write recovery points and log start offsets."""
+        """Write recovery points and log start offsets.
+
+        A log whose start is the first offset of its files needs no entry for the log start. If the
+        checkpoint has an entry, it stays until the removal of older segments is durable. Otherwise
+        a power loss could bring back deleted records, whose removal an earlier checkpoint promised
+        (V34).
+        """
+        written = self.checkpoints[LOG_START_OFFSETS].offsets
         logs = self._checkpointed_logs
         if self.futures:
             logs = {**self.futures, **logs}
@@ -107,6 +122,7 @@ class DirectoryState(DirectoryDisk):
             key: log.log_start_offset
             for key, log in logs.items()
             if log.log_start_offset > log.base_offsets[0]
+            or (key in written and log.may_regain_segments)
         }
         for key, (recovery_point, log_start_offset) in self.returning.items():
             points[key], starts[key] = recovery_point, log_start_offset

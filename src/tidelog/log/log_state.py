@@ -70,6 +70,7 @@ class LogState(LogOffsets):
         "directory",
         "epochs",
         "held",
+        "is_removing",
         "is_write_wanted",
         "log_end_offset",
         "metadata_unsynced",
@@ -134,8 +135,8 @@ class LogState(LogOffsets):
         self.new_snapshots: dict[int, bytes] = {}
         #: Whether files were created, renamed or removed since the directory was last synced.
         self.names_changed = False
-        #: Whether a flush under way syncs the directory.
-        self.names_syncing = False
+        #: Whether a flush syncs the directory, and whether files of removed segments are renamed.
+        self.names_syncing = self.is_removing = False
         #: Whether the active segment was truncated and not synced since.
         self.truncation_unsynced = False
         #: Wall-clock time of the first append after the last flush began.
@@ -193,6 +194,13 @@ class LogState(LogOffsets):
         risen (V39).
         """
         return self.names_changed or self.names_syncing
+
+    @property
+    def may_regain_segments(self) -> bool:
+        """Whether a power loss may bring back removed segments, because no sync of the directory
+        has followed their removal.
+        """
+        return self.is_removing or self.names_unsynced
 
     @property
     def is_closed(self) -> bool:

@@ -215,6 +215,7 @@ def _remove(log: LogState, count: int, high_watermark: int, completion: Completi
     # Note whether names in the directory are not durable yet: results of earlier renames, or the
     # name of the oldest remaining segment.
     names_unsynced, log.names_changed = log.names_unsynced, True
+    log.is_removing = True
 
     def rename(files: Files) -> list[str]:
         """Rename the segments one by one, each after the previous rename is durable.
@@ -235,6 +236,8 @@ def _remove(log: LogState, count: int, high_watermark: int, completion: Completi
         return renamed
 
     def renamed(done: Completion[list[str]]) -> None:
+        # A flush since the beginning may have synced the directory before the last rename.
+        log.is_removing, log.names_changed = False, True
         log.end_turn()
         if done.error is not None:
             log.directory.failed(done.error)
