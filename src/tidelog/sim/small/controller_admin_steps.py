@@ -11,7 +11,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from tidelog.core.types import TopicPartition
+from tidelog.core.errors import ErrorCode
+from tidelog.core.types import ReassignmentEntry, TopicPartition
 from tidelog.metadata import layout
 from tidelog.metadata.store import ANY_VERSION, Create, Op, SetData
 from tidelog.sim.small.controller_host import ControllerHost
@@ -55,7 +56,7 @@ def _lists_of(brokers: tuple[int, ...]) -> list[str]:
         ".".join(map(str, replicas))
         for count in (1, 2, 3)
         for replicas in itertools.permutations(brokers, count)
-    ]
+    ] + ["1.1"]
 
 
 def _replicas(text: str | int) -> tuple[int, ...]:
@@ -166,13 +167,19 @@ def _reassign(
     _ask(world, host_id, f"reassign {name}-{partition} to {replicas}", request)
 
 
-def _ask(world: ControllerWorld, host_id: int, what: str, request: Any) -> None:
+def _ask(
+    world: ControllerWorld,
+    host_id: int,
+    what: str,
+    request: Any,
+    check: Callable[[Any], None] | None = None,
+) -> None:
     host = world.hosts[host_id]
 
     def ask(refusal: Callable[[], Any]) -> Any:
         return host.controller.ask(request, refusal)
 
-    world.ask_admin(host, what, ask)
+    world.ask_admin(host, what, ask, check)
 
 
 @controller_step(
@@ -221,7 +228,77 @@ def _elect(world: ControllerWorld, host_id: int, name: str, partition: int, kind
     request = ElectLeadersRequest(
         election_type=kind, topic_partitions=[TopicPartitions(name, [partition])]
     )
-    _ask(world, host_id, f"elect {name}-{partition}", request)
+    topic_partition = TopicPartition(name, partition)
+    known = world.reference.states.get(topic_partition)
+    since = -1 if known is None else known.leader_epoch
+
+    def check(response: Any) -> None:
+        for topic in response.replica_election_results:
+            for result in topic.partition_result:
+                if kind == 0 and result.error_code == ErrorCode.NONE:
+                    world.reference.check_preferred(topic_partition, since)
+
+    _ask(world, host_id, f"elect {name}-{partition}", request, check)
+
+
+@controller_step(
+    "store_election",
+    1,
+    lambda world: [
+        (name, partition)
+        for name, topic in world.reference.topics.items()
+        for partition in topic.partitions
+        if world.store.tree.get(layout.PREFERRED_REPLICA_ELECTION) is None
+    ],
+    "a tool stores the request to elect the preferred leader of {0}-{1}",
+    "tools",
+)
+def _store_election(world: ControllerWorld, name: str, partition: int) -> None:
+    data = layout.encode_partition_list([TopicPartition(name, partition)])
+    world.store.commit([Create(layout.PREFERRED_REPLICA_ELECTION, data)], 0)
+
+
+@controller_step(
+    "store_move",
+    2,
+    lambda world: [
+        (name, partition, replicas)
+        for name, topic in world.reference.topics.items()
+        for partition in topic.partitions
+        for replicas in _lists(world)
+        if world.store.tree.get(layout.REASSIGN_PARTITIONS) is None
+    ],
+    "a tool stores the request to move {0}-{1} to {2}",
+    "tools",
+)
+def _store_move(world: ControllerWorld, name: str, partition: int, replicas: str) -> None:
+    topic_partition = TopicPartition(name, partition)
+    target = _replicas(replicas)
+    world.reference.targets.setdefault(topic_partition, set()).add(target)
+    data = layout.encode_reassignments([ReassignmentEntry(topic_partition, target)])
+    world.store.commit([Create(layout.REASSIGN_PARTITIONS, data)], 0)
+
+
+@controller_step(
+    "store_cancel",
+    1,
+    lambda world: [()] if world.store.tree.get(layout.CANCEL_REASSIGNMENTS) is None else [],
+    "a tool stores the request to cancel all moves",
+    "tools",
+)
+def _store_cancel(world: ControllerWorld) -> None:
+    world.store.commit([Create(layout.CANCEL_REASSIGNMENTS, b"")], 0)
+
+
+@controller_step(
+    "store_vain_deletion",
+    1,
+    lambda world: [()] if world.store.tree.get(layout.delete_topic_path("nothing")) is None else [],
+    "a tool stores the request to delete a topic that does not exist",
+    "tools",
+)
+def _store_vain_deletion(world: ControllerWorld) -> None:
+    world.store.commit([Create(layout.delete_topic_path("nothing"), b"")], 0)
 
 
 @controller_step(

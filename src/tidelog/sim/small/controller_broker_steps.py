@@ -302,8 +302,68 @@ def _take_isr(replica: SmallReplica, data: Any) -> None:
 
 
 @controller_step(
-    "write_isr",
+    "rogue",
     2,
+    lambda world: [
+        (broker.broker_id, *topic_partition, kind)
+        for broker in world.up()
+        for topic_partition in broker.replicas
+        for kind in range(6)
+    ],
+    "broker {0} asks for an ISR of {1}-{2} that it may not have (kind {3})",
+    "rogues",
+)
+def _rogue(world: ControllerWorld, sender: int, topic: str, partition: int, kind: int) -> None:
+    """Send a request that the controller must refuse, as it is not in `reference.asked` (A3)."""
+    topic_partition = TopicPartition(topic, partition)
+    state = world.reference.states.get(topic_partition)
+    broker = world.brokers[sender]
+    replica = broker.replicas[topic_partition]
+    if state is None:
+        return
+    isr = [state.leader, *(each for each in world.brokers if each != state.leader)]
+    leader, leader_epoch, partition_epoch = state.leader, state.leader_epoch, state.partition_epoch
+    match kind:
+        case 0:
+            partition_epoch = -1
+        case 1:
+            leader_epoch = -1
+        case 2:
+            isr = [each for each in state.isr if each != state.leader]
+        case 3:
+            leader_epoch -= 1
+        case 4:
+            isr = [state.leader, state.leader]
+        case _:
+            leader = sender
+            isr = [sender]
+    if leader not in world.brokers or (kind == 5 and leader == state.leader):
+        return
+    members = [BrokerState(each, world.registered_epoch(each)) for each in isr]
+    data = RequestPartitionData(
+        partition_index=partition,
+        leader_epoch=leader_epoch,
+        new_isr_with_epochs=members,
+        leader_recovery_state=RECOVERED,
+        partition_epoch=partition_epoch,
+    )
+    request = AlterPartitionRequest(
+        leader,
+        world.registered_epoch(leader),
+        [RequestTopicData(topic_id=replica.topic_id, partitions=[data])],
+    )
+
+    def ask(host: ControllerHost, refusal: Any) -> Any:
+        return host.controller.alter_partition(request, 3, refusal)
+
+    world.requests.append(
+        BrokerRequest(sender, world.processes[sender], f"rogue {kind}", ask, lambda response: None)
+    )
+
+
+@controller_step(
+    "write_isr",
+    4,
     lambda world: [choice for choice in proposals(world) if _is_published(world, choice)],
     "leader {0} of {1}-{2} adds or removes {3} in the state node itself",
     "direct",

@@ -28,6 +28,12 @@ _REQUESTS: Final = (
     layout.ISR_CHANGES,
     layout.LOG_DIR_EVENTS,
 )
+#: Nodes of requests in the store, which must be gone in the end.
+_REQUEST_NODES: Final = (
+    layout.REASSIGN_PARTITIONS,
+    layout.PREFERRED_REPLICA_ELECTION,
+    layout.CANCEL_REASSIGNMENTS,
+)
 
 
 def recover(world: ControllerWorld) -> None:
@@ -170,7 +176,7 @@ def what_is_missing(world: ControllerWorld) -> str:
         names = world.store.tree.children(path)
         if names:
             return f"{path} has {names}"
-    for path in (layout.REASSIGN_PARTITIONS, layout.PREFERRED_REPLICA_ELECTION):
+    for path in _REQUEST_NODES:
         if world.store.tree.get(path) is not None:
             return f"{path} still exists"
     for request in world.admin_requests:

@@ -17,12 +17,20 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidelog.core import eligible_replicas
 from tidelog.core.errors import ErrorCode
-from tidelog.core.types import NO_LEADER, RECOVERING, PartitionState, TopicId, TopicPartition
+from tidelog.core.types import (
+    NO_LEADER,
+    RECOVERING,
+    BrokerInfo,
+    PartitionState,
+    TopicId,
+    TopicPartition,
+)
 from tidelog.metadata import layout
 from tidelog.metadata.layout import LayoutError, TopicAssignment
 from tidelog.metadata.store import Op
 from tidelog.metadata.tree import MADE, REMOVED, Change
 from tidelog.wire.messages.leader_and_isr import LeaderAndIsrRequest
+from tidelog.wire.messages.stop_replica import StopReplicaRequest
 from tidelog.wire.messages.update_metadata import UpdateMetadataRequest
 
 if TYPE_CHECKING:
@@ -36,6 +44,29 @@ _DELETION: Final = re.compile(r"/admin/delete_topics/([^/]+)")
 
 #: A partition of one topic id.
 PartitionKey = tuple[TopicId, int]
+
+
+#: Kinds of steps by which a leader may change although it is alive.
+_MOVES_LEADERS: Final = frozenset(
+    (
+        "cancel",
+        "elect",
+        "fail_directory",
+        "lose_replica",
+        "reassign",
+        "relinquish",
+        "shut_down",
+        "store_cancel",
+        "store_election",
+        "store_move",
+    )
+)
+
+
+def _known_brokers(host: ControllerHost) -> Mapping[int, BrokerInfo]:
+    """Return the live brokers, as a controller has read them; empty without a term."""
+    term = host.controller._term
+    return {} if term is None else term.controller.image.brokers
 
 
 class AskedIsr(NamedTuple):
@@ -145,6 +176,9 @@ class ControllerReference:
         assert node is not None, "the topic was just written"
         after = layout.decode_topic(path, node.data)
         self.topics[name] = after
+        for partition, replicas in after.partitions.items():
+            if len(set(replicas)) != len(replicas):
+                self.violate(f"V5: {name}-{partition} has the replicas {list(replicas)}")
         if mark == MADE or before is None:
             return
         if before.topic_id != after.topic_id:
@@ -224,6 +258,8 @@ class ControllerReference:
         self._well_formed(topic_partition, after, topic.partitions[topic_partition.partition])
         if before is not None:
             self._succeeds(topic_partition, before, after)
+        elif host is not None:
+            self._first(topic_partition, after, host)
         if after.leader_recovery_state == RECOVERING and (
             before is None or before.leader_epoch != after.leader_epoch
         ):
@@ -265,6 +301,57 @@ class ControllerReference:
             self.violate(f"A1: {joined} join the ISR of {topic_partition} without the leader")
         if after.reassigned_to and after.reassigned_to != before.reassigned_to:
             self._completed(topic_partition, before, after)
+
+        if after.leader != before.leader and not self._world.done & _MOVES_LEADERS:
+            self._elected_leader(topic_partition, before, after)
+
+    def _first(
+        self, topic_partition: TopicPartition, state: PartitionState, host: ControllerHost
+    ) -> None:
+        """Check the first state of a partition: all live replicas are in sync (V20)."""
+        known = _known_brokers(host)
+        replicas = self.topics[topic_partition.topic].partitions[topic_partition.partition]
+        live = [each for each in replicas if each in known]
+        staying = [each for each in live if not known[each].is_leaving] or live
+        if list(state.isr) != staying or state.leader != staying[0]:
+            self.violate(
+                f"V20: {topic_partition} begins with leader {state.leader}, ISR {list(state.isr)},"
+                f" with live replicas {staying}"
+            )
+
+    def _elected_leader(
+        self, topic_partition: TopicPartition, before: PartitionState, after: PartitionState
+    ) -> None:
+        """Check an election that no request and no failed directory has caused (V11, V12)."""
+        recorded = dict(zip(before.isr, before.isr_epochs or (), strict=True))
+        host = self.elected
+        known = {} if host is None else _known_brokers(host)
+        leader = known.get(before.leader)
+        has_replica = topic_partition in self._world.brokers[max(before.leader, 1)].replicas
+        if (
+            leader is not None
+            and has_replica
+            and leader.broker_epoch == recorded.get(before.leader)
+        ):
+            self.violate(f"V12: live leader {before.leader} of {topic_partition} is replaced")
+        replicas = self.topics[topic_partition.topic].partitions[topic_partition.partition]
+        candidates = [each for each in replicas if each in after.isr]
+        if after.leader != NO_LEADER and len(after.isr) > 1 and after.leader != candidates[0]:
+            self.violate(f"V12: {after.leader} leads {topic_partition}, not {candidates[0]}")
+
+    def check_preferred(self, topic_partition: TopicPartition, since: int) -> None:
+        """Check a successful election of the preferred leader (V46).
+
+        Since leader epoch `since`, a replica that was the first of an assignment must have led.
+        """
+        topic = self.topics.get(topic_partition.topic)
+        if topic is None or "reassign" in self._world.done or "store_move" in self._world.done:
+            return
+        published = self.published.get(self.key(topic_partition), {})
+        leaders = [each.leader for each in published.values() if each.leader_epoch > since]
+        preferred = topic.partitions[topic_partition.partition][0]
+        if preferred not in leaders:
+            self.violate(f"V46: {topic_partition} has no preferred leader {preferred}: {leaders}")
 
     def _asked_by_leader(
         self, topic_partition: TopicPartition, before: PartitionState, after: PartitionState
@@ -329,7 +416,7 @@ class ControllerReference:
         state = self.states[topic_partition]
         key = self.key(topic_partition)
         committed = self.committed.get(key)
-        if not committed:
+        if not committed or self.queued.get(topic_partition.topic) == key[0]:
             return
         for member, epoch in eligible_replicas.members(state).items():
             broker = self._world.brokers[member]
@@ -386,6 +473,9 @@ class ControllerReference:
                 for topic in message.topic_states
                 for state in topic.partition_states
             ]
+        elif isinstance(message, StopReplicaRequest):
+            self._check_stops(broker_id, message)
+            return
         else:
             return
         if message.controller_epoch != frame.controller_epoch:
@@ -411,6 +501,20 @@ class ControllerReference:
                 recorded = eligible_replicas.members(known)[broker_id]
                 if recorded != message.broker_epoch:
                     self.violate(f"V10: broker {broker_id} is to lead in another incarnation")
+
+    def _check_stops(self, broker_id: int, message: StopReplicaRequest) -> None:
+        """Check that only replicas that must go are deleted (V22, V43, V52)."""
+        for topic in message.topic_states:
+            known = self.topics.get(topic.topic_name)
+            if known is None or self.queued.get(topic.topic_name) == known.topic_id:
+                continue
+            for stop in topic.partition_states:
+                topic_partition = TopicPartition(topic.topic_name, stop.partition_index)
+                state = self.states.get(topic_partition)
+                if not stop.delete_partition or state is None:
+                    continue
+                if broker_id in eligible_replicas.members(state):
+                    self.violate(f"V52: member {broker_id} is to delete {topic_partition}")
 
     def _in_order(
         self, frame: CommandFrame, kind: int, key: PartitionKey, epochs: tuple[int, int]

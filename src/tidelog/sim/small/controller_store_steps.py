@@ -229,6 +229,30 @@ def _restart(world: ControllerWorld, broker_id: int) -> None:
     start_broker(world, broker_id)
 
 
+@controller_step(
+    "lose_replica",
+    1,
+    lambda world: [
+        (broker.broker_id, *topic_partition)
+        for broker in world.up()
+        for topic_partition in broker.replicas
+    ],
+    "broker {0} crashes, its disk loses {1}-{2}, and it starts",
+    "crashes",
+)
+def _lose_replica(world: ControllerWorld, broker_id: int, topic: str, partition: int) -> None:
+    broker = world.brokers[broker_id]
+    topic_partition = TopicPartition(topic, partition)
+    replica = broker.replicas[topic_partition]
+    committed = world.reference.committed.get((replica.topic_id, partition))
+    if committed and not _may_lose(world, broker_id, topic_partition):
+        return
+    del broker.replicas[topic_partition]
+    broker.lost_since = max(broker.lost_since, *world.epochs[broker_id])
+    _crash(world, broker_id, 0)
+    start_broker(world, broker_id)
+
+
 def _end_process(world: ControllerWorld, broker_id: int) -> None:
     broker = world.brokers[broker_id]
     broker.end_process()

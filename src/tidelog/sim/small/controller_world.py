@@ -79,6 +79,8 @@ class AdminRequest:
     response: Any = None
     #: Whether a broker that is not the controller refused the request.
     is_refused: bool = False
+    #: Called with the response, which it checks.
+    check: Callable[[Any], None] | None = None
 
 
 class ControllerWorld:
@@ -115,7 +117,8 @@ class ControllerWorld:
         self.requests: list[BrokerRequest] = []
         self.answers: list[tuple[BrokerRequest, Any]] = []
         self.admin_requests: list[AdminRequest] = []
-        self.made_topics = 0
+        #: Kinds of steps that have happened.
+        self.done: set[str] = set()
         self._begin()
 
     def _begin(self) -> None:
@@ -316,10 +319,14 @@ class ControllerWorld:
         return found
 
     def ask_admin(
-        self, host: ControllerHost, what: str, ask: Callable[[Callable[[], Any]], Any]
+        self,
+        host: ControllerHost,
+        what: str,
+        ask: Callable[[Callable[[], Any]], Any],
+        check: Callable[[Any], None] | None = None,
     ) -> None:
-        """Send an administrator's request to a broker."""
-        request = AdminRequest(what, host)
+        """Send an administrator's request to a broker; `check` gets the response."""
+        request = AdminRequest(what, host, check=check)
         self.admin_requests.append(request)
 
         def refusal() -> None:
@@ -351,6 +358,7 @@ class ControllerWorld:
 
     def apply(self, kind: ControllerStepKind, arguments: Arguments) -> None:
         """Play a possible step, and check what must hold after it."""
+        self.done.add(kind.name)
         kind.act(self, *arguments)
         self.loop.run_ready()
         if self.settings.eager:
@@ -366,6 +374,8 @@ class ControllerWorld:
 def _admin_answered(request: AdminRequest, response: Any) -> None:
     if not request.is_refused:
         request.response = response
+        if request.check is not None:
+            request.check(response)
 
 
 _trees: list[Tree] = []
