@@ -1,4 +1,4 @@
-"""Programs of franz-go, which Go builds with the sums of their go.sum."""
+"""Programs of franz-go and Sarama, which Go builds with the sums of their go.sum."""
 
 from __future__ import annotations
 
