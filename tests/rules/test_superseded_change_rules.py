@@ -123,6 +123,23 @@ def test_every_other_error_leaves_both_counted(error: ErrorCode) -> None:
     assert leader.examine(9 * LAG_MS) is NOTHING, "the next command settles it"
 
 
+@pytest.mark.rule("A3")
+@pytest.mark.parametrize("error", isr_rules.WAIT_FOR_COMMAND)
+def test_a_response_after_the_command_that_it_announces_leaves_nothing_waiting(
+    error: ErrorCode,
+) -> None:
+    leader = a_leader(isr=(1,), replicas=(1, 2), log_end_offset=10)
+    change = send(leader, fetch(leader, 2, 10))
+    epoch = change.partition_epoch
+    assert leader.commanded((1,), (1, 2), epoch, lambda broker_id: True, 0) is NOTHING
+    assert not leader.is_to_be_sent(change), "the command shows no outcome of the request"
+    assert leader.change_refused(change, error, 0) == (RetryAlterPartition(change),)
+    assert leader.isr == IsrState((1,), epoch, (change,), None, Awaits.REPETITION)
+    leader.change_sent(change)
+    assert leader.change_refused(change, error, 0) is NOTHING, "one command, one repetition"
+    assert leader.isr.awaits is Awaits.COMMAND
+
+
 @pytest.mark.rule("A8")
 def test_an_error_for_the_superseded_change_says_nothing_of_the_newer_one() -> None:
     leader, first, _ = superseded()

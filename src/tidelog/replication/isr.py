@@ -88,6 +88,8 @@ class IsrState:
     #: An ISR change that was not sent yet; the maximal ISR includes it like a change in flight.
     queued: IsrChange | None = None
     awaits: Awaits = Awaits.NOTHING
+    #: Whether a command with the known partition epoch has come since the last request was sent.
+    was_commanded: bool = False
 
 
 def changes(state: IsrState) -> tuple[IsrChange, ...]:
@@ -153,7 +155,9 @@ def sent(state: IsrState, change: IsrChange) -> IsrState:
     """
     assert is_to_be_sent(state, change), "the change that is sent is the one that waits (A8)"
     earlier = tuple(other for other in state.in_flight if other != change)
-    return replace(state, in_flight=(*earlier, change), queued=None, awaits=Awaits.RESPONSE)
+    return IsrState(
+        state.committed, state.partition_epoch, (*earlier, change), None, Awaits.RESPONSE
+    )
 
 
 def unanswered(state: IsrState) -> IsrState:
@@ -166,11 +170,21 @@ def left_to_command(state: IsrState, change: IsrChange) -> IsrState:
     """Record that the controller responded to `change` with an error of `WAIT_FOR_COMMAND` (A3).
 
     If a newer change has superseded `change`, or is queued, the error says nothing about the newer
-    change.
+    change. The controller sends the command on another connection, so the command may have come
+    before the response. No further command need follow, and the leader requests the change again.
     """
     if state.queued is not None or not state.in_flight or state.in_flight[-1] != change:
         return state
-    return replace(state, awaits=Awaits.COMMAND)
+    awaits = Awaits.REPETITION if state.was_commanded else Awaits.COMMAND
+    return replace(state, awaits=awaits, was_commanded=False)
+
+
+def commanded_early(state: IsrState) -> IsrState:
+    """Record that a command with the known partition epoch came before the awaited response
+    (A3).
+    """
+    assert state.awaits is Awaits.RESPONSE, "a response that came is not awaited (A3)"
+    return replace(state, was_commanded=True)
 
 
 def command_repeated(state: IsrState) -> IsrState:

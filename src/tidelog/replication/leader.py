@@ -304,12 +304,13 @@ class LeaderReplica:
 
         If a change awaits a command, and the command has the partition epoch on which the change
         builds, the leader requests the change again. Such a command does not show whether the
-        change was made, and the controller may send no further command (A3). The caller has checked
-        that the command is current (V30).
+        change was made, and the controller may send no further command (A3). If the command
+        is first, the leader does so at the response. The caller has checked the command (V30).
         """
+        if partition_epoch == self.isr.partition_epoch and self.isr.awaits is Awaits.RESPONSE:
+            self.isr = isr_rules.commanded_early(self.isr)
+            return NOTHING
         if partition_epoch == self.isr.partition_epoch and self.isr.awaits is Awaits.COMMAND:
-            # The command shows no newer state, and perhaps no other command follows, so request the
-            # change again.
             self.isr = isr_rules.command_repeated(self.isr)
             return self._go_on(now_ms)
         if partition_epoch <= self.isr.partition_epoch:
@@ -381,8 +382,8 @@ class LeaderReplica:
         if error in isr_rules.NOT_MADE:
             return self._not_made(change, now_ms)
         if error in isr_rules.WAIT_FOR_COMMAND:
-            self.isr = isr_rules.left_to_command(self.isr, change)
-            return NOTHING
+            before, self.isr = self.isr, isr_rules.left_to_command(self.isr, change)
+            return self._go_on(now_ms) if before.was_commanded else NOTHING
         return self.change_unanswered(change, now_ms)
 
     def eligibility_changed(self, is_eligible: Callable[[int], bool], now_ms: int) -> Effects:

@@ -387,6 +387,7 @@ def _renamed_isr(state: IsrState, names: Mapping[int, int]) -> IsrState:
         tuple(renamed_change(change, names) for change in state.in_flight),
         None if state.queued is None else renamed_change(state.queued, names),
         state.awaits,
+        state.was_commanded,
     )
 
 
