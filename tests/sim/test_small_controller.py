@@ -18,9 +18,20 @@ SEEDS = 24
 #: Seeds in which every kind of steps happens.
 MOST_SEEDS = 200
 #: Rows of the table of mutants that a few seeds find, each of another concern.
-FOUND = ["V14_1", "V2_1", "V8_1", "V10_2", "unclean_election"]
+FOUND = [
+    "V2_1",
+    "V8_1",
+    "V10_2",
+    "unclean_election",
+    "V14_1",
+    "V22_3",
+    "V41_3",
+    "V51_1",
+    "V52_5",
+    "A1_1",
+]
 #: Rows that take the search more than a CPU second.
-LATE = ["V3_1"]
+LATE = ["V3_1", "V11_1"]
 
 
 def first_violation(seeds: range) -> ControllerHistory | None:

@@ -59,6 +59,16 @@ def _lists_of(brokers: tuple[int, ...]) -> list[str]:
     ] + ["1.1"]
 
 
+def _targets(world: ControllerWorld, name: str) -> list[str]:
+    """Return the targets of a move, each as text.
+
+    A member that has lost records must not become the only replica before the controller notices
+    the loss, because the guarantee of E6 would not hold then.
+    """
+    found = _lists(world)
+    return found if world.reference.is_whole(name) else [each for each in found if "." in each]
+
+
 def _replicas(text: str | int) -> tuple[int, ...]:
     return tuple(int(each) for each in str(text).split("."))
 
@@ -186,7 +196,9 @@ def _ask(
     "reassign",
     4,
     lambda world: [
-        (*choice, replicas) for choice in _partitions(world) for replicas in _lists(world)
+        (*choice, replicas)
+        for choice in _partitions(world)
+        for replicas in _targets(world, str(choice[1]))
     ],
     "an administrator asks controller {0} to move {1}-{2} to {3}",
     "reassignments",
@@ -265,7 +277,7 @@ def _store_election(world: ControllerWorld, name: str, partition: int) -> None:
         (name, partition, replicas)
         for name, topic in world.reference.topics.items()
         for partition in topic.partitions
-        for replicas in _lists(world)
+        for replicas in _targets(world, name)
         if world.store.tree.get(layout.REASSIGN_PARTITIONS) is None
     ],
     "a tool stores the request to move {0}-{1} to {2}",

@@ -140,6 +140,10 @@ class ScriptedBroker:
         #: Replicas in a failed log directory.
         self.offline: dict[TopicPartition, SmallReplica] = {}
         self.shown: dict[TopicPartition, ShownPartition] = {}
+        #: The live brokers, as the newest command lists them.
+        self.live: tuple[int, ...] = ()
+        #: Whether a command gave the address of a leader that is not among the live brokers.
+        self.unknown_leader = False
         self._created_empty = created_empty
 
     # the process
@@ -152,6 +156,7 @@ class ScriptedBroker:
         self.is_leaving = False
         self._latest_numbers.clear()
         self.shown.clear()
+        self.live = ()
         for topic_partition, replica in self.offline.items():
             self.replicas.setdefault(topic_partition, replica)
         self.offline.clear()
@@ -199,6 +204,8 @@ class ScriptedBroker:
             return LeaderAndIsrResponse(error_code=error)
         if message.type == FULL:
             self._drop_strays(message)
+        if any(leader.broker_id not in self.live for leader in message.live_leaders):
+            self.unknown_leader = True
         topics = []
         for topic in message.topic_states:
             if topic.topic_id == ZERO_TOPIC_ID:
@@ -327,6 +334,7 @@ class ScriptedBroker:
         return response
 
     def _show(self, message: UpdateMetadataRequest) -> None:
+        self.live = tuple(each.id for each in message.live_brokers)
         if message.type == FULL:
             kept = _without_partitions(message)
             self.shown = {

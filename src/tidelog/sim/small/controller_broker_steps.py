@@ -426,6 +426,7 @@ def _is_published(world: ControllerWorld, choice: Arguments) -> bool:
     return (
         newest == (state.leader_epoch, state.partition_epoch)
         and not replica.proposals
+        and world.store.is_live(world.brokers[int(leader)].session_id)
         and (not joins or fetched == world.registered_epoch(int(member)))
     )
 
@@ -558,7 +559,11 @@ def _shut_down(world: ControllerWorld, broker_id: int) -> None:
         return host.controller.ask(request, refusal)
 
     def answered(response: ControlledShutdownResponse | None) -> None:
-        del response
+        if response is not None and response.error_code == ErrorCode.NONE:
+            led = [
+                (each.topic_name, each.partition_index) for each in response.remaining_partitions
+            ]
+            world.reference.check_shutdown(broker_id, led)
 
     world.requests.append(
         BrokerRequest(broker_id, world.processes[broker_id], "shutdown", ask, answered)

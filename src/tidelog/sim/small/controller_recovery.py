@@ -38,7 +38,7 @@ _REQUEST_NODES: Final = (
 
 def recover(world: ControllerWorld) -> None:
     """End all faults, and check that the cluster comes to rest in a right state."""
-    if len(world.live_hosts()) == len(world.hosts) and _dead(world):
+    if world.live_hosts() and _dead(world):
         _rest_without_the_dead(world)
     missing = ""
     for number in range(_ROUNDS):
@@ -66,6 +66,8 @@ def _rest_without_the_dead(world: ControllerWorld) -> None:
     for number in range(4):
         if not world.reference.violation:
             _round(world, number, starts=False)
+    if not any(host.controller.is_active for host in world.live_hosts()):
+        world.reference.violate("V40: no live broker has become the controller")
     for topic_partition, state in world.reference.states.items():
         live = [
             each

@@ -103,8 +103,8 @@ class ControllerReference:
         self.deleted_ids: set[TopicId] = set()
         #: Topic ids that a stored deletion concerns.
         self.queued: dict[str, TopicId] = {}
-        #: By topic: the transaction that stored its deletion.
-        self._queued_by: dict[str, int] = {}
+        #: By topic: the broker epochs that the controller knew when the deletion was stored.
+        self._queued_with: dict[str, dict[int, int]] = {}
         #: Partitions for which an unclean election was asked for.
         self.forced: set[TopicPartition] = set()
         self._sent: dict[tuple[int, int, int, PartitionKey], tuple[int, int]] = {}
@@ -160,7 +160,8 @@ class ControllerReference:
         if topic is None:
             return
         self.queued[name] = topic.topic_id
-        self._queued_by[name] = self._world.store.tree.zxid
+        known = {} if self.elected is None else _known_brokers(self.elected)
+        self._queued_with[name] = {each: known[each].broker_epoch for each in known}
         if host is not None and not (
             name in self.deleted_names or topic.topic_id in self.deleted_ids
         ):
@@ -194,6 +195,7 @@ class ControllerReference:
         del self.topics[name]
         if self.queued.get(name) != topic.topic_id:
             self.violate(f"V22: topic {name} is removed although its deletion was not asked for")
+        queued_with = self._queued_with.get(name, {})
         for partition in topic.partitions:
             topic_partition = TopicPartition(name, partition)
             self.states.pop(topic_partition, None)
@@ -204,7 +206,7 @@ class ControllerReference:
                     and replica.topic_id == topic.topic_id
                     and broker.broker_id in topic.partitions[partition]
                     # A broker that registered later drops the replica by a full command (V35).
-                    and broker.broker_epoch < self._queued_by.get(name, 0)
+                    and broker.broker_epoch == queued_with.get(broker.broker_id)
                 ):
                     self.violate(
                         f"V22: topic {name} is removed before broker {broker.broker_id} deleted it"
@@ -302,6 +304,8 @@ class ControllerReference:
         if after.reassigned_to and after.reassigned_to != before.reassigned_to:
             self._completed(topic_partition, before, after)
 
+        if after.leader not in (before.leader, NO_LEADER):
+            self._leader_stays(topic_partition, after)
         if after.leader != before.leader and not self._world.done & _MOVES_LEADERS:
             self._elected_leader(topic_partition, before, after)
 
@@ -318,6 +322,35 @@ class ControllerReference:
                 f"V20: {topic_partition} begins with leader {state.leader}, ISR {list(state.isr)},"
                 f" with live replicas {staying}"
             )
+
+    def _leader_stays(self, topic_partition: TopicPartition, state: PartitionState) -> None:
+        """Check that no leaving broker is elected while another member may lead (V43)."""
+        known = {} if self.elected is None else _known_brokers(self.elected)
+        leaving = [each for each in state.isr if each in known and known[each].is_leaving]
+        staying = [each for each in state.isr if each in known and each not in leaving]
+        if state.leader in leaving and staying:
+            self.violate(f"V43: leaving broker {state.leader} is to lead {topic_partition}")
+
+    def check_shutdown(self, broker_id: int, remaining: Sequence[tuple[str, int]]) -> None:
+        """Check that a leaving broker leads only the `remaining` partitions, and new ones (V43)."""
+        known = {} if self.elected is None else _known_brokers(self.elected)
+        if broker_id not in known or not known[broker_id].is_leaving:
+            return  # another controller has been elected, which does not know of the shutdown
+        for topic_partition, state in self.states.items():
+            heirs = [
+                each
+                for each in state.isr
+                if each in known
+                and not known[each].is_leaving
+                and topic_partition in self._world.brokers[each].replicas
+            ]
+            if (
+                state.leader == broker_id
+                and heirs
+                and topic_partition not in remaining
+                and topic_partition.topic not in self.queued
+            ):
+                self.violate(f"V43: broker {broker_id} still leads {topic_partition}, not {heirs}")
 
     def _elected_leader(
         self, topic_partition: TopicPartition, before: PartitionState, after: PartitionState

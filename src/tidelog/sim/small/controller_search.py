@@ -55,6 +55,10 @@ _RARITIES: Final[dict[str, Callable[[ControllerWorld], bool]]] = {
         and not world.store.is_live(world.brokers[host.broker_id].session_id)
         for host in world.live_hosts()
     ),
+    "writer and leader": lambda world: (
+        any(host.session.writes for host in world.live_hosts())
+        and bool(list(CONTROLLER_STEPS["write_isr"].options(world)))
+    ),
     "two writers": lambda world: sum(host.session.writes for host in world.live_hosts()) > 1,
     "no leader": lambda world: any(state.leader < 0 for state in world.reference.states.values()),
     "eligible replicas": lambda world: any(state.elr for state in world.reference.states.values()),

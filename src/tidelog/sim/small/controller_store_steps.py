@@ -296,7 +296,9 @@ def _may_lose(world: ControllerWorld, broker_id: int, topic_partition: TopicPart
         and world.log(each, topic_partition, key[0])[: len(committed)] == committed
     ]
     replicas = world.reference.topics[topic_partition.topic].partitions[key[1]]
-    minimum = min(world.least_minimums[topic_partition.topic], len(replicas), len(members))
+    targets = world.reference.targets.get(topic_partition, ())
+    counts = [len(replicas), len(members), *map(len, targets)]
+    minimum = min(world.least_minimums[topic_partition.topic], *counts)
     return len(members) - len(whole) < minimum
 
 

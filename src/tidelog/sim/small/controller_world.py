@@ -147,8 +147,10 @@ class ControllerWorld:
         ]
         for number, replicas in partitions.items():
             topic_partition = TopicPartition(name, number)
-            epochs = tuple(self.brokers[each].broker_epoch for each in replicas)
-            state = PartitionState(replicas[0], 0, replicas, 0, isr_epochs=epochs)
+            # Neither leader nor ISR are in the order of the assignment, as after some failovers.
+            isr = tuple(sorted(replicas))
+            epochs = tuple(self.brokers[each].broker_epoch for each in isr)
+            state = PartitionState(isr[0], 0, isr, 0, isr_epochs=epochs)
             data = layout.encode_partition_state(state)
             ops.append(Create(layout.partition_path(topic_partition), b""))
             ops.append(Create(layout.partition_state_path(topic_partition), data))
@@ -296,6 +298,8 @@ class ControllerWorld:
             frame.link.close("refused")
             return
         response = broker.obey(frame.message, frame.controller_epoch, frame.number)
+        if broker.unknown_leader:
+            self.reference.violate(f"V17: broker {broker_id} does not know the leader's broker")
         if response is None:
             frame.link.close("overtaken")
         else:
