@@ -66,12 +66,14 @@ class _Way:
 def run(rounds: int, run_bytes: int, wanted: str) -> Iterator[str]:
     """Measure the cases whose title has the text `wanted`; yield Markdown tables."""
     with tempfile.TemporaryDirectory(prefix="tidelog-bench-") as scratch, ExitStack() as stack:
+        if wanted in COMMITS:
+            yield _commits(Path(scratch))
+        if wanted not in INGEST and wanted not in FOLLOW:
+            return  # commits need neither a broker nor Spark
         cluster = LocalCluster(f"{scratch}/cluster", 1)
         stack.callback(cluster.down)
         cluster.up()
         print(f"Spark local[{CORES}] with {HEAP} of heap, {PARTITIONS} partitions\n", flush=True)
-        if wanted in COMMITS:
-            yield _commits(Path(scratch))
         spark = stack.enter_context(session(None, f"{scratch}/jvm.log"))
         if wanted in INGEST:
             ways = list(_ways(stack, spark, cluster, Path(scratch)))
