@@ -73,6 +73,7 @@ def _rest_without_the_dead(world: ControllerWorld) -> None:
             each
             for each, epoch in zip(state.isr, state.isr_epochs or (), strict=True)
             if world.registered_epoch(each) == epoch
+            and not world.brokers[each].is_leaving
             and topic_partition in world.brokers[each].replicas
         ]
         leader = state.leader

@@ -424,8 +424,12 @@ class ControllerReference:
     def _elected_uncleanly(
         self, topic_partition: TopicPartition, before: PartitionState | None, after: PartitionState
     ) -> None:
-        if before is not None and before.leader_recovery_state == RECOVERING:
-            return
+        if (
+            before is not None
+            and before.leader_recovery_state == RECOVERING
+            and after.leader in eligible_replicas.members(before)
+        ):
+            return  # a clean election of a partition that still recovers from an unclean one
         name = topic_partition.topic
         if name not in self._world.unclean_topics and topic_partition not in self.forced:
             self.violate(f"V13: unclean election of {topic_partition}, which nothing allows")
