@@ -424,7 +424,7 @@ class ControllerReference:
     def _elected_uncleanly(
         self, topic_partition: TopicPartition, before: PartitionState | None, after: PartitionState
     ) -> None:
-        if (
+        if after.leader == NO_LEADER or (
             before is not None
             and before.leader_recovery_state == RECOVERING
             and after.leader in eligible_replicas.members(before)
