@@ -125,4 +125,4 @@ class Heartbeats:
         try:
             yield from self._router.repeat(f"leaving group {group!r}", attempt, self._patience_ms)
         except TidelogError:
-            return  # without heartbeats, the coordinator removes the member
+            return  # the coordinator will remove the member, which sends no more heartbeats

@@ -1,8 +1,9 @@
 """Progress of reassignments: copied and remaining bytes, rate, remaining time, state (R16).
 
 `ProgressMeter` is pure: its input is what brokers report, with the time of the sample. Progress
-compares the bytes of a copy with the leader's bytes; segments that only one of the two brokers has
-deleted or compacted falsify the progress. Rates are averages over the last `window_ms`.
+compares the bytes of a copy with the leader's bytes. The progress is wrong if only the leader, or
+only the broker of the copy, has deleted or compacted segments. Rates are averages over the last
+`window_ms`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ WINDOW_MS: Final = 10_000
 class MoveState(StrEnum):
     """The step that a move has reached."""
 
-    #: Added replicas copy.
+    #: The added replicas are copying the partition.
     ADDING = "adding"
     #: Added replicas pause their copies, because too few replicas are in sync.
     PAUSED = "paused"

@@ -30,7 +30,7 @@ class MoveSamples:
 
     samples: Mapping[TopicPartition, MoveSample]
     silent: Mapping[int, str]
-    #: Whether moves wait in the queue and may begin: reassignments are not frozen (R8).
+    #: Whether moves wait in the queue and may begin; False while reassignments are frozen (R8).
     has_queued: bool = False
 
 

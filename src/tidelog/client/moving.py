@@ -96,7 +96,7 @@ class Moves:
     #: Whether the controller supports a queue and a freeze.
     knows_queue: bool
     #: A sentence that says why the metadata store is older than the logs, as after a restore from a
-    #: backup (E8); empty if it is not.
+    #: backup (E8); empty if the store is not older.
     went_back: str = ""
 
 
@@ -123,8 +123,7 @@ class MoveAdmin:
 
         Returns when the moves have begun or are queued; errors of single partitions are in the
         result. Raises KafkaError if the whole request failed. With a controller of Apache Kafka,
-        `expected` is ignored, and a queue or a throttle raises UNSUPPORTED_VERSION. A broker that
-        cannot forbid a change of the replication factor (KIP-860) causes UNSUPPORTED_VERSION.
+        `expected` is ignored, and a queue or a throttle raises UNSUPPORTED_VERSION.
         """
         before = expected or {}
         topics = topics_of(

@@ -105,8 +105,8 @@ class ProduceQueue:
         """Return the batch to send now; None while the queue waits or has no unsent batch."""
         if self._is_draining or now_ms < self.not_before_ms:
             return None
-        # The limit of batches in flight counts from the oldest unacknowledged batch, which brokers
-        # would forget if more batches were sent.
+        # The limit of batches in flight counts from the oldest unacknowledged batch. If more
+        # batches followed that batch, brokers would forget its sequence number.
         for batch in islice(self.batches, self.max_in_flight):
             if batch.state is BatchState.WAITING:
                 return batch

@@ -89,9 +89,10 @@ def drained(state: ClusterState, leaving: AbstractSet[int], leaders_only: bool =
 
 
 def _leads_for_another(partition: PlacedPartition, able: Sequence[int]) -> bool:
-    """Return whether a replica in `able` can lead now, but the preferred replica cannot.
+    """Return whether a replica in `able` must become the preferred leader.
 
-    The result is False if the current leader is in `able`, because that leader can stay.
+    This is so if the current leader is not in `able` and the preferred replica is not in sync, but
+    a replica in `able` is.
     """
     if partition.leader in able or partition.replicas[0] in partition.isr:
         return False

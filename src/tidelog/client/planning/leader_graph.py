@@ -13,7 +13,7 @@ from tidelog.core.types import TopicPartition
 
 
 class LeaderGraph:
-    """Partitions by preferred leader and by other replica, to which the leadership could pass."""
+    """Partitions by preferred leader and by each other replica, which could become the leader."""
 
     def __init__(self) -> None:
         self._edges: dict[int, dict[int, dict[TopicPartition, None]]] = {}

@@ -26,11 +26,11 @@ from tidelog.core.wording import counted
 TOLERANCE = 0.1
 #: Smallest imbalance of brokers, in bytes, that is worth the copy of a replica.
 _LEAST_BYTES = 1024 * 1024
-#: Smallest part of two brokers' difference in bytes that an exchange must remove to be worth two
-#: copies.
+#: An exchange is worth its two copies only if it removes at least this part of the two brokers'
+#: difference in bytes.
 _LEAST_PART = 0.02
-#: Number of replicas of each broker that a plan tries in an exchange: the replicas whose sizes are
-#: nearest to the size that would balance both brokers.
+#: Maximum number of replicas of a broker that a plan tries for one exchange. The plan tries the
+#: replicas whose sizes are nearest to the size that would balance both brokers.
 _TRIED = 12
 
 
