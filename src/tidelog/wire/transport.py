@@ -256,7 +256,8 @@ class FrameTransport:
     def _flush(self, was_corked: bool = False) -> None:
         """Send queued bytes; if any remain, have the stream call back.
 
-        `was_corked` says that a read event queued the bytes, so that the owner knows of them.
+        `was_corked` says that a read event queued the bytes. The owner has then counted them as
+        queued, and must get a notice that the queue has changed.
         """
         if self._is_ended:
             return

@@ -1,8 +1,9 @@
 """Keys and values of the records of `__transaction_state`, in the versions of Kafka 4.3.
 
 Version 1 of the value is flexible, so that readers skip tags that they do not know (KIP-915). Its
-tags carry the producer ids around a change of the id, and the client's transaction version
-(KIP-890). A null value, which ends its transactional id, is handled outside this module.
+tags carry the producer ids before and after a change of the producer id, and the client's
+transaction version (KIP-890). A null value, which ends its transactional id, is handled outside
+this module.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from tidelog.core.dataclass import dataclass
 from tidelog.wire.schema import array, int8, int16, int32, int64, string
 from tidelog.wire.versioned import Versioned
 
-#: The tag of the epoch before the last raise. Kafka 4.3 keeps that epoch in memory only, and skips
-#: the tag; later versions of Kafka have a tag of their own for it (KAFKA-20357).
+#: The tag of the producer epoch before its last increase. Kafka 4.3 keeps that epoch in memory
+#: only, and skips the tag; later versions of Kafka have a tag of their own for it (KAFKA-20357).
 LAST_PRODUCER_EPOCH_TAG: Final = 20_000
 
 

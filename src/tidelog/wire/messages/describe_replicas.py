@@ -66,8 +66,8 @@ class DescribedPartition:
     """A partition; if `is_led_here`, the responding broker leads it and knows all progress.
 
     For a partition without a leader, `awaited` are the replicas that may lead, each with a
-    MemberStatus. A replica that may lack committed records leads only if the brokers of `quorum` of
-    these replicas are registered (E6).
+    MemberStatus. `quorum` is the number of these replicas whose brokers must be registered before a
+    replica that may lack committed records may lead (E6).
     """
 
     partition: int = int32("0+")

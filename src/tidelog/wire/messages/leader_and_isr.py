@@ -44,8 +44,8 @@ class LeaderAndIsrPartitionState:
     #: Whether an operator is removing the partition from its topic (V71), so that its leader
     #: accepts no more records.
     is_closing: bool = boolean("4+", ignorable=True, tag=IS_CLOSING_TAG)
-    #: Eligible leader replicas. A broker that lacks its eligible replica reports the loss instead
-    #: of creating an empty replica (E1, D3).
+    #: Eligible leader replicas. If a broker in this list lacks its replica, it reports the loss
+    #: instead of creating an empty replica (E1, D3).
     eligible: Sequence[int] = array("int32", "4+", ignorable=True, tag=ELIGIBLE_TAG, rare=True)
     #: The throttle of the partition's reassignment, in bytes per second (R4); 0 for none.
     throttle: int = int64("4+", ignorable=True, tag=THROTTLE_TAG)

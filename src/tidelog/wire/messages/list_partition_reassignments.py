@@ -100,7 +100,7 @@ class ListPartitionReassignmentsResponse:
         QueuedReassignment, "0+", ignorable=True, tag=QUEUED_TAG
     )
     #: tidelog's own field (E8): the evidence that the metadata store is older than the logs; empty
-    #: if it is not.
+    #: without such evidence.
     went_back: str = string("0+", ignorable=True, tag=WENT_BACK_TAG)
 
 
