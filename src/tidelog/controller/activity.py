@@ -4,8 +4,8 @@ One task of a broker competes for the node `/controller`, and acts as the contro
 the node. A task that has nothing to do rests. A task that works sends requests to the store, which
 must report an outcome of each. A task that works for `STALLED_TICKS` ticks without an outcome of
 its requests is stalled. If a stalled task owns the `/controller` node, the cluster has a controller
-that does not act. A resting task reads `/controller`, and so finds a node that its own session
-created although no controller acts for it. The module counts ticks instead of time, because a
+that does not act. A resting task reads `/controller`, to notice if its own session has the node
+although the task does not act as the controller. The module counts ticks instead of time, because a
 paused process gets only one tick for the whole pause.
 """
 

@@ -96,10 +96,9 @@ class CommandBuilder:
     def _may_not_lead(self, broker_id: int, topic_partition: TopicPartition) -> bool:
         """Return whether the broker leads, but has restarted since it was elected (V10).
 
-        If `inter.broker.protocol.version` is below 2.7, a leader may have written the state itself
-        right before its session ended. Because of the leader's write, the controller's write of an
-        election had a conflict. The controller therefore elects another leader only in its next
-        decision (A12).
+        If `inter.broker.protocol.version` is below 2.7, a leader may write the state itself right
+        before its session ends. The controller's write of another leader then conflicts, and the
+        controller elects another leader only in its next decision (A12).
         """
         state = self._image.states[topic_partition]
         return state.leader == broker_id and incarnations.is_leader_restarted(

@@ -43,9 +43,9 @@ class Move:
     #: The replicas when the reassignment began, preferred leader first; empty if not recorded (R1,
     #: R6).
     original: Replicas
-    #: Transaction that wrote this target into the topic's node, or, if the controller has read the
-    #: node since, the node's last write. If the partition's state is older than this transaction,
-    #: perhaps no command has sent the target to the replicas (V41).
+    #: Transaction that wrote this target into the topic's node. If the controller has read the node
+    #: since, it is the transaction of the node's last write. If the partition's state is older than
+    #: this transaction, perhaps no command has sent the target to the replicas (V41).
     since_zxid: int = 0
     #: Bytes a second that brokers may copy for the reassignment, 0 for no throttle of its own (R4).
     throttle: int = 0

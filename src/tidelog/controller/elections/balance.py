@@ -23,8 +23,8 @@ from tidelog.core.dataclass import dataclass
 from tidelog.core.limits import MAX_AUTOMATIC_ELECTIONS_PER_STEP
 from tidelog.core.types import TopicPartition
 
-#: Number of rebalance checks before a broker that reported slow reads gets leaderships back: one to
-#: two intervals (leader.imbalance.check.interval.seconds).
+#: A broker that reported slow reads gets leaderships back at this rebalance check after its report,
+#: so after one to two intervals (leader.imbalance.check.interval.seconds).
 SLOW_LOOKS = 2
 
 

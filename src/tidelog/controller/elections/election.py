@@ -281,9 +281,9 @@ def _epoch_above_all(state: PartitionState, around: Circumstances) -> int:
     """Return a new leader's epoch, above all epochs assigned before a restore of the store (E8).
 
     After a restore, the leader epoch of `state` already skips the numbers that may have been
-    assigned. A log has a later epoch only if the same backup was restored once before, with a
-    larger skip. Leaders of that time may also have had epochs without any record in a log, so the
-    returned epoch then skips numbers once more.
+    assigned. A log has a later epoch only if the same backup was restored before, and more numbers
+    were skipped then. Leaders elected after that earlier restore may have had epochs without any
+    record in a log, so the returned epoch skips numbers once more.
     """
     logs = {} if around.recovery is None else around.recovery.logs
     latest = max((log.leader_epoch for log in logs.values()), default=NO_EPOCH)

@@ -187,7 +187,10 @@ def _begin(
     tombstone: PartitionState | None,
     draft: Draft,
 ) -> None:
-    """Write the first state of a partition without a state, or with a tombstone (V20, V71)."""
+    """Write the first state of a partition that has no state, or only a tombstone (V20, V71).
+
+    A tombstone is the last state of a removed partition with the same number.
+    """
     image = draft.image
     removal = image.removals.get(topic_partition.topic)
     if removal is not None and topic_partition.partition in removal.requested:
@@ -327,8 +330,8 @@ def _elect_leader(
     index = draft.written(topic_partition)
     if index is None:
         return _write(topic_partition, state, elected, draft)
-    # The decision changes the leadership once and writes the node once, so leader and partition
-    # epochs rise once.
+    # This decision already writes the partition's state. The election becomes part of that write,
+    # so the partition epoch, and the leader epoch of a proven state, do not rise once more.
     leader_epoch = elected.state.leader_epoch if state.is_unproven else state.leader_epoch
     merged = replace(
         elected.state, leader_epoch=leader_epoch, partition_epoch=state.partition_epoch

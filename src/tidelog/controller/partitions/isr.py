@@ -48,8 +48,8 @@ class Proposal:
 class ProposalVerdict:
     """The controller's verdict on a proposal.
 
-    `state` is the valid state: already published, or to be published first (`is_new`). If `error`
-    is set, `state` must be published before the leader may receive the refusal.
+    `is_new` says that `state` must be published before the leader receives the response, be it an
+    acceptance or a refusal (`error`). Otherwise `state` is already published, or None.
     """
 
     error: ErrorCode = ErrorCode.NONE

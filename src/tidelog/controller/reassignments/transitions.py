@@ -9,8 +9,8 @@ replicas from the ISR that only an earlier target added (R10).
 
 A cancellation returns a reassignment to its original replicas (R3). A cancellation copies no
 replica, so it ends as soon as ISR and leader are among the original replicas. A cancellation waits
-only while the in-sync original replicas are fewer than min.insync.replicas, and fewer than all
-in-sync replicas. All transitions depend on published state only.
+only while fewer original replicas are in sync than min.insync.replicas requires, and an added
+replica is in sync, too. All transitions depend on published state only.
 """
 
 from __future__ import annotations

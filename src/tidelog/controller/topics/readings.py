@@ -83,8 +83,8 @@ def _topic_read(found: TopicFound, draft: Draft, agenda: Agenda) -> None:
         draft.send_everything(image.brokers)
     _report_unreadable(taken, draft)
     image.apply(taken)
-    # Apply `taken` before `changes`, because applying a topic drops the former incarnations of its
-    # partitions.
+    # `changes` come after `taken`, which drops all recorded former incarnations of the topic's
+    # partitions: `changes` may record new ones.
     for change in changes:
         image.apply(change)
     topic = taken.topic
