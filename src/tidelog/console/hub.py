@@ -24,8 +24,8 @@ from tidelog.console.views.tables import Document
 MAX_VIEWERS: Final = 64
 #: Shortest time in s between two documents of a live page.
 _SPACING_S: Final = 1.0
-#: Shortest time between two documents of a page, as a multiple of the processor time that the last
-#: one took, and the longest time in s that comes of this.
+#: Before a page's next document, the hub waits for this multiple of the processor time that the
+#: last document took, but at most for `_MAX_REST_S`.
 _REST: Final = 20
 _MAX_REST_S: Final = 5.0
 #: After this time in s without a changed document, the server sends a comment that keeps the
@@ -40,7 +40,8 @@ class _LiveDocument(NamedTuple):
 
     #: The number of the reading from which the document was made.
     number: int
-    #: The two keys that change with every reading, and the rest, each as a JSON object.
+    #: `clock` has the two keys that change with every reading (`reading`, `time_ms`), and `text`
+    #: has all other keys; each is the text of a JSON object.
     clock: str
     text: str
     #: The loop's time in s before which no newer document of the page is made.
@@ -106,7 +107,7 @@ class Hub:
         return True
 
     async def _pause(self, time_s: float) -> None:
-        """Wait, but not beyond the end of all live pages."""
+        """Wait for a time, or until all live pages end because the server stops."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, time_s)):
                 await self._ended.wait()
@@ -150,7 +151,7 @@ class Hub:
                     await self._pause(document.due_s - loop.time())
                     continue
                 await self._next(_QUIET_S)
-                # Also if new readings left the document unchanged.
+                # The comment is sent also if new readings came but left the document unchanged.
                 if loop.time() - sent_s >= _QUIET_S:
                     sent_s = loop.time()
                     yield ": still here\n\n"

@@ -32,7 +32,7 @@ from tidelog.runtime.schema_registry import SchemaRegistry
 _RECORDS: Final = 500
 _SEARCH_BYTES: Final = 32 * MIB
 _FETCH_BYTES: Final = 2 * MIB
-#: Keys that only clusters of tests set; the configuration's page leaves them out unless they are.
+#: Prefix of keys that only tests set; a configuration's page omits such a key if it is not set.
 _OF_TESTS: Final = "tidelog.test."
 
 

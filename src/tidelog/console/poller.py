@@ -202,7 +202,7 @@ class Poller:
             read_ms[part] = now_ms
         else:
             problems[part] = result.problem
-            if result.interval_ms == _NOT_SERVED_MS:  # so no earlier value is out of date
+            if result.interval_ms == _NOT_SERVED_MS:  # the part has no value that could be old
                 read_ms.pop(part, None)
         self._reading = replace(
             now,

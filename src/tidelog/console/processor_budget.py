@@ -9,14 +9,14 @@ from __future__ import annotations
 import time
 from typing import Final
 
-#: Share of one core that the thread may use on average, and the processor time in s that it may use
-#: at once, as for the parts of a first page.
+#: Share of one core that the thread may use on average. `_BURST_S` is the processor time in s that
+#: the thread may use at once after a rest, as for the parts of a first page.
 _SHARE: Final = 0.2
 _BURST_S: Final = 2.0
 
 
 class ProcessorBudget:
-    """The processor time that is left for one thread: it grows with time, up to a burst.
+    """The processor time that is left for one thread: it grows with time, up to `_BURST_S`.
 
     Many parts that take long add up, although each has its own pause.
     """

@@ -157,7 +157,9 @@ def read_groups(client: BlockingClient, known: ClusterReading) -> Fields:
 def _listed_groups(
     client: BlockingClient, known: ClusterReading
 ) -> tuple[list[GroupListing], dict[int, str]]:
-    """Return the groups of all brokers; by broker, why groups of this coordinator may be missing.
+    """Return the groups of all brokers, and the reasons for which groups may be missing.
+
+    A reason is listed under the id of the broker that coordinates the missing groups.
 
     A broker that does not respond keeps the groups that it had in the last reading.
     """

@@ -32,10 +32,10 @@ _TIMEOUT_S: Final = 3.0
 #: Maximum number of bytes of a value that is decoded: a larger value is shown as hex.
 MAX_DECODED_BYTES: Final = 1 << 20
 _OPTION: Final = "--schema-registry"
-#: Descriptors that files import without a reference: those that Google's runtime has.
+#: Google's own files, which schemas import although the registry does not list them as references.
 _WELL_KNOWN: Final = ("any", "duration", "empty", "field_mask", "struct", "timestamp", "wrappers")
 
-#: A function that returns a record as JSON; the second argument is the position after the head.
+#: A function that returns a record as JSON; its second argument is the position after the id.
 _Decode = Callable[[bytes, int], str]
 
 
@@ -119,7 +119,7 @@ class SchemaReader:
 
 
 def _avro(schema: RegisteredSchema) -> _Decode:
-    """Return the decoder of an Avro schema. Raises BadRecordError for a schema that is none."""
+    """Return the decoder of an Avro schema; raise BadRecordError for any other text."""
     try:
         import fastavro
         from fastavro.schema import SchemaParseException
@@ -149,7 +149,7 @@ def _avro(schema: RegisteredSchema) -> _Decode:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value that JSON does not have: bytes as hex, times and decimals as text."""
+    """Return text for a value that JSON cannot hold: hex for bytes, else Python's `str`."""
     if isinstance(value, bytes | bytearray):
         return value.hex(" ")
     return str(value)
@@ -195,7 +195,7 @@ def _protobuf(schema: RegisteredSchema) -> _Decode:
 
 
 def _pool() -> Any:
-    """Return a pool of descriptors with the files of Google's that schemas import."""
+    """Return a pool of descriptors with Google's own files, which schemas import."""
     from google.protobuf import descriptor_pb2, descriptor_pool
 
     pool = descriptor_pool.DescriptorPool()
@@ -208,7 +208,7 @@ def _pool() -> Any:
 
 
 def _message(file: Any, path: Sequence[int]) -> Any:
-    """Return the message at a path of indexes in a file. Raises BadRecordError."""
+    """Return the message type that a record's message indexes name. Raises BadRecordError."""
     # A descriptor keeps messages by name, in the order of the file.
     messages = list(file.message_types_by_name.values())
     found = None

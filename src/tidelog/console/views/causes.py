@@ -243,7 +243,8 @@ def _of_members(log: EventLog, position: int) -> Iterator[int | None]:
             case "no_fetch":
                 lost = log.of_broker(position, kinds.SESSION_LOSS, broker)
                 back = log.of_broker(position, kinds.REGISTRATION, broker)
-                # A broker that has come back since then stopped fetching for another reason.
+                # If the broker registered again after the lost session, it stopped fetching for
+                # another reason.
                 is_back = lost is not None and back is not None and lost < back < position
                 yield None if is_back else lost
 

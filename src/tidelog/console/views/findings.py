@@ -16,7 +16,7 @@ from tidelog.local.doctor.cluster_facts import ClusterFacts
 from tidelog.local.doctor.move_findings import of_moves
 from tidelog.local.health import ClusterPlace, Finding, of_log_dir
 
-#: The place of a cluster that commands find without an option.
+#: How findings name the cluster in their commands: without an option, so as the default cluster.
 NO_PLACE: Final = ClusterPlace("", None)
 #: Maximum number of partitions or brokers of one finding that a page gets.
 _NAMED: Final = 20

@@ -237,7 +237,7 @@ def out_of_isrs(reading: ClusterReading, broker: int) -> list[Document]:
 def topic_day(reading: ClusterReading, samples: Samples, name: str) -> list[tuple[int, float]]:
     """Return a topic's records a second of the last day as (time in ms, rate), from its log.
 
-    The points begin half an hour before the first record's, and end where the samples of this
+    The points begin about half an hour before the first record, and end where the samples of this
     process begin.
     """
     live = samples.topics.points(name)

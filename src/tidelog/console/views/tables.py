@@ -64,7 +64,7 @@ def window(rows: Sequence[Document], query: TableQuery) -> Document:
     """Return at most `limit` matching rows in the requested order, and counts of rows.
 
     A row matches if each word of the query occurs in one of the row's texts. Rows without a value
-    come last.
+    of the key by which rows are sorted come last.
     """
     found = [row for row in rows if _matches(row, query.words)] if query.words else list(rows)
     key = query.sort
