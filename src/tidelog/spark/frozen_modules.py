@@ -19,7 +19,7 @@ from typing import Final
 #: The module that Spark's reused workers run; only this module collects garbage after each task.
 _DAEMON: Final = "pyspark.daemon"
 
-#: The numbers of imported modules at the freezes.
+#: The number of imported modules at each freeze.
 _frozen: list[int] = []
 
 

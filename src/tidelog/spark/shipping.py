@@ -98,7 +98,7 @@ def _loader() -> Callable[[bytes], Any]:
 
 
 def _restorer() -> Callable[[bytes], object]:
-    """Return the function that restores an object."""
+    """Return the function that restores a `Shipped` object from its pickled class and state."""
     load = _loader()
 
     def restore(pickled: bytes) -> object:

@@ -358,7 +358,7 @@ class DeltaLake:
             raise HiddenRowsError(needs_delta(self.location, feature))
 
     def added_in(self, paths: Collection[str]) -> dict[str, tuple[int, ...]]:
-        """Return, by path, the last version that added the file, if the log has its commit."""
+        """Return, by path, the last version that added the file, if the log has that commit."""
         opened = self.store.open()
         wanted, found = set(paths), dict[str, tuple[int, ...]]()
         for version in range(self.newest(), first_known(self) - 1, -1):

@@ -149,7 +149,7 @@ def fence_for(staged: Iterable[StagedFile], running: Collection[str], version: i
     """Return the highest fence that a commit on top of `version` can set without stopping a run of
     `running`.
 
-    Raise the fence before you delete anything below it.
+    The caller must commit the fence before it deletes files of runs that began below it.
     """
     began = [each.began for each in staged if each.run in running]
     return min([*began, version + 1])

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _PROBES: Final = "_tidelog"
 _PROBE_BUFFER_BYTES: Final = 64
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
-#: Where the stack trace begins that delta-rs appends to error messages.
+#: Pattern of the beginning of a stack trace, or of an SQL statement, that follows an error message.
 _STACK: Final = re.compile(r"\n +0: |\n?\[SQL: ")
 _S3_ERROR: Final = re.compile(r"<Error>.*?<Code>(.*?)</Code>.*?<Message>(.*?)</Message>", re.DOTALL)
 

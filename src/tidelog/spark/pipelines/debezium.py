@@ -44,7 +44,7 @@ def debezium_columns(spark: SparkSession, ddl: str) -> Transform:
 
     row = fields_of(ddl, (*OWN_COLUMNS, TOMBSTONE_COLUMN, BEFORE_COLUMN))
     envelope = StructType().add("before", row).add("after", row).add("op", StringType())
-    # The fields of both forms: an envelope, and an envelope beside its schema.
+    # The fields of both forms of a value: an envelope alone, and an envelope as `payload`.
     both = StructType([*envelope.fields]).add("payload", envelope)
 
     def transform(frame: DataFrame) -> DataFrame:

@@ -43,7 +43,7 @@ class SequenceProof:
 
     @property
     def holds(self) -> bool:
-        """Whether every sequence number has one row and no other row exists, by counts and sum."""
+        """Whether the rows' counts and sum show one row for each sequence number, and no others."""
         return (
             self.lost == 0
             and self.doubled == 0

@@ -146,7 +146,7 @@ def _written_of_few(spark: SparkSession, upsert: _Upsert) -> list[Row]:
 
 
 def _matching(spark: SparkSession, upsert: _Upsert, new: pa.Table) -> list[pa.Table]:
-    """Return the table's rows with the keys of new rows, and possibly some others."""
+    """Return the table's rows with the keys of new rows, and possibly rows with other keys."""
     wanted = [new.column(name).unique() for name in key_names(len(upsert.keys))]
     if _is_small(upsert.files[: upsert.staged_from], DRIVER_KEYS):
         return [_key_rows(upsert, number, wanted) for number in range(upsert.staged_from)]

@@ -57,8 +57,8 @@ class LagPoint:
     group: str
     time_ms: int
     records: int
-    #: Largest lag of a partition in ms: how long before the window's end the log ended at the
-    #: group's committed offset, in whole windows.
+    #: Largest lag of a partition in ms. A partition's lag is the time from the last window end at
+    #: which the log did not yet reach beyond the committed offset, to the end of this window.
     behind_ms: int
 
 
@@ -203,10 +203,10 @@ def past_lags(
 
 
 def _behind_ms(ends: Sequence[int], times_ms: Sequence[int], place: int, offset: int) -> int:
-    """Return how long before `times_ms[place]` the log ended at `offset`.
+    """Return for how many ms the log has ended beyond `offset`, at the time `times_ms[place]`.
 
-    The result is a multiple of windows, because `ends` has only the log's end at each of
-    `times_ms`.
+    The result counts from the latest of `times_ms` at which the log did not end beyond `offset`, or
+    from the first of `times_ms` if there is none.
     """
     if ends[place] <= offset:
         return 0

@@ -1,4 +1,4 @@
-"""Checks of owners, topic ids and copies: whose directory is it, and which replica does it hold.
+"""Checks of the owners of log directories, of topic ids, and of second copies of a replica.
 
 A topic id belongs to one topic name, and a topic has one id. A broker that was down while its topic
 was deleted and created again keeps a replica with the old id; the broker sets such a replica aside

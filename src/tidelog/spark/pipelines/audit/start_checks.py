@@ -89,12 +89,12 @@ def check_starts(
 
 
 def _holds_before(other: ReplicaAudit, audit: ReplicaAudit, first: int) -> bool:
-    """Return whether another replica has records directly below the first segment."""
+    """Return whether `other` has the records directly below `first`, where `audit` begins."""
     return other is not audit and bool(other.batches) and other.start < first <= other.end
 
 
 def _ends_at(peer: ReplicaAudit, first: int) -> bool:
-    """Return whether a segment of the peer replica begins at the offset."""
+    """Return whether a segment of the peer replica begins, so another ends, at offset `first`."""
     return any(segment.base_offset == first for segment in peer.replica.segments)
 
 
