@@ -67,7 +67,8 @@ class Failovers:
         self._controller_epoch = controller_epoch
         self._begun = 0
         self._open: dict[int, _Failover] = {}
-        #: By partition, the failover that has the partition in its sample.
+        #: By partition: the failover that the partition's new leader belongs to. Has only sampled
+        #: partitions, at most `SAMPLED` of a failover, until the new leader acknowledges its role.
         self._of: dict[TopicPartition, _Failover] = {}
         #: By partition, the published leader, while it has not acknowledged its leadership.
         self._unled: dict[TopicPartition, int] = {}

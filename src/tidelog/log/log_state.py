@@ -157,7 +157,7 @@ class LogState(LogOffsets):
         self.is_write_wanted = False  # whether to write `planned` when the current operation ends
         self._busy = False
         self._turns: list[_Turn] = []
-        #: Number of waiting and running truncations; appends can be planned only without any.
+        #: Number of truncations that wait or run; appends are planned only while it is 0.
         self._truncating = 0
         #: The first known damage; None if no read has found any.
         self.damage: Damage | None = None

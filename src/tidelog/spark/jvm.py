@@ -121,7 +121,7 @@ def cache_directory() -> Path:
 
 
 def write_shim(java: Path, cache: Path) -> Path:
-    """Return a Java home whose bin/java runs `java` without the unsupported argument.
+    """Return a Java home whose bin/java runs `java` without --add-modules=jdk.incubator.vector.
 
     The script is written to a temporary file and renamed, because two sessions may write it at the
     same time.

@@ -31,7 +31,10 @@ _COMPLETE = {True: TransactionPhase.COMPLETE_COMMIT, False: TransactionPhase.COM
 def end(
     turn: TransactionTurn, coordinated: Coordinated | None, asked: TransactionAsked[EndTxnRequest]
 ) -> None:
-    """Decide an EndTxn; the version of the request decides how, not the level (T17)."""
+    """Decide an EndTxn, up to version 4 by table 3 and from version 5 on by table 4 (T17).
+
+    The cluster's `transaction.version` has no effect on the choice of the table.
+    """
     if coordinated is None or coordinated.stored is None:
         turn.refuse(asked, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     elif asked.version < RAISING_END_VERSION:

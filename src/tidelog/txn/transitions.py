@@ -105,7 +105,8 @@ def _decided(stored: Transaction, phase: TransactionPhase, now_ms: int) -> Trans
         stored,
         phase=phase,
         updated_ms=now_ms,
-        # A raise begins and ends a transaction without partitions at once (T18).
+        # An abort without a transaction only raises the epoch (T18). The new state then has a
+        # transaction that has no partitions, and that begins and ends at the same time.
         started_ms=now_ms if stored.phase.is_settled else stored.started_ms,
         partitions=frozenset() if stored.phase.is_settled else stored.partitions,
         previous_producer_id=stored.producer_id,

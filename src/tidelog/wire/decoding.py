@@ -1,14 +1,15 @@
 """The generator of decoders: straight-line Python code for one message at one version.
 
-A run is a group of fields that one call of a precompiled Struct reads: the integers of a short
-array, the fixed-width fields after the array, and the length of the next variable field. Within a
-run of fields, the code expects the fields that are declared rare to be empty. If any rare field is
-not empty, the code reads the run again, field by field, from its first rare field on. The generated
-function is `decode(buf, pos, end) -> (message, pos)`. The generated function checks every length
-against the remaining bytes before it allocates memory. The function may raise ProtocolError,
-struct.error, IndexError and UnicodeDecodeError. After a UnicodeDecodeError, `codec.py` decodes
-again with a decoder that replaces malformed text, as Kafka does, so that valid text has no extra
-cost. `codec.py` turns struct.error and IndexError into ProtocolError. Messages without records are
+A run is a group of adjacent fields that the code reads by one call of a precompiled Struct. A run
+has up to three parts: an array of at most `SHORT_ARRAY` integers, then fixed-width fields, then the
+length of the next field of variable width. Within a run of fields, the code expects the fields that
+are declared rare to be empty. If any rare field is not empty, the code reads the run again, field
+by field, from its first rare field on. The generated function is
+`decode(buf, pos, end) -> (message, pos)`. The generated function checks every length against the
+remaining bytes before it allocates memory. The function may raise ProtocolError, struct.error,
+IndexError and UnicodeDecodeError. After a UnicodeDecodeError, `codec.py` decodes again with a
+decoder that replaces malformed text, as Kafka does, so that valid text has no extra cost.
+`codec.py` turns struct.error and IndexError into ProtocolError. Messages without records are
 decoded from `bytes`, which is faster to index than a view.
 """
 

@@ -12,7 +12,7 @@ tidelog's brokers never set the top-level error of version 13 (KIP-1102).
 If the broker of a leader has just ended, the response waits briefly for the next leader (V83). The
 response to a request that names topics also lists brokers that ended seconds ago, because
 librdkafka cannot use a partition whose leader is not listed. The response to a request for all
-topics lists live brokers only, for administrators' tools.
+topics lists live brokers only, because administrators' tools show these brokers as live.
 """
 
 from __future__ import annotations

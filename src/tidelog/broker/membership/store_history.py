@@ -218,7 +218,7 @@ class StoreHistory:
             try:
                 found[name] = layout.decode_partition_state(path, node.data, node.stat)
             except LayoutError:
-                continue  # unreadable: skip it, as the controller reports it
+                continue  # the controller reports the unreadable node
         return found
 
 
@@ -228,4 +228,4 @@ def _topic_id(topic: str, node: Node | None) -> TopicId | None:
     try:
         return layout.decode_topic_id(layout.topic_path(topic), node.data)
     except LayoutError:
-        return None  # unreadable: skip it, as the controller reports it
+        return None  # the controller reports the unreadable node

@@ -248,8 +248,11 @@ class Published:
         return self._lives.get(key[:2], _ONE_LIFE)
 
     def key(self, topic_id: TopicId, partition: int, leader_epoch: int = -1) -> LogKey:
-        """Return the key of a partition in the incarnation that contains `leader_epoch` (-1: the
-        latest).
+        """Return the key of a partition's log.
+
+        A partition that was removed from its topic and then added again has several incarnations.
+        The key is that of the incarnation which had the leader epoch `leader_epoch`; -1 means the
+        latest incarnation.
         """
         lives = self._lives.get((topic_id, partition), _ONE_LIFE)
         life = lives[-1] if leader_epoch < 0 else life_at(lives, leader_epoch)

@@ -228,7 +228,7 @@ def _choices(world: ControllerWorld) -> list[ControllerStep]:
 
 
 def play(seed: int) -> ControllerHistory:
-    """Return the first history of a seed that breaks a rule, or else the last one."""
+    """Play a seed's histories; return the first one that breaks a rule, or else the last one."""
     history = None
     for history in histories(seed):
         if history.violation:

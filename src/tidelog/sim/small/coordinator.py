@@ -247,7 +247,10 @@ def _next_steps(
 
 
 def play(seed: int) -> CoordinatorHistory:
-    """Return the first history of a seed that breaks a rule, or else the drawn one."""
+    """Play a seed's histories; return the first one that breaks a rule.
+
+    If no history breaks a rule, return the seed's drawn history, of which the others are branches.
+    """
     drawn = None
     for history in histories(seed):
         drawn = drawn or history

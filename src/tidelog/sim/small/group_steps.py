@@ -36,7 +36,7 @@ from tidelog.wire.registry import (
     SYNC_GROUP,
 )
 
-#: Milliseconds for which an offset is kept whose client chose its retention.
+#: The retention in ms that a client requests, if it chooses the retention of its offsets itself.
 CHOSEN_RETENTION_MS: Final = 100_000
 #: Clients that join with this version or a later one name the protocol in SyncGroup.
 _NAMES_PROTOCOL_FROM: Final = 9

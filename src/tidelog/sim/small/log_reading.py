@@ -57,7 +57,7 @@ class LogReading(NamedTuple):
 
 
 class StartReading(NamedTuple):
-    """What a start of a process finds."""
+    """The log that a starting process finds on its disks, or why the process cannot start."""
 
     #: The log; None if no directory has it.
     log: LogReading | None

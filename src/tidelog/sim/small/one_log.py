@@ -67,10 +67,11 @@ class OneLog:
 
 
 def _chosen(seed: int) -> tuple[int, int]:
-    """Return the number of the history that a seed crashes, and the history's port calls.
+    """Return the number of the history that a seed crashes, and the number of its port calls.
 
-    A history takes a hundredth of the time of its crashes. A seed therefore draws several histories
-    and the worth of each kind of event, and crashes only the history whose events are worth most.
+    All crashes of a history take a hundred times as long as the history itself. A seed therefore
+    plays several histories, gives each kind of event a random weight, and crashes only the history
+    whose events have the largest sum of weights.
     """
     draw = stream(seed, "small log", "worth")
     worth = {name: draw.choice(_FACTORS) * base for name, base in _WORTH.items()}

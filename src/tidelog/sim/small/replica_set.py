@@ -176,7 +176,10 @@ def _branches(walk: ReplicaSetWalk, name: str, rarity: Rarity) -> Iterator[Repli
 
 
 def play(seed: int) -> ReplicaSetHistory:
-    """Return the first history of a seed that breaks a rule, or else the drawn one."""
+    """Play a seed's histories; return the first one that breaks a rule.
+
+    If no history breaks a rule, return the seed's drawn history, of which the others are branches.
+    """
     history = None
     for history in histories(seed):
         if history.violation:

@@ -56,9 +56,11 @@ class PartitionOffsets:
     rows: int
     missing: int
     doubled: int
-    #: Missing offsets of transaction markers; None if the log was not read.
+    #: Number of missing offsets at which the topic's log has a transaction marker or an aborted
+    #: record; None if the log was not read.
     control: int | None = None
-    #: Missing offsets that the log does not have either; None if the log was not read.
+    #: Number of missing offsets at which the topic's log has nothing, either; None if the log was
+    #: not read.
     absent: int | None = None
     #: The partition's log start offset, and in `log_end` its last stable offset; None if the log
     #: was not read.
@@ -153,7 +155,10 @@ def _counted(
 
 
 def _with_value(file: LakeFile, columns: OffsetColumns) -> LakeFile:
-    """Return a file; set its partition if `columns.partition` is a partition column."""
+    """Return `file` with its partition, if `columns.partition` is a partition column of the table.
+
+    The partition is then the value of this column in `file.values`.
+    """
     partition = whole_number(file.values.get(columns.partition) or "")
     return file if partition is None else replace(file, partition=partition)
 

@@ -1,7 +1,7 @@
-"""Offsets that files lack or have twice, with the files: a pure comparison of spans.
+"""Search for offsets that the files of a table lack or have twice, by a comparison of spans.
 
-The spans of each file come from a count of the file (`counting`). The module uses neither files nor
-Spark.
+A span is a range of offsets that a file has; the spans come from a count of each file (`counting`).
+Each fault names the files that it concerns. The module opens no file and does not use Spark.
 """
 
 from __future__ import annotations

@@ -5,6 +5,6 @@ chooses one replica of each partition. `batch_scan` scans the batches of a file,
 implementation is `_scan.c`. `resync` finds the next batch after damage, and `offset_lookup` the
 position of an offset.
 
-In Spark, `segment_reader` is the reader, `segment_client` answers the calls of planning from files,
-and `segment_reading` returns the rows.
+In Spark, `segment_reader` is the reader, and `segment_reading` returns the rows. To plan a query,
+`segment_client` finds topics and offsets in the files instead of asking brokers.
 """

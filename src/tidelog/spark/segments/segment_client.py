@@ -1,6 +1,6 @@
-"""A client over log directories in place of brokers, which answers calls of planning from files.
+"""A client for the planning of queries that reads log directories instead of asking brokers.
 
-Planning requests topics, partitions and offsets from its client. With this client the options
+The planning of a query asks its client for topics and offsets. With this client the options
 `subscribe`, `assign`, `subscribePattern` and all forms of offsets and timestamps mean the same as
 with brokers. The directories are listed once, so a query keeps its view of them. The offset for a
 timestamp is the offset of the first record, below the readable end, with this timestamp or a later

@@ -110,7 +110,7 @@ def incidents_of(counts: Iterable[DepartureCount], role: DepartureRole) -> list[
 
 
 def _says_anything(found: Incidents) -> bool:
-    """Return whether the broker may have caused these ISR departures in this role."""
+    """Return whether the departures may be the fault of `found.broker` in the role `found.role`."""
     if found.role is DepartureRole.LEADER:
         return found.cause in JUDGED_BY_LEADER
     return found.cause not in OF_LEADER
