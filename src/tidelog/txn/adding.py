@@ -48,7 +48,7 @@ def verify(
     coordinated: Coordinated | None,
     asked: TransactionAsked[AddPartitionsToTxnTransaction],
 ) -> None:
-    """Decide the verification of partitions: only what is stored counts (T27)."""
+    """Answer whether partitions belong to a transaction; a pending add does not count (T27)."""
     stored = None if coordinated is None else coordinated.stored
     if stored is None:
         turn.refuse(asked, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
@@ -72,7 +72,7 @@ def _fits(asked: TransactionAsked[Any], stored: Transaction) -> bool:
 
 
 def _error(asked: TransactionAsked[Any], stored: Transaction) -> ErrorCode:
-    """Return the error of the rows of table 2 about identity and decided transactions."""
+    """Return the error of a request with a wrong identity or a decided transaction (table 2)."""
     producer_id, producer_epoch = _identity(asked)
     if producer_id != stored.producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING

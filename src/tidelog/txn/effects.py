@@ -42,13 +42,13 @@ class NeedProducerId:
 class SendMarkers:
     """Effect: write the markers of a decided transaction into all its partitions (T39).
 
-    The broker sends each marker to the leader of then until the leader responds NONE, or until the
-    store shows that the partition no longer exists (T42, table 6). It reports both with
-    `TransactionPartition.marked`.
+    The broker sends each marker to the partition's present leader, again and again, until a leader
+    responds NONE or the store shows that the partition no longer exists (T42, table 6). The broker
+    reports either outcome with `TransactionPartition.marked`.
     """
 
     #: Identifies the decision in reports. Up to version 4 of EndTxn, all transactions of a producer
-    #: have the same epoch, so the epoch does not show that a report is about an earlier one.
+    #: have the same epoch, so the epoch does not show which transaction a report is about.
     number: int
     transactional_id: str
     producer_id: int

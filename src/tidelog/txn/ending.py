@@ -23,7 +23,8 @@ from tidelog.txn.states import TransactionPhase
 from tidelog.txn.turn import Coordinated, Purpose, TransactionTurn
 from tidelog.wire.messages.end_txn import EndTxnRequest
 
-#: The states of a decided and of a complete transaction, by whether it is a commit.
+#: The state after the decision of a transaction; the key is True for a commit. _COMPLETE has the
+#: state after the last marker.
 _PREPARED = {True: TransactionPhase.PREPARE_COMMIT, False: TransactionPhase.PREPARE_ABORT}
 _COMPLETE = {True: TransactionPhase.COMPLETE_COMMIT, False: TransactionPhase.COMPLETE_ABORT}
 
@@ -72,9 +73,9 @@ def _end_plainly(
 def is_retry(message: EndTxnRequest, stored: Transaction) -> bool:
     """Return whether an EndTxn may be the repetition of one that has raised the epoch (table 4).
 
-    Only a state that was decided with a raise has an epoch before it that a retry may name. Without
-    this condition, a fenced producer would get the success of a successor that ends its transaction
-    with an earlier version of EndTxn, and the successor's identity.
+    A retry names the epoch before the raise, so the decision of the stored state must have raised
+    the epoch. Without this condition, a fenced producer's EndTxn could succeed after its successor
+    ended a transaction by an earlier version of EndTxn, and would get the successor's identity.
     """
     if stored.client_version != RAISING_VERSION:
         return False
@@ -125,8 +126,9 @@ def _end_again(
     elif phase is not _COMPLETE[is_commit]:
         turn.refuse(asked, ErrorCode.INVALID_TXN_STATE)
     elif stored.producer_epoch == MAX_PRODUCER_EPOCH:
-        # The coordinator fenced the last epoch without a new id, below level 2. No producer may go
-        # on with the highest epoch (T9): this one has to initialise.
+        # Below `transaction.version` 2, the coordinator fences the last epoch by the highest one,
+        # without a new producer id. No producer may use the highest epoch (T9), so this producer
+        # needs an InitProducerId.
         turn.refuse(asked, ErrorCode.PRODUCER_FENCED)
     else:
         turn.reply(asked, ended(asked, stored.producer_id, stored.producer_epoch))
@@ -138,7 +140,10 @@ def _decide_with_raise(
     stored: Transaction,
     asked: TransactionAsked[EndTxnRequest],
 ) -> None:
-    """Append the decision of an EndTxn from version 5 on, as soon as a needed id is there."""
+    """Append the decision of an EndTxn from version 5 on.
+
+    If the epoch is exhausted, the decision waits until the broker has a new producer id.
+    """
     needs_id = transitions.needs_id_to_decide(stored)
     if needs_id and turn.fresh_id is None:
         turn.want_id(coordinated, asked)
@@ -161,7 +166,7 @@ def abort(
     """Abort an ongoing transaction on the coordinator's own decision (T22).
 
     `asked` is the InitProducerId of the next producer; it gets CONCURRENT_TRANSACTIONS when the
-    abort is decided. The abort raises the epoch once at each level (T10).
+    abort is decided. The abort raises the epoch once, whatever `transaction.version` is (T10).
     """
     if turn.level < RAISING_LEVEL:
         value = transitions.fenced(stored, turn.now.wall_ms)

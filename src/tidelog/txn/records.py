@@ -21,8 +21,8 @@ NOT_STARTED_MS: Final = -1
 MAX_PRODUCER_EPOCH: Final = 32_767
 #: From this epoch on, a producer needs a new producer id (T8).
 EXHAUSTED_EPOCH: Final = MAX_PRODUCER_EPOCH - 1
-#: The client's transaction version of requests that raise the epoch with each transaction, and of
-#: all other requests (T18).
+#: The client's transaction version of requests that raise the epoch with each transaction (T18).
+#: PLAIN_VERSION is the version of all other requests.
 RAISING_VERSION: Final = 2
 PLAIN_VERSION: Final = 0
 
@@ -46,7 +46,8 @@ class Transaction:
     phase: TransactionPhase
     #: The partitions of the transaction; empty when it is complete.
     partitions: frozenset[TopicPartition]
-    #: Wall-clock times in ms of the last change, and of the transaction's begin, or NOT_STARTED_MS.
+    #: Wall-clock time in ms of the last change. `started_ms` is the time at which the transaction
+    #: began, or NOT_STARTED_MS.
     updated_ms: int
     started_ms: int
     #: The client's transaction version of the request that ended the transaction: RAISING_VERSION
@@ -84,11 +85,11 @@ class Transaction:
 
 @dataclass(frozen=True, slots=True)
 class TransactionRecord:
-    """A record of a partition of `__transaction_state`; without a value, the id's end."""
+    """A record of a partition of `__transaction_state`; None as the value deletes the id."""
 
     transactional_id: str
     value: Transaction | None
-    #: The version of the record's value: 0 has neither tags nor what they carry (T58).
+    #: The version of the record's value: version 0 lacks the tagged fields (T58).
     version: int = 1
 
 

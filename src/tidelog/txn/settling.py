@@ -122,7 +122,7 @@ def failed(turn: TransactionTurn, number: int, error: ErrorCode) -> None:
     if coordinated.stored is None:
         del turn.ids[coordinated.transactional_id]
     elif pending.purpose is Purpose.COMPLETE:
-        # All markers are written, so the record is appended until it is in the log (T51).
+        # All markers are written, so the coordinator repeats the append until it succeeds (T51).
         timer = TransactionTimer(TransactionTimerKind.COMPLETION, coordinated.transactional_id)
         turn.set_timer(timer, turn.settings.completion_backoff_ms)
     _decide_waiting(turn, coordinated)

@@ -56,7 +56,7 @@ _SETTLED: Final = frozenset(
 )
 #: The states by their names in requests.
 BY_TITLE: Final = {phase.title: phase for phase in TransactionPhase}
-#: For each state, the states before it.
+#: For each state: the states from which a transactional id may go to this state.
 _FORMER: Final = {
     TransactionPhase.EMPTY: _SETTLED,
     TransactionPhase.ONGOING: _SETTLED | {TransactionPhase.ONGOING},

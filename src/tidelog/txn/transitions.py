@@ -145,7 +145,10 @@ def decided_with_raise(
 
 
 def fenced(stored: Transaction, now_ms: int) -> Transaction:
-    """Return the state of an abort by the coordinator at the levels 0 and 1 (T9, T10, T22)."""
+    """Return the state after the coordinator decides an abort, below `transaction.version` 2.
+
+    The abort raises the epoch to fence the producer (T9, T10, T22).
+    """
     return replace(
         _decided(stored, TransactionPhase.PREPARE_ABORT, now_ms),
         producer_epoch=min(stored.producer_epoch + 1, MAX_PRODUCER_EPOCH),

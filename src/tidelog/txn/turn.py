@@ -1,4 +1,4 @@
-"""One turn of a transaction coordinator: the state that a request or event may use, its effects.
+"""One turn of a transaction coordinator: the handling of one request or event, with its effects.
 
 A `Coordinated` is one transactional id. Its stored state is what the last committed record has; a
 transition whose record has no outcome yet is pending, and each id has at most one (T14). Every
@@ -95,14 +95,17 @@ class Coordinated:
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """A decision that waits for a new producer id; without a request, an abort after a timeout."""
+    """A decision that waits for a new producer id.
+
+    The decision is about the request `asked`, or is an abort after a timeout if `asked` is None.
+    """
 
     transactional_id: str
     asked: TransactionAsked[Any] | None
 
 
 class TransactionLedger:
-    """What a coordinator has under way: appends without an outcome, and wants of producer ids."""
+    """A coordinator's open work: appends without an outcome, decisions without a producer id."""
 
     __slots__ = ("appends", "next_number", "wants")
 
@@ -118,7 +121,7 @@ class TransactionLedger:
         return self.next_number - 1
 
     def transactional_id_of(self, number: int) -> str:
-        """Return whose append has this number; raise InvariantError if none has it."""
+        """Return the transactional id of the append `number`; raise InvariantError if unknown."""
         found = self.appends.get(number)
         if found is None:
             raise InvariantError(f"append {number} is settled already, or was never asked for")
@@ -192,7 +195,7 @@ class TransactionTurn:
         self.effects.append(CoordinatorAppend(number, self.leader_epoch, (record,)))
 
     def want_id(self, coordinated: Coordinated, asked: TransactionAsked[Any] | None = None) -> None:
-        """Decide again when the broker has a new producer id; nothing is pending until then."""
+        """Ask the broker for a new producer id; the decision is repeated when the id comes."""
         number = self.ledger.take_number()
         self.ledger.wants[number] = Want(coordinated.transactional_id, asked)
         self.effects.append(NeedProducerId(number))
