@@ -72,7 +72,7 @@ class SmallReplica:
     log: list[SmallRecordId] = field(default_factory=list)
     #: Number of records that a crash cannot take.
     synced: int = 0
-    #: Confirmed ISR of a leader, and the partition epoch that the leader knows.
+    #: The ISR that the controller has confirmed to this leader, with its partition epoch.
     isr: tuple[int, ...] = ()
     partition_epoch: int = -1
     has_eligible: bool = False
@@ -81,7 +81,7 @@ class SmallReplica:
     recovery: int = 0
     proposals: list[SmallProposal] = field(default_factory=list)
     is_asking: bool = False
-    #: By follower: broker epoch and end of its last fetch from this leader.
+    #: By follower: its broker epoch and its log end, as its last fetch from this leader shows them.
     fetched: dict[int, tuple[int, int]] = field(default_factory=dict)
     high_watermark: int = 0
     epoch_start: int = 0
@@ -120,7 +120,7 @@ def _without_partitions(message: LeaderAndIsrRequest | UpdateMetadataRequest) ->
 
 
 class ScriptedBroker:
-    """A broker, whose decisions the world makes, except for the obedience to commands."""
+    """A broker that obeys the controller's commands; the world makes all its other decisions."""
 
     def __init__(self, broker_id: int, created_empty: Callable[..., None]) -> None:
         self.broker_id = broker_id
@@ -131,7 +131,8 @@ class ScriptedBroker:
         #: Epoch of the newest registration of this process.
         self.latest_epoch = NO_BROKER_EPOCH
         self.clean_epochs = CleanEpochs()
-        #: Largest broker epoch under which the broker has lost records since.
+        #: Largest of the epochs that the broker had had when it last lost records; NO_BROKER_EPOCH
+        #: if it never lost any.
         self.lost_since = NO_BROKER_EPOCH
         self.is_leaving = False
         self.controller_epoch = _NO_EPOCH
@@ -289,7 +290,7 @@ class ScriptedBroker:
         return ErrorCode.NONE
 
     def _take(self, replica: SmallReplica, state: LeaderAndIsrPartitionState) -> None:
-        """Let a replica have its role."""
+        """Give a replica the role that a command has for it."""
         before = replica.leader_epoch
         leads = state.leader == self.broker_id
         if state.leader_epoch != before:

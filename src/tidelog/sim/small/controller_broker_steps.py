@@ -196,7 +196,10 @@ def _propose(world: ControllerWorld, leader: int, topic: str, partition: int, me
 def _epochs_after(
     world: ControllerWorld, leader: int, replica: SmallReplica, member: int
 ) -> dict[int, int]:
-    """Return the ISR with or without a member, with each broker epoch that the leader knows."""
+    """Return the ISR after `member` joins or leaves it, as broker ids with broker epochs.
+
+    A broker epoch that the leader does not know is NO_BROKER_EPOCH.
+    """
     isr = [each for each in replica.isr if each != member or member == leader]
     if member not in replica.isr:
         isr.append(member)
@@ -314,7 +317,10 @@ def _take_isr(replica: SmallReplica, data: Any) -> None:
     "rogues",
 )
 def _rogue(world: ControllerWorld, sender: int, topic: str, partition: int, kind: int) -> None:
-    """Send a request that the controller must refuse, as it is not in `reference.asked` (A3)."""
+    """Send an AlterPartition request that the controller must refuse (A3).
+
+    No leader asked for this ISR, so `reference.asked` does not have it.
+    """
     topic_partition = TopicPartition(topic, partition)
     state = world.reference.states.get(topic_partition)
     broker = world.brokers[sender]
@@ -371,7 +377,7 @@ def _rogue(world: ControllerWorld, sender: int, topic: str, partition: int, kind
 def _write_isr(
     world: ControllerWorld, leader: int, topic: str, partition: int, member: int
 ) -> None:
-    """Write the ISR as a leader does whose `inter.broker.protocol.version` is old (A12)."""
+    """Write the ISR to the store, as leaders with old `inter.broker.protocol.version` do (A12)."""
     topic_partition = TopicPartition(topic, partition)
     replica = world.brokers[leader].replicas[topic_partition]
     path = layout.partition_state_path(topic_partition)
@@ -410,7 +416,7 @@ def _write_isr(
 
 
 def _is_published(world: ControllerWorld, choice: Arguments) -> bool:
-    """Return whether the leader knows the published state, and lives in the recorded incarnation.
+    """Return whether the leader knows the newest published state, and has a live session.
 
     A new member must still be registered with the epoch of its fetch.
     """

@@ -35,9 +35,9 @@ from tidelog.sim.small.stepped_loop import ReadyLoop
 from tidelog.sim.small.stepped_store import SteppedSession, SteppedStore
 from tidelog.wire.peer import CorrelationIds
 
-#: Callbacks after which a turn that does not end is an error.
+#: Maximum number of messages in one turn of a process; more messages count as an endless turn.
 _MOST_CALLS: Final = 2_000
-#: The wait of a recovery for brokers that are not registered (E6).
+#: `leader.recovery.wait.ms`: how long a recovery waits for brokers that are not registered (E6).
 RECOVERY_WAIT_MS: Final = 1_000
 
 
@@ -53,7 +53,7 @@ class CommandFrame:
 
 
 class CommandNetwork(Protocol):
-    """The world, as the connections of a controller see it."""
+    """The part of the world that takes a controller's requests to brokers."""
 
     def sent(self, frame: CommandFrame) -> None:
         """Take a request that a controller sends to a broker."""

@@ -145,7 +145,8 @@ def _propose(world: ControllerWorld, number: int) -> None:
     for leader, topic_partition, replica in list(controller_broker_steps.leaders(world)):
         if world.brokers[leader].broker_epoch == NO_BROKER_EPOCH:
             continue
-        # A held expansion has no response, so its leader waits for a while (A11).
+        # The controller may hold back its response to an ISR expansion (A11). The leader then waits
+        # for the response, and asks again only in every third round.
         if not (replica.is_asking and world.settings.linger_ms) or number % 3 == 2:
             replica.is_asking = False
             member = _wanted(world, leader, topic_partition)

@@ -445,9 +445,9 @@ class ControllerReference:
     # records
 
     def check_members(self, topic_partition: TopicPartition) -> None:
-        """Check that the members of a partition, its leader among them, have the committed records.
+        """Check that each ISR member and eligible replica has all committed records.
 
-        A member that has lost records since its recorded incarnation does not count: an election
+        The leader is one of the ISR members. A member that has lost records since its recorded incarnation does not count: an election
         removes it when its broker registers again (V10).
         """
         state = self.states[topic_partition]
@@ -464,10 +464,10 @@ class ControllerReference:
                 )
 
     def is_whole(self, name: str) -> bool:
-        """Return whether every member of a topic's partitions has all committed records.
+        """Return whether each ISR member and eligible replica of a topic has all committed records.
 
-        The guarantee of E6 counts the members that have lost records by the minimum at the time of
-        their loss, so a lower minimum must not follow.
+        Only then may `min.insync.replicas` be lowered: E6 permits as many members with lost records
+        as the value at the time of the loss allows.
         """
         return not any(
             self._lacks(member, topic_partition, self.key(topic_partition))

@@ -264,7 +264,7 @@ def shrunk(history: ControllerHistory) -> ControllerHistory:
 
 
 class ControllerSearch:
-    """The `SmallWorld` of controllers, which the command line and the soak play."""
+    """The `SmallWorld` of controllers, which the command line and the soak test play."""
 
     name = NAME
     description = "two controllers over one store, with brokers and administrators as scripts"

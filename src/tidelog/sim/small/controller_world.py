@@ -386,7 +386,7 @@ _trees: list[Tree] = []
 
 
 def _first_tree() -> Tree:
-    """Return a tree with the persistent roots."""
+    """Return the tree of a new store, which has only the persistent root nodes."""
     if not _trees:
         tree = Tree()
         for path in layout.PERSISTENT_ROOTS:

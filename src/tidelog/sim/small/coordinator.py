@@ -218,7 +218,7 @@ def _branches(
 def _all_orders(
     drawn: CoordinatorHistory, name: str, rare: RareState, given: Sequence[Step]
 ) -> Iterator[CoordinatorHistory]:
-    """Play every order of two of the next steps that matter in a rare state."""
+    """Play each ordered pair of next steps after a rare state, of the kinds that matter there."""
     kinds = [COORDINATOR_STEPS[each] for each in rare.next_steps]
     first = _next_steps(drawn, kinds, given)
     for number, before in enumerate(first):
@@ -263,7 +263,7 @@ def play(seed: int) -> CoordinatorHistory:
 def replayed(
     seed: int, settings: CoordinatorSettings, given: Sequence[Step], recovers: bool
 ) -> CoordinatorHistory:
-    """Play the steps `given`, without those that are not possible, and the end if `recovers`."""
+    """Play the possible ones of the steps `given`, and the end of all faults if `recovers`."""
     world = CoordinatorWorld(settings, GroupTenant)
     played = [step for step in given if not world.violation and world.play(step)]
     if recovers and not world.violation:
@@ -273,7 +273,7 @@ def replayed(
 
 
 def shrunk(history: CoordinatorHistory) -> CoordinatorHistory:
-    """Return the shortest history found that breaks a rule in the same words."""
+    """Return the shortest history found whose violation has the same words apart from numbers."""
     rule = _rule(history.violation)
     best, size = history, max(1, len(history.steps) // 2)
     while size:
@@ -290,12 +290,12 @@ def shrunk(history: CoordinatorHistory) -> CoordinatorHistory:
 
 
 def _rule(violation: str) -> str:
-    """Return the words of a violation without its values."""
+    """Return the first words of a violation without digits, to identify the broken rule."""
     return "".join(each for each in violation[:60] if not each.isdigit())
 
 
 class CoordinatorSearch:
-    """The `SmallWorld` of a coordinator, which the command line and the soak play."""
+    """The `SmallWorld` of a coordinator, which the command line and the soak test play."""
 
     name = NAME
     description = "group coordinators on two brokers that lead one partition in turn"

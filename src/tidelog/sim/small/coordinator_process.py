@@ -1,4 +1,4 @@
-"""A broker that coordinates one partition of an internal topic: one life of its process.
+"""One process of a broker that coordinates one partition of an internal topic.
 
 The code under test is the shell `broker.coordinators` with its decisions. The process has a loop
 that runs its callbacks only when the world says so, a clock that stands still, and a partition
@@ -112,7 +112,7 @@ class CoordinatorClock(SteppedClock):
     def __init__(self) -> None:
         super().__init__()
         self.jump_ms = 0
-        #: The jump that led farthest into the future.
+        #: The largest value that `jump_ms` has had, the farthest jump into the future.
         self.latest_jump_ms = 0
 
     def jump(self, jump_ms: int) -> None:
@@ -194,7 +194,7 @@ class EmptyStore:
 
 
 class CoordinatorTracer:
-    """A tracer that passes events on, and counts marks."""
+    """A tracer that passes events on, and ignores marks and log lines."""
 
     def __init__(self, on_event: Callable[[str, dict[str, Any]], None]) -> None:
         self._on_event = on_event

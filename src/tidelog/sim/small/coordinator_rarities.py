@@ -1,8 +1,8 @@
 """Rare states of the small world of a coordinator, from which other histories go on.
 
-A fault often needs two rare events close together. A history that has reached the first event
-repeats its steps in other histories, so that the second event need not be awaited in as many whole
-histories.
+A fault often needs two rare events close together. If a history reaches the first event, other
+histories repeat its steps up to this event, and then go on differently. So fewer whole histories
+are needed until one of them reaches the second event, too.
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ class RareState(NamedTuple):
     is_reached: Callable[[CoordinatorWorld], bool]
     #: Number of drawn continuations.
     branches: int
-    #: Kinds of steps of which every order of two is played; none if no orders are played.
+    #: Kinds of steps: from this state, every ordered pair of steps of these kinds is played. Empty
+    #: if no pairs are played.
     next_steps: tuple[str, ...] = ()
 
 

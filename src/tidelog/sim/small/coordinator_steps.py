@@ -1,7 +1,7 @@
-"""Steps of brokers, their partition and time in the small world of a coordinator.
+"""Steps in the small world of a coordinator: brokers act, leaders change, and time passes.
 
 A kind of steps without a `fault` is part of every history. The others are faults: each history
-draws which of them exist. Clients' steps are with their tenant.
+draws which of them exist. The steps of clients are in another module (`group_steps`).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _busy(world: CoordinatorWorld) -> None:
 
 
 def _delays(world: CoordinatorWorld) -> list[Arguments]:
-    # Nothing happens between two turns but what has happened before.
+    # While the loop is busy, time stands still until the next turn.
     return [] if world.is_busy else [(delay_ms,) for delay_ms in _DELAYS_MS]
 
 
@@ -258,6 +258,6 @@ def _fail_read(world: CoordinatorWorld, broker_id: int) -> None:
 )
 def _compact(world: CoordinatorWorld, broker_id: int, drops: int) -> None:
     replica = world.brokers[broker_id].replica
-    # A follower must copy a tombstone before the tombstone goes: `delete.retention.ms`.
+    # A tombstone stays until the follower has copied it, as if `delete.retention.ms` were long.
     end = min(each.replica.log_end_offset for each in world.brokers.values())
     replica.compact(min(end, replica.high_watermark, world.register.committed_end), bool(drops))

@@ -51,11 +51,11 @@ _RECOVERY_ROUND_MS: Final = 200_000
 
 
 class CoordinatorSettings(NamedTuple):
-    """What a history draws first."""
+    """The settings of a history, which are drawn before its first step."""
 
     #: `min.insync.replicas` of the internal topic.
     minimum: int
-    #: Bytes that a load reads at once.
+    #: Maximum number of bytes of the log that a loading coordinator reads at once.
     load_buffer_bytes: int
     initial_delay_ms: int
     #: By client: its settings, as the tenant draws them.
@@ -66,11 +66,11 @@ class CoordinatorSettings(NamedTuple):
 
 
 class CoordinatorTenant(Protocol):
-    """A kind of coordinator with its clients, and what must hold of both."""
+    """A kind of coordinator with its clients, and the rules that both must keep."""
 
     #: The internal topic.
     topic: str
-    #: Event of the shell at the end of a load.
+    #: Name of the event that a coordinator reports when its load ends.
     loaded_event: str
 
     def runtime(self, services: Services, broker: CoordinatorBroker) -> CoordinatorRuntime[Any]:
@@ -92,7 +92,7 @@ class CoordinatorTenant(Protocol):
         """Check a coordinator whenever its loop has nothing to do."""
 
     def status(self) -> dict[str, str]:
-        """Return the state of the history as text, by what it is the state of."""
+        """Return the state of the history as texts, each under the name of a broker or request."""
 
     def recovered(self) -> None:
         """Check the end of a history: all faults have ended long ago, and no client has acted."""
@@ -247,7 +247,7 @@ class CoordinatorWorld:
             self.tenant.loaded(broker)
 
     def obey(self, broker: CoordinatorBroker, number: int) -> None:
-        """Let a broker execute one of the controller's commands, if it is not older than known."""
+        """Let a command arrive at a broker, which ignores it unless its leader epoch is new."""
         leader, leader_epoch = broker.inbox.pop(number)
         if leader_epoch <= broker.known_epoch:
             return

@@ -153,7 +153,7 @@ class CrashPoints:
             self.violations.append(SmallViolation(text, wrong))
 
     def _is_below_only(self, path: list[str]) -> bool:
-        """Return whether a crash is only a step to the crash that is wanted."""
+        """Return whether a crash only leads to the wanted crash, which has a longer path."""
         return len(path) < len(self._only)
 
     def _start(

@@ -35,7 +35,7 @@ HANDLERS: Final[dict[int, Any]] = {
     registry.OFFSET_DELETE: offset_delete,
     registry.DELETE_GROUPS: delete_groups,
 }
-#: The group of members, and a group whose offsets are committed without members.
+#: The group that clients join. SIMPLE_GROUP only has offsets, which are committed without members.
 GROUP: Final = "g"
 SIMPLE_GROUP: Final = "s"
 
@@ -57,12 +57,12 @@ SUBSCRIBED: Final = dict(zip(_SUBSCRIPTIONS, _TOPICS, strict=True))
 
 
 class CoordinatorTerm(NamedTuple):
-    """One leadership of one process."""
+    """One leadership of the partition by one process of a broker."""
 
     broker_id: int
     life: int
     leader_epoch: int
-    #: Number of the leadership among those of the process.
+    #: Number of this leadership among the leaderships of the process.
     number: int
 
 

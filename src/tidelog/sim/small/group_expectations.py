@@ -200,7 +200,10 @@ def leave_error(seen: SeenGroup | None, member_id: str, instance_id: str | None)
 def offset_delete_error(
     seen: SeenGroup | None, partition: tuple[str, int]
 ) -> tuple[ErrorCode, ErrorCode | None]:
-    """Return the error of an OffsetDelete, and that of its partition; None if it is written."""
+    """Return the error of an OffsetDelete, and the error of its partition.
+
+    The error of the partition is None if the coordinator writes a tombstone of the offset.
+    """
     if seen is None:
         return ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.NONE
     if seen.state == DEAD:

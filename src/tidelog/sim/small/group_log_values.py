@@ -1,4 +1,4 @@
-"""The records of `__consumer_offsets`, read without the code of brokers, and what they add up to.
+"""The records of `__consumer_offsets`, read without brokers' code, and the state that they form.
 
 The formats are those of Kafka 3.9. An offset has a key of version 1 and a value of version 1 or 3.
 A group has a key of version 2 and a value of version 3.
@@ -34,7 +34,7 @@ class LoggedOffset(NamedTuple):
     offset: int
     metadata: str
     commit_ms: int
-    #: -1 if the retention of the broker counts.
+    #: Time at which the offset expires; -1 if the broker's retention applies to it.
     expire_ms: int
     #: Id of the topic, and first leader epoch of the partition.
     incarnation: tuple[bytes, int] | None
@@ -163,7 +163,7 @@ def group_of(record: ListedRecord) -> LoggedGroup | None:
 
 
 class LoggedState:
-    """What the records up to an offset add up to."""
+    """The state of all groups that the records up to an offset form."""
 
     def __init__(self) -> None:
         self.end = 0

@@ -1,4 +1,4 @@
-"""What must hold of a coordinator of groups, beside the log of its partition and its clients.
+"""The rules for a coordinator of groups, checked with its partition's log and its clients.
 
 The reference knows the committed records (`group_log_values`), every request with its answer
 (`group_asks`), and what a group is between two turns (`group_expectations.SeenGroup`). A record
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from tidelog.sim.small.coordinator_world import CoordinatorWorld
 
 _RETENTION_MS: Final = RETENTION_MINUTES * 60_000
-#: Timers of brokers fire up to two buckets late.
+#: Timers of brokers fire late by up to two buckets of their timer wheel.
 _LATE_MS: Final = 20
 #: Time for which a new member may wait in its JoinGroup.
 _NEW_MEMBER_MS: Final = 5 * 60_000
@@ -67,7 +67,8 @@ class GroupReference:
         self.asks: list[GroupAsk] = []
         self.seen: dict[str, SeenGroup] = {}
         self._seen_term: CoordinatorTerm | None = None
-        #: By coordinator and group: the newest generation, and when a member was heard last.
+        #: By coordinator and group: the newest generation. `_heard` has the time of each member's
+        #: last sign of life.
         self.generations: dict[tuple[CoordinatorTerm, str], int] = {}
         self.joined: dict[tuple[CoordinatorTerm, str, int], JoinedGeneration] = {}
         self._heard: dict[tuple[CoordinatorTerm, str], dict[str, int]] = {}
@@ -86,7 +87,7 @@ class GroupReference:
     # The log.
 
     def logged(self, broker: CoordinatorBroker) -> LoggedState:
-        """Return what the committed records below a broker's high watermark add up to."""
+        """Return the state that the committed records below a broker's high watermark form."""
         end = broker.replica.high_watermark
         state = self._states.get(broker.broker_id)
         if state is None or state.end > end:
@@ -244,7 +245,7 @@ class GroupReference:
         elif logged is not None and logged.generation == seen.generation:
             since_ms = logged.state_ms
         elif seen.generation:
-            # The record of the group that became empty was refused, or is being written.
+            # The log lacks the record of the empty group: it was refused, or is being written.
             since_ms = held.state_timestamp_ms
         now_ms = self._world.clock.wall_ms()
         if offset.expire_ms != -1:
@@ -343,7 +344,7 @@ class GroupReference:
             self._heard.setdefault((term, group), {})[member_id] = self._world.clock.now_ms
 
     def beats(self, term: CoordinatorTerm, group: str, member_id: str) -> None:
-        """Note a heartbeat or a commit of a member; it counts even while a new member waits."""
+        """Note a member's heartbeat or commit; a new member then has its session timeout, too."""
         self.heard(term, group, member_id)
         self._beating.add((term, member_id))
 
@@ -432,7 +433,8 @@ class GroupReference:
         now_ms = self._world.clock.now_ms
         newest = self.generations.get((term, name), 0)
         if seen.generation == newest + 1 and is_unknown:
-            # The log refused the record of a group that became empty, or no member got an answer.
+            # No answer has shown this generation: the group became empty and the log refused its
+            # record, or no member got an answer.
             newest = self.generations[term, name] = seen.generation
             for member_id in seen.members:
                 self.heard(term, name, member_id)

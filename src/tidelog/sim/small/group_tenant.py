@@ -344,7 +344,7 @@ class GroupTenant:
             self._world.violate(f"{ask} gets the members, but does not lead")
 
     def check_sync(self, broker: CoordinatorBroker, ask: GroupAsk, answer: Any) -> None:
-        """Check that an assignment is that of the committed record of its generation."""
+        """Check that a member's assignment is the one in its generation's committed record."""
         message = ask.message
         self.reference.heard(ask.term, ask.group, message.member_id)
         logged = self.reference.logged(broker).groups.get(ask.group)
@@ -358,7 +358,7 @@ class GroupTenant:
             )
 
     def check_commit(self, broker: CoordinatorBroker, ask: GroupAsk, answer: Any) -> None:
-        """Check that an acknowledged commit is committed, and of the generation of its time."""
+        """Check that all records of an acknowledged OffsetCommit are committed in the log."""
         committed = self._world.register.committed_end
         if ask.unwritten or any(offset >= committed for offset in ask.written):
             self._world.violate(f"G1: {ask} is acknowledged, but not committed")

@@ -75,7 +75,7 @@ def drawn_config(draw: random.Random) -> LogConfig:
 
 
 class LogHistory:
-    """One history: what a process does with the log until its end, and what must be left."""
+    """One history: the operations of processes on a log, and a reference of what must be left."""
 
     def __init__(self, draw: random.Random, config: LogConfig, say: Callable[[str], None]) -> None:
         self._draw = draw
@@ -278,7 +278,7 @@ class LogHistory:
     def _checkpoint(self, log: PartitionLog) -> None:
         reference, start = self.reference, self.reference.line.log_start
         if start == log.base_offsets[0]:
-            start = 0  # only the first segment's name has this log start, and may not be synced
+            start = 0  # only the first segment's name shows the start; it may not be synced
         self._say(f"checkpoint, log start {start}")
 
         def written(done: Completion[None]) -> None:
@@ -441,7 +441,7 @@ class LogHistory:
 
 
 async def _no_sleep(_: float) -> None:
-    """Take no time."""
+    """Return at once, in place of a pause of the cleaner."""
 
 
 def _copied(log: PartitionLog, future: PartitionLog, steps: int) -> bool:

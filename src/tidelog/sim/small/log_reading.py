@@ -1,4 +1,4 @@
-"""What a start finds of one log: its records, epochs, producers, offsets and marks.
+"""The content of one log that a starting process finds: batches, epochs, producers, offsets.
 
 A process opens the log directories of the world on their disks, as a broker does. If it finds the
 replica in two directories, it keeps one of them by the broker's own code (D6, D11). The reading is

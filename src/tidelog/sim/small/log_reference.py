@@ -1,4 +1,4 @@
-"""What must be left of one log after a crash: a list of batches, and what was promised about them.
+"""The records that a crash must leave of one log: a list of batches, and promises about them.
 
 The reference knows no files, segments, indexes or checkpoints. A line is a list of batches that the
 log may have. The reference has a current line, and an older line for each truncation that a power

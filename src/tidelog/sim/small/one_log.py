@@ -27,10 +27,10 @@ _STEP: Final = "step "
 _LOSSES: Final = tuple(Loss)
 #: Number of port calls after which a history ends.
 _MOST_CALLS: Final = 300
-#: Number of histories of which a seed crashes one.
+#: Number of histories that a seed plays; the seed crashes only one of them.
 _HISTORIES: Final = 16
-#: How much an event of each kind counts when a seed chooses the history that it crashes. Each seed
-#: multiplies the numbers by random factors.
+#: Weight of each kind of event, for the choice of the history that a seed crashes. Each seed
+#: multiplies the weights by random factors.
 _WORTH: Final = {
     "log_rolled": 1,
     "log_truncated": 2,
@@ -42,9 +42,10 @@ _WORTH: Final = {
     "log_recovered": 4,
 }
 _FACTORS: Final = (0, 1, 1, 5)
-#: One of this number of seeds crashes the creation of the log, which is similar in all seeds.
+#: Only one in this number of seeds also crashes the calls that create the log, because these calls
+#: are similar in all seeds.
 _CREATION_EVERY: Final = 8
-#: Number of calls of a history at which a start after the crash is crashed, too.
+#: About this number of crashes of a history are followed by a second crash, during the next start.
 _FOLLOWED_CALLS: Final = 3
 
 
@@ -144,7 +145,7 @@ class _Seed:
         done = 0
         try:
             reference = self._history.reference
-            # A start that is crashed may remove the proof of the clean shutdown before it.
+            # A start removes the marker of a clean shutdown, so a crash of it may leave no marker.
             must_be_clean, reference.must_be_clean = reference.must_be_clean, False
             found = read_start(opened, self._config)
             reference.must_be_clean = must_be_clean

@@ -221,9 +221,9 @@ def shrunk(history: ReplicaSetHistory) -> ReplicaSetHistory:
 
 
 def explore(seed: int, length: int, depth: int) -> ReplicaSetHistory:
-    """Play every order of `depth` steps after the first `length` steps of a seed.
+    """Play every order of `depth` steps after the first `length` steps of a seed's drawn history.
 
-    Return the first history that breaks a rule, or else one that stands for all.
+    Return the first history that breaks a rule; if none does, one history that stands for all.
     """
     walk = ReplicaSetWalk(seed)
     walk.go(length)
@@ -417,7 +417,7 @@ def _lacks(broker: SmallBroker, leader: SmallBroker) -> str:
 
 
 class ReplicaSetSearch:
-    """The `SmallWorld` of one partition's replicas, which the command line and the soak play."""
+    """The `SmallWorld` of a partition's replicas, which the command line and the soak test play."""
 
     name = NAME
     description = "a leader and its followers, whose messages are late, lost or doubled"

@@ -139,7 +139,7 @@ class SmallState(NamedTuple):
     elr: tuple[tuple[int, int], ...] = ()
     #: The assigned replicas.
     replicas: tuple[int, ...] = ()
-    #: Transaction in which this state was written.
+    #: Number of the transaction that wrote this state.
     written: int = 0
 
     def recorded(self) -> dict[int, int]:

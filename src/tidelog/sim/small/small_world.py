@@ -1,8 +1,8 @@
 """The interface of a small world, and the list of the worlds.
 
-A seed of a world stands for many histories: what the seed draws, with every crash, delay or order
-that the world enumerates. A violation names its history by a path, so that the seed and the path
-alone repeat it.
+A seed of a world stands for many histories: the one that the seed draws, and its variants with each
+crash, delay or order of steps that the world enumerates. A violation names its history by a path,
+so that the seed and the path alone repeat the history.
 """
 
 from __future__ import annotations
