@@ -409,7 +409,7 @@ class DeltaLake:
         return len(there) - len(self.store.existing(there))
 
     def _converted(self, schema: pa.Schema) -> Schema:
-        """Return Arrow's columns as Delta's. Raises TableError."""
+        """Convert Arrow columns to Delta columns. Raises TableError."""
         from deltalake import Schema
 
         try:

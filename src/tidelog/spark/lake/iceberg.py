@@ -262,7 +262,7 @@ class IcebergLake:
         return found
 
     def history(self) -> Iterator[tuple[int, int]]:
-        """Yield (time in ms, version), newest first; each version became current at its time.
+        """Yield (time in ms, version), newest first; each version became current at that time.
 
         A rolled-back snapshot has its snapshot id in place of the version. Raises TableError.
         """
@@ -376,7 +376,7 @@ class IcebergLake:
             )
 
     def _converted(self, schema: pa.Schema) -> Schema:
-        """Return Arrow's columns as Iceberg's, without ids. Raises TableError."""
+        """Convert Arrow columns to Iceberg columns without field ids. Raises TableError."""
         from pyiceberg.io.pyarrow import (
             UnsupportedPyArrowTypeException,
             _pyarrow_to_schema_without_ids,

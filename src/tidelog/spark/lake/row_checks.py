@@ -52,7 +52,7 @@ def _check_text(partition: int, rows: pa.RecordBatch, name: str) -> None:
         place = _first_invalid(column)
         if place is None:
             # The invalid text lies outside of this slice, whose buffer Arrow validates as a whole.
-            # The check of the text's own slice reports it.
+            # The check of the slice that has the invalid text reports the text.
             return
         raise TableError(
             f"column {name!r} of {_place(partition, rows, place)} is no text in UTF-8, and readers"

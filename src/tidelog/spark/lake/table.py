@@ -66,7 +66,7 @@ class Lake(Protocol):
         ...
 
     def history(self) -> Iterable[tuple[int, int]]:
-        """Yield (time in ms, version), newest first; each version became current at its time."""
+        """Yield (time in ms, version), newest first; each version became current at that time."""
         ...
 
     def files(

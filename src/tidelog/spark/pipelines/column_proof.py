@@ -45,9 +45,9 @@ _UNKNOWN: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class PartitionOffsets:
-    """What a proof found for a partition: its offsets in the table, and missing or doubled offsets.
+    """The counts of a proof for one partition: rows, and missing and doubled offsets.
 
-    The offsets lie in `[start, end)`.
+    The table has rows of the partition at offsets in `[start, end)`.
     """
 
     partition: int
@@ -69,7 +69,7 @@ class PartitionOffsets:
 
     @property
     def lost(self) -> int:
-        """Missing offsets at which the log has a record, or which the log does not explain."""
+        """Number of missing offsets where the log has a record or does not reach."""
         return self.missing - (self.control or 0) - (self.absent or 0)
 
 
@@ -140,7 +140,7 @@ def _counted(
 ) -> FileCounts:
     """Count the offsets in files, whatever the table's log says about them.
 
-    Only the fault of a missing file names the offsets that the file has according to the log.
+    Only the fault of a missing file names offsets: those that the table's log states for the file.
     """
     unbounded = [replace(file, partition=_UNKNOWN, start=_UNKNOWN, end=_UNKNOWN) for file in files]
     counted = count_files(spark, store, unbounded, columns)
@@ -201,11 +201,12 @@ def _explained(
     partitions: Sequence[PartitionOffsets],
     faults: Sequence[OffsetFault],
 ) -> tuple[list[PartitionOffsets], list[OffsetFault]]:
-    """Return partitions with the log's content at missing offsets, and the unexplained faults.
+    """Read the topic's log at missing offsets.
 
-    Offsets outside the log count as lost, because the log no longer shows what they contained. A
-    partition of the topic without a row has no offsets. Raises TableError for a partition that the
-    topic does not have.
+    Return the partitions with the counts of what the log has there, and the faults that the log
+    does not explain. Offsets outside the log count as lost, because the log no longer shows what
+    they contained. A partition of the topic without a row has no offsets. Raises TableError for a
+    partition that the topic does not have.
     """
     _, known = origin_of(client, topic)
     starts = client.list_offsets(dict.fromkeys(known, EARLIEST))

@@ -62,7 +62,7 @@ class BlockJob:
     files: tuple[LakeFile, ...]
     columns: OffsetColumns
     topic: str
-    #: The log of each partition of the topic.
+    #: By partition of the topic: the bounds of its log.
     logs: Mapping[int, LogBounds]
     #: Options of the log's reader, whose columns are `offset` and the compared columns.
     options: ReadOptions

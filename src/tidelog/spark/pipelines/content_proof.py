@@ -249,7 +249,7 @@ def _check_same(location: str, before: Origin, now: Origin) -> None:
 
 
 def _logs(client: BlockingClient, topic: str) -> dict[int, LogBounds]:
-    """Return the log of each partition of a topic. Raises KafkaError."""
+    """Return the bounds of the log of each partition of a topic. Raises KafkaError."""
     from tidelog.spark.pipelines.content_blocks import LogBounds
 
     origin, partitions = origin_of(client, topic)

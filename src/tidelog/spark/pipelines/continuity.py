@@ -42,7 +42,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class GapContent:
-    """How many offsets of a gap have markers, records or nothing in the log."""
+    """Numbers of the offsets of a gap at which the log has a marker, a record or nothing."""
 
     #: Number of transaction markers and of records of aborted transactions.
     control: int = 0

@@ -125,7 +125,7 @@ def _count(job: _CountJob) -> Iterator[dict[str, Any]]:
 
 
 def described(file: LakeFile) -> str:
-    """Return the end of a sentence with a file's offsets according to the table's log."""
+    """Return a text with the offsets that the table's log states for a file, to end a sentence."""
     if file.start < 0 or file.partition < 0:
         return ""
     return f", with offsets {file.start} to {file.end} of partition {file.partition}"

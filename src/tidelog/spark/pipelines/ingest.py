@@ -93,7 +93,7 @@ class IngestReport:
     table: str
     proof: ContinuityProof
     files: tuple[LakeFile, ...]
-    #: The version of the table to which the run added its files.
+    #: The table version that the run's commit made; None if the run committed nothing.
     version: int | None
     seconds: float
     #: Paths of the run's dead-letter files, in the form in which Spark opens them.

@@ -397,7 +397,7 @@ def describe_failure(proof: ContinuityProof) -> str:
 
 
 def run_of(proof: PartitionProof) -> PartitionRun:
-    """Return a partition's part of the commit, from the counts of its proof."""
+    """Return the offsets and counts of a partition that the commit records, from its proof."""
     wanted = proof.wanted
     return PartitionRun(
         wanted.tp.partition,

@@ -184,8 +184,8 @@ def _joined(
 
     The columns are `kind` (see `_kind`), `key` (the values of the key columns as one text),
     `partition`, `offset` (of the table's row) and `log_offset` (of the key's latest record).
-    `nulled` are columns whose empty texts are null in the table. `added` has, for each column, the
-    offset of a partition below which rows may lack the column.
+    `nulled` are columns whose empty texts are null in the table. `added` has, by column and
+    partition, the offset below which rows may lack the column.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as F  # noqa: N812 - how all of Spark names it

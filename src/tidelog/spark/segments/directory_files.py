@@ -79,7 +79,10 @@ def replica_of(name: str) -> TopicPartition | None:
 
 
 def aside_of(name: str) -> tuple[str, str] | None:
-    """Return (replica's name, `delete`, `stray` or `future`) of a renamed replica's directory."""
+    """Return (name of the replica, reason of the rename) for a renamed replica's directory.
+
+    The reason is `delete`, `stray` or `future`. Returns None for any other directory name.
+    """
     match = _ASIDE.fullmatch(name)
     return (match[1], match[3]) if match else None
 

@@ -36,7 +36,7 @@ class ListedSegment:
     inode: int
 
     def companion(self, kind: str) -> str:
-        """Return the path of the segment's `index`, `timeindex`, ..."""
+        """Return the path of another file of the segment, with the suffix `kind` (`index`, ...)."""
         return f"{self.path.removesuffix('.log')}.{kind}"
 
 
@@ -61,7 +61,7 @@ class OtherFile:
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """One partition's directory; an offset is None if its checkpoint has no entry."""
+    """A replica, from its directory and from checkpoints; an offset without an entry is None."""
 
     tp: TopicPartition
     path: str

@@ -59,7 +59,7 @@ class DepartureCount:
 
 @dataclass(frozen=True, slots=True)
 class Incidents:
-    """ISR departures of one broker in one role for one cause, and the incidents that they form."""
+    """Counts for one broker, role and cause: ISR departures, and the incidents that they form."""
 
     role: DepartureRole
     broker: int
@@ -72,7 +72,10 @@ class Incidents:
 
 @dataclass(frozen=True, slots=True)
 class Suspicion:
-    """A broker's incidents in a role, and the number expected from its share of replicas."""
+    """A broker's incidents in one role, compared with the number that chance explains.
+
+    `expected` is the number by the broker's share of all replicas, or of the time as leader.
+    """
 
     role: DepartureRole
     broker: int
@@ -86,7 +89,7 @@ class Suspicion:
 
 
 def incidents_of(counts: Iterable[DepartureCount], role: DepartureRole) -> list[Incidents]:
-    """Return the incidents of brokers in a role, in order of broker and cause.
+    """Return the incidents of each broker in the given role, in order of broker and cause.
 
     In the role of leader, a broker's incidents are departures of followers from ISRs that it led.
     """

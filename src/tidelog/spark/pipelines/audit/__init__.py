@@ -9,7 +9,7 @@ lets a stopped audit continue.
 
 `joining` makes one result from the results of a replica's ranges, with `offset_checks` for
 checkpoints and `interrupted_swaps` for compactions that a crash stopped. `comparing` compares
-replicas, `start_checks` the offsets at which they begin, `identity_checks` owners and topic ids,
-`detail` single records. `findings` and `reporting` are the report, and `invariants` states the
-invariants of a healthy log directory.
+replicas, and `detail` compares their single records. `start_checks` judges the offsets at which
+replicas begin, and `identity_checks` judges owners and topic ids. `findings` and `reporting` are
+the report, and `invariants` states the invariants of a healthy log directory.
 """

@@ -1,7 +1,7 @@
 """The directory of a copy: its clusters and topics, and the offset table.
 
     DIR/copy.json                 clusters, topics with their ids, the producer id of the copy
-    DIR/offsets/000007.parquet    the pieces of a round of the copy; `-whole`: of all rounds so far
+    DIR/offsets/000007.parquet    pieces of the offset table from one round (`-whole`: all rounds)
 
 A file is written under a temporary name, then renamed to its final name. A round copies each
 partition up to the log end at the round's begin. A round is done when its Parquet file exists;

@@ -27,7 +27,8 @@ def report_of(
 ) -> PipelineReport:
     """Return the report of the rows of one search; the first of `policies` is the base.
 
-    This search made `made` of the runs, in `seconds`; the other runs are from earlier searches.
+    `made` is the number of runs that this search made, in `seconds`; earlier searches made the
+    other runs.
     """
     violated = [row for row in rows if row["violation"]]
     failed = [row for row in rows if row["failure"]]
