@@ -447,8 +447,8 @@ class ControllerReference:
     def check_members(self, topic_partition: TopicPartition) -> None:
         """Check that each ISR member and eligible replica has all committed records.
 
-        The leader is one of the ISR members. A member that has lost records since its recorded incarnation does not count: an election
-        removes it when its broker registers again (V10).
+        The leader is one of the ISR members. A member that has lost records since its recorded
+        broker epoch does not count: an election removes it when its broker registers again (V10).
         """
         state = self.states[topic_partition]
         key = self.key(topic_partition)

@@ -1,9 +1,9 @@
 """The small world of a coordinator: two brokers, the partition they lead in turn, and its tenant.
 
-The world knows no kind of coordinator. A tenant (`CoordinatorTenant`) has the coordinators under
-test, the clients and the reference. The kinds of steps here concern the brokers, the partition and
-time; a tenant registers its clients' steps in the same table. A step is a plain value, so that a
-history can be repeated from its steps alone.
+The world works with any kind of coordinator. A tenant (`CoordinatorTenant`) has the coordinators
+under test, the clients and the reference. The kinds of steps here concern the brokers, the
+partition and time; a tenant registers its clients' steps in the same table. A step is a plain
+value, so that a history can be repeated from its steps alone.
 """
 
 from __future__ import annotations

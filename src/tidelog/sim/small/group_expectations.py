@@ -58,7 +58,7 @@ class SeenGroup(NamedTuple):
 
 
 def seen_group(group: Any) -> SeenGroup:
-    """Return what a group of the coordinator is now."""
+    """Return the present state of a group, as its coordinator knows it."""
     return SeenGroup(
         group.state.value,
         group.generation_id,

@@ -1,4 +1,4 @@
-"""Consumer groups as the tenant of the small world of a coordinator: requests and their answers.
+"""Consumer groups in the small world of a coordinator: requests, answers, and checks of answers.
 
 The coordinators under test are those of brokers (`GroupCoordinators`), reached through the API
 handlers. Each answer is compared with the error that the request must get

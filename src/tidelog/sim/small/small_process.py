@@ -82,7 +82,7 @@ class SteppedClock:
 
 
 class SmallTracer:
-    """A tracer that counts events and marks, and passes lines for operators on."""
+    """A tracer that counts events and marks (reached rare states), and passes log lines on."""
 
     def __init__(self, say: Callable[[str], None] | None = None) -> None:
         self._say = say
