@@ -17,9 +17,9 @@ from tidelog.sim.small.controller_world import CONTROLLER_STEPS, ControllerWorld
 
 #: Number of rounds after which a recovery that is not complete has failed.
 _ROUNDS: Final = 40
-#: The violation of a world that does not recover.
+#: The text of the violation if the cluster is not at rest after all rounds of the recovery.
 NOT_RECOVERED: Final = "not recovered"
-#: Directories of requests in the store, which must be empty in the end.
+#: Nodes of the store whose children are requests; no request may be left in the end.
 _REQUESTS: Final = (
     layout.DELETE_TOPICS,
     layout.PARTITIONS_ADD,
@@ -28,7 +28,7 @@ _REQUESTS: Final = (
     layout.ISR_CHANGES,
     layout.LOG_DIR_EVENTS,
 )
-#: Nodes of requests in the store, which must be gone in the end.
+#: Nodes of the store that are requests themselves; none of them may be left in the end.
 _REQUEST_NODES: Final = (
     layout.REASSIGN_PARTITIONS,
     layout.PREFERRED_REPLICA_ELECTION,

@@ -134,7 +134,7 @@ class ControllerWorld:
         self.deliver_everything()
 
     def place_topic(self, name: str, assignments: Sequence[tuple[int, ...]]) -> None:
-        """Create a topic with published states, as an earlier controller did."""
+        """Create a topic with published states, as if an earlier controller had created it."""
         topic_id = stream(self.seed, "topic", name).randbytes(16)
         self.topic_made(name)
         partitions = dict(enumerate(assignments))

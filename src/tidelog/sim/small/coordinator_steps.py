@@ -18,7 +18,7 @@ from tidelog.sim.small.coordinator_world import (
     refusing,
 )
 
-#: Delays of the step `time`, in ms: less than any timeout, and more than each of them.
+#: Delays of the step `time` in ms, from less than every timeout to more than every timeout.
 _DELAYS_MS: Final = (10, 400, 3_000, 6_100, 20_100, 301_000)
 _RETENTION_DELAY_MS: Final = 11 * 60_000
 _JUMPS_MS: Final = (-3_600_000, 3_600_000)

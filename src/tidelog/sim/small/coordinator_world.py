@@ -427,7 +427,7 @@ def in_words(step: Step) -> str:
 
 
 def ids(brokers: Iterable[CoordinatorBroker]) -> list[Arguments]:
-    """Return the arguments of a step that happens at any of these brokers."""
+    """Return the possible arguments of a step at one broker: each broker's id, as a tuple."""
     return [(broker.broker_id,) for broker in brokers]
 
 

@@ -104,7 +104,7 @@ class GroupReference:
         )
 
     def loaded(self, broker: CoordinatorBroker) -> None:
-        """Begin a term: the coordinator's state must be that of the committed records."""
+        """Begin a leadership: check that the coordinator has the state of the committed records."""
         term = self.term_of(broker)
         assert term is not None, "only a coordinator loads"
         if broker.replica.high_watermark < broker.replica.log_end_offset:

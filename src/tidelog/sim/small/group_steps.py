@@ -1,4 +1,4 @@
-"""Steps of group members in the small world of a coordinator: clients as bad as real ones.
+"""Steps of group members in the small world of a coordinator: clients make mistakes, as real ones do.
 
 A client does what Kafka's clients do (choice 0 of a step), or it repeats itself, or uses member ids
 and generations of earlier times. It also leaves while it joins, or asks a former coordinator.
@@ -52,7 +52,7 @@ def _brokers(world: Any) -> list[int]:
 
 
 def _of_clients(count: int) -> Any:
-    """Return the options of a step whose arguments are a client, a broker and one of `count`."""
+    """Return the options of a step with three arguments: client, broker, number below `count`."""
 
     def options(world: Any) -> list[Arguments]:
         found: list[Arguments] = []
@@ -173,7 +173,10 @@ def _heartbeat(world: Any, number: int, broker_id: int, choice: int) -> None:
 def _committing(
     group: str, generation: int, member_id: str, instance_id: str | None, *offsets: int
 ) -> OffsetCommitRequest:
-    """Return an OffsetCommit of the first partitions with these offsets."""
+    """Return an OffsetCommit of `offsets`, one for each partition in the order of _PARTITIONS.
+
+    A partition whose offset is below 0 is left out.
+    """
     topics: dict[str, list[OffsetCommitRequestPartition]] = {}
     for (topic, partition), offset in zip(_PARTITIONS, offsets, strict=False):
         if offset >= 0:
@@ -212,7 +215,7 @@ def _commit(world: Any, number: int, broker_id: int, choice: int) -> None:
 
 
 def _at_brokers(count: int) -> Any:
-    """Return the options of a step whose arguments are a broker and one of `count` choices."""
+    """Return the options of a step with two arguments: broker, number below `count`."""
     return lambda world: [
         (broker_id, choice) for broker_id in _brokers(world) for choice in range(count)
     ]

@@ -82,7 +82,7 @@ class GroupTenant:
         return None
 
     def appended(self, broker: CoordinatorBroker, batch: ListedBatch) -> None:
-        """Check the reasons of a batch's records."""
+        """Check that a request or an expiry is the reason of each record in a batch."""
         self.reference.appended(broker, batch)
 
     def committed(self, batch: ListedBatch) -> None:

@@ -154,7 +154,7 @@ class LogHistory:
     def check(self) -> str:
         """Return how the log differs from the reference now; empty while operations are under way.
 
-        All waiting file operations end first, in some cases.
+        In some cases, the method first lets all waiting file operations end.
         """
         if self._draw.random() < 0.3:
             self.settle()
@@ -445,7 +445,7 @@ async def _no_sleep(_: float) -> None:
 
 
 def _copied(log: PartitionLog, future: PartitionLog, steps: int) -> bool:
-    """Copy records to a future log, in at most some steps; return whether it has all of them."""
+    """Copy records to a future log, in at most `steps` steps; return whether it has all records."""
     for _ in range(steps):
         step = next_step(
             LogExtent(log.log_start_offset, log.log_end_offset, log.epochs),

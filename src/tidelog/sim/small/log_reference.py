@@ -321,7 +321,7 @@ class LogReference:
         return next((line for line in lines if not self._difference(line, found)), None)
 
     def _difference(self, line: LogLine, found: LogReading) -> str:
-        """Return how a log differs from every part of a line; empty if it is a part of it."""
+        """Return how a log differs from each part of a line; empty if the log is such a part."""
         if not line.base <= found.start <= line.log_start:
             return f"the log starts at {found.start}, asked for {line.base}..{line.log_start}"
         if found.end > line.end:

@@ -36,7 +36,7 @@ from tidelog.sim.small.small_world import PlayedSeed, SmallViolation
 NAME: Final = "replicas"
 #: The names of the faults that a history may have.
 FAULTS: Final = tuple(dict.fromkeys(kind.fault for kind in STEP_KINDS.values() if kind.fault))
-#: The violation of a world that does not recover.
+#: The text of the violation if replicas are not equal after all rounds of the recovery.
 NOT_RECOVERED: Final = "not recovered"
 #: For each kind of steps, a history draws one of these factors, and multiplies the weight of the
 #: kind by it.

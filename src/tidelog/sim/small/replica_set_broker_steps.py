@@ -137,7 +137,7 @@ def _view(world: ReplicaSetWorld, broker_id: int) -> None:
 
 
 def _damageable(world: ReplicaSetWorld) -> list[Arguments]:
-    """Return (broker id, offset) of each log that may be damaged, and where.
+    """Return the damages that may happen, as (broker id, offset of the damaged record).
 
     With `min.insync.replicas` above 1 no log may be damaged, because a damaged replica could become
     an eligible leader replica and stay damaged (V68).

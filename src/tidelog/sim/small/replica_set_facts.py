@@ -46,7 +46,8 @@ class FollowerFacts:
         self.fetch_offset = UNKNOWN
         #: The offset up to which the follower has said that its log is synced.
         self.synced = UNKNOWN
-        #: The one of these two offsets that the leader counts as the follower's log end (V69).
+        #: Either `fetch_offset` or `synced`: the offset that the leader counts as the follower's
+        #: log end (V69).
         self.end = UNKNOWN
         self.fetched_ms = LONG_AGO_MS
         #: Whether the last fetch reached the leader's log end, or the log end at the time of the

@@ -282,7 +282,7 @@ Arguments = tuple[str | int, ...]
 
 
 def broker_ids(brokers: Iterable[SmallBroker]) -> list[Arguments]:
-    """Return the arguments of a step that happens at any of these brokers."""
+    """Return the possible arguments of a step at one broker: each broker's id, as a tuple."""
     return [(broker.broker_id,) for broker in brokers]
 
 

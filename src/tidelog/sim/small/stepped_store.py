@@ -1,10 +1,9 @@
 """A metadata store whose requests and responses wait for the world (rules S1 to S3, S5).
 
 The server is a real `Tree` with real `Watches`. When the world calls `serve`, the server serves the
-next request of a session, in the order of the calls. Responses and watch events of a session keep
-the order in which the server sent them. When the world calls `deliver`, the next of them reaches
-the client. Between the two, other sessions may write, the connection may break, and the session may
-expire.
+oldest waiting request of a session. Responses and watch events of a session keep the order in which
+the server sent them. When the world calls `deliver`, the next of them reaches the client. Between
+the two calls, other sessions may write, the connection may break, and the session may expire.
 """
 
 from __future__ import annotations
