@@ -76,7 +76,7 @@ _VACUUMS: Final = 5
 #: of 100 commits between checkpoints, a read takes three times as long as with 20. With 10, the log
 #: would be twice as large.
 _CONFIGURATION: Final = {"delta.checkpointInterval": "20"}
-#: The search for transactions ends after this number of consecutive partitions without one.
+#: The search for transactions ends after this number of consecutive partitions that have none.
 _NO_MORE: Final = 100
 
 

@@ -18,7 +18,7 @@ _KEY: Final = b"PARQUET:field_id"
 
 
 def with_field_ids(schema: pa.Schema, ids: Mapping[str, int]) -> pa.Schema:
-    """Return the columns with their ids; `ids` has the id of each column path, if there are ids.
+    """Return the columns with their ids, which `ids` has by column path; unchanged without ids.
 
     A column that the table lacks, such as the tombstone column of staged files, gets no id.
     """

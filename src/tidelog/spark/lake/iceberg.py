@@ -453,8 +453,8 @@ class IcebergLake:
         )
 
     def _partition_columns(self, table: Table) -> tuple[str, ...]:
-        """Return the table's partition columns. Raises TableError for a partition by a transform of
-        a column.
+        """Return the table's partition columns. Raises TableError if the table
+        is partitioned by a transform of a column, such as `bucket`.
         """
         for field in table.spec().fields:
             if str(field.transform) != IDENTITY:

@@ -15,9 +15,9 @@ from tidelog.core.dataclass import dataclass
 from tidelog.core.errors import TidelogError
 from tidelog.spark.lake.protocol import NO_VERSION
 
-#: Version of the JSON in commits.
+#: Version of the format of the JSON that a commit stores.
 FORMAT: Final = 1
-#: The key of the JSON in commits.
+#: The key under which a commit stores this JSON in its metadata.
 MARK: Final = "tidelog"
 #: The columns of a record's partition and offset in the table of an ingest.
 OFFSET_COLUMNS: Final = ("partition", "offset")

@@ -69,7 +69,7 @@ class PartitionOffsets:
 
     @property
     def lost(self) -> int:
-        """Number of missing offsets where the log has a record or does not reach."""
+        """Number of missing offsets at which the log has a record, or which it no longer covers."""
         return self.missing - (self.control or 0) - (self.absent or 0)
 
 

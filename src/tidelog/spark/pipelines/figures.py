@@ -24,7 +24,7 @@ _ROW_IN: Final = 0.22
 _AXIS_IN: Final = 1.2
 #: Maximum number of rows in a timeline; more would be too small to read.
 MAX_ROWS: Final = 100
-#: Maximum number of level names on an x-axis; more names are slanted, because they would overlap.
+#: Maximum number of upright names on an x-axis; more names are slanted, because they would overlap.
 _UPRIGHT_TICKS: Final = 6
 #: The file has no dates, so that equal reports give equal bytes.
 _METADATA: Final = {"Date": None, "Creator": None}

@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-#: Approximate maximum number of offsets in one task. After the loss of an executor, Spark repeats
-#: seconds of work.
+#: Approximate maximum number of offsets in one task. A task thus takes seconds, and after the loss
+#: of an executor Spark repeats only seconds of work.
 OFFSETS_PER_TASK: Final = 2_000_000
 _PLACE: Final = LETTER[:3]
 

@@ -43,7 +43,7 @@ class FileSpan:
 class OffsetFault:
     """Offsets `[start, end)` that no file has, that several rows have, or that are stray.
 
-    `files` are the files on both sides of missing offsets, or the files with the rows.
+    `files` are the files on both sides of missing offsets, or the files with doubled or stray rows.
     """
 
     kind: OffsetFaultKind

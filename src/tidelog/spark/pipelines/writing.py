@@ -55,7 +55,7 @@ class BadRecord:
 
 @dataclass(frozen=True, slots=True)
 class WrittenFiles:
-    """The files and dead-letter files of a run, and a bad record without a dead-letter path."""
+    """The files and dead-letter files of a run; the first bad record if there is no such path."""
 
     files: tuple[LakeFile, ...] = ()
     letters: tuple[LakeFile, ...] = ()

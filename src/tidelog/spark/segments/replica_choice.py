@@ -5,8 +5,8 @@ the greatest epoch, the replica with the most committed offsets is chosen. A rep
 epoch follows the latest leader, and the leader had every committed record when it was elected. The
 chosen replica therefore has the same records as the latest leader, up to its own end. The committed
 end is the largest high watermark that any replica has checkpointed. A read must reach the committed
-end. If no replica reaches it, the read fails, because committed records are missing. To choose, the
-module reads the last batches of each replica and checks their checksums.
+end. If no replica reaches the committed end, the read fails, because committed records are missing.
+To choose, the module reads the last batches of each replica and checks their checksums.
 """
 
 from __future__ import annotations

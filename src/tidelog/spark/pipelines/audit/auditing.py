@@ -264,7 +264,7 @@ class _Auditing:
         for aside in asides:
             if aside.content is None:
                 continue
-            # The cleaner's checkpoint does not follow a renamed replica, so gaps prove nothing.
+            # The cleaner's checkpoint has no entry of a renamed replica: gaps may be no damage.
             audit = join(with_swapped(aside.content), results, Gaps(is_compacted=True))
             damage = [each for each in audit.findings if each.severity is Severity.DAMAGE]
             if damage and not audit.is_gone and list_aside_again(aside) == aside:
