@@ -116,7 +116,7 @@ def added(
 def added_response(
     message: AddPartitionsToTxnTransaction, errors: dict[TopicPartition, ErrorCode]
 ) -> AddPartitionsToTxnResult:
-    """Return the result of one transaction, in the request's order."""
+    """Return the result of one transaction, with its partitions in the order of the request."""
     return AddPartitionsToTxnResult(
         message.transactional_id,
         [

@@ -62,7 +62,7 @@ class SendMarkers:
 
 @dataclass(frozen=True, slots=True)
 class StopMarkers:
-    """Effect: send no marker of this transactional id any longer."""
+    """Effect: stop sending markers of this transactional id."""
 
     transactional_id: str
 

@@ -219,7 +219,7 @@ class TransactionTurn:
         )
 
     def stop_markers(self, coordinated: Coordinated) -> None:
-        """Have no marker of the id sent any longer."""
+        """Let the broker stop sending markers of the id."""
         self.effects.append(StopMarkers(coordinated.transactional_id))
 
     def set_timer(self, name: TransactionTimer, after_ms: int) -> None:
