@@ -1,4 +1,4 @@
-"""Steps of group members in the small world of a coordinator: clients make mistakes, as real ones do.
+"""Steps of group members in the small world of a coordinator; clients also make mistakes.
 
 A client does what Kafka's clients do (choice 0 of a step), or it repeats itself, or uses member ids
 and generations of earlier times. It also leaves while it joins, or asks a former coordinator.
