@@ -44,8 +44,8 @@ M = TypeVar("M")
 class TransactionAsked(Generic[M]):
     """A request about one transactional id, as the broker passes it to the coordinator.
 
-    The broker splits AddPartitionsToTxn by transaction and DescribeTransactions by id. A request of
-    AddPartitionsToTxn up to version 3 is passed on as its only transaction.
+    The broker splits AddPartitionsToTxn by transaction and DescribeTransactions by id.
+    AddPartitionsToTxn up to version 3 has only one transaction, which the broker passes on.
     """
 
     ticket: int

@@ -38,7 +38,7 @@ class TransactionPartition:
     def __init__(
         self, partition: int, leader_epoch: int, settings: TransactionSettings, level: int
     ) -> None:
-        """`level` is the cluster's `transaction.version`; `level` may be set at any time (T90)."""
+        """`level` is the cluster's `transaction.version`; it may be set at any time (T90)."""
         self.partition = partition
         self.leader_epoch = leader_epoch
         self.settings = settings
@@ -66,7 +66,7 @@ class TransactionPartition:
             self.ids[name] = Coordinated(name, record.value)
 
     def loaded(self, now: Now) -> TransactionEffects:
-        """End the load, as all replayed records are committed; accept requests from now on.
+        """End the load, because all replayed records are committed; accept requests from now on.
 
         Resumes the markers of decided transactions with this coordinator epoch (T53).
         """

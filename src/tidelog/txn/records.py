@@ -96,7 +96,7 @@ class TransactionRecord:
 def record_version(value: Transaction, level: int) -> int:
     """Return the version of the record of `value` while `level` is the `transaction.version` (T58).
 
-    A state that version 0 cannot hold is written as version 1 at level 0, too.
+    A state that version 0 cannot hold is written as version 1 even while `level` is 0.
     """
     needs_tags = value.client_version != PLAIN_VERSION or value.next_producer_id != NO_PRODUCER_ID
     return 1 if level >= 1 or needs_tags else 0
