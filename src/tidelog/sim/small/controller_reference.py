@@ -79,7 +79,7 @@ class AskedIsr(NamedTuple):
 
 
 class ControllerReference:
-    """What must hold in a history, and the first violation of it."""
+    """The rules that a history of controllers must keep, and its first violation of a rule."""
 
     def __init__(self, world: ControllerWorld) -> None:
         self._world = world

@@ -145,7 +145,7 @@ class ListedReplica:
         """The offset after the last batch that is written."""
         return self.batches[-1].last_offset + 1 if self.batches else 0
 
-    # What the coordinator calls.
+    # Methods that the coordinator calls.
 
     def append(self, records: Buffer, _acks: int, _now_ms: int) -> Completion[ListedAppend]:
         """Append a batch as the leader; raises KafkaError or StorageError if the log refuses it."""
@@ -198,7 +198,7 @@ class ListedReplica:
         """Return the error of a file operation that failed."""
         return StorageError("/data", operation, "/data/0.log", _EIO, 0)
 
-    # What the world does.
+    # Methods that the world calls.
 
     def write(self) -> None:
         """End the oldest append that waits; its batch is in the log, unless the role has ended."""

@@ -219,7 +219,7 @@ class CoordinatorWorld:
             and broker.replica.leader_epoch == register.leader_epoch
         )
 
-    # What brokers do.
+    # Events of brokers.
 
     def start(self, broker: CoordinatorBroker) -> None:
         """Start a broker's process; the controller sends it the published state."""

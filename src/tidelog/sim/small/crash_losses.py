@@ -1,4 +1,4 @@
-"""What a crash may leave on the disks of a small world, each possibility with a name.
+"""The losses that a crash may cause on the disks of a small world, each loss with a name.
 
 The death of a process loses nothing but a part of the write under way. A power loss keeps some of
 the unsynced directory changes, and of each file some of its unsynced content. Not all combinations

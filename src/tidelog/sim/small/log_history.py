@@ -88,7 +88,7 @@ class LogHistory:
             for name, weight in WEIGHTS.items()
             for _ in range(weight * factors[name] if name != "append" else weight)
         ]
-        #: How many waiting file operations end after an operation, on average.
+        #: Mean number of waiting file operations that end after each operation of the history.
         self._haste = draw.choice([0.2, 1.0, 3.0, 99.0])
         self._is_slow = draw.random() < 0.2
         self.reference = LogReference(

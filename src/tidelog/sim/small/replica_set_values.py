@@ -37,7 +37,7 @@ class ReplicaSetSettings(NamedTuple):
     counts_pending_reads: bool = False
     #: `replica.lag.max.bytes`, where each record has one byte; -1 for no limit.
     max_lag_bytes: int = -1
-    #: Brokers whose fetches carry no broker epoch, because of their protocol level.
+    #: Brokers whose fetches carry no broker epoch, because their protocol version is too old.
     without_epochs: tuple[int, ...] = ()
     #: The kinds of faults that exist in this history.
     faults: tuple[str, ...] = ()

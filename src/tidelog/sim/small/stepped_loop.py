@@ -24,8 +24,8 @@ class _ReadyCall(asyncio.Handle):
 
     __slots__ = ("args", "callback", "context")
 
-    # This method does not call the base class's, because the fields that the latter sets are not
-    # used.
+    # This method does not call the base class's constructor, because the fields of the base class
+    # are not used.
     def __init__(
         self, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
     ) -> None:
