@@ -31,7 +31,8 @@ class Stat(NamedTuple):
 
     `version` is the number of SetData operations on the node. `czxid` is the id of the transaction
     that created the node, and `mzxid` the id of the last transaction that changed its data.
-    `ephemeral_owner` is the id of the session with whose end the node is deleted, or NO_OWNER.
+    `ephemeral_owner` is the id of the session that owns an ephemeral node; the store deletes the
+    node when this session ends. `ephemeral_owner` is NO_OWNER for a persistent node.
     """
 
     version: int

@@ -35,8 +35,8 @@ Change = str
 MADE = "+"
 SET = "="
 REMOVED = "-"
-#: First character of a Change that only says that the node's children differ. A store uses it if it
-#: compares two states of a node and does not know the single changes.
+#: First character of a Change that only says that the node's children differ. A store makes such a
+#: Change if it compares two states of a node and does not know which children came or went.
 CHILDREN_DIFFER = "*"
 
 # Named tuples are made by `tuple.__new__`, because their own `__new__` takes twice as long.

@@ -23,7 +23,7 @@ _WORD: Final = struct.Struct("<I")
 _WORD_BYTES: Final = 4
 #: Size of the magic, the flags, the block size and the checksum of the shortest header.
 _SHORTEST_HEADER: Final = 7
-#: Bits of a frame's flags.
+#: Bits of the flags byte in a frame's header: each stands for a property of the frame.
 _INDEPENDENT: Final = 0x20
 _BLOCK_CHECKSUMS: Final = 0x10
 _CONTENT_SIZE: Final = 0x08

@@ -159,7 +159,11 @@ def walk_in_python(
 def _record(
     data: bytes, position: int, expected_delta: int, base_timestamp: int
 ) -> tuple[int, int, bool]:
-    """Return the position after one record, its timestamp, and whether it has no key."""
+    """Check one record; return its end position, its timestamp, and whether its key is null.
+
+    `position` is where the record begins. Raises _Fault for a record that is not legible, or whose
+    offset delta is not `expected_delta`.
+    """
     size, position = _number(data, position, len(data), 5, _TOO_EARLY)
     end = position + size
     if size < _MIN_BODY_BYTES or end > len(data):
@@ -201,7 +205,11 @@ def _headers(data: bytes, position: int, end: int) -> int:
 
 
 def _sized(data: bytes, position: int, end: int, fault: int, smallest: int = -1) -> tuple[int, int]:
-    """Return the size of a field, -1 for a null field, and the position after the field."""
+    """Return the size of a field (-1 for a null field) and the position after the field.
+
+    Raises _Fault with the number `fault` for a size below `smallest`, or if the field reaches
+    beyond `end`.
+    """
     size, position = _number(data, position, end, 5)
     if not smallest <= size <= end - position:
         raise _Fault(fault, size)
