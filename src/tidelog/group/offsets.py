@@ -134,9 +134,9 @@ def apply(group: Group, record: OffsetRecord) -> None:
 def fetch(turn: Turn, asked: Asked[OffsetFetchRequestGroup]) -> None:
     """Handle an OffsetFetch request, in every state of the group.
 
-    Without transactions every committed offset is stable. The answer leaves out offsets of earlier
-    topics of the same name, and of removed partitions, because their tombstones may not be written
-    yet (G6).
+    Transactions are not supported yet, so every committed offset is stable (KIP-447). The answer
+    leaves out offsets of earlier topics of the same name, and of removed partitions, because
+    their tombstones may not be written yet (G6).
     """
     group = turn.groups.get(asked.group_id)
     known = {} if group is None else group.offsets

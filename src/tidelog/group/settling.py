@@ -187,7 +187,10 @@ def _refuse(turn: Turn, group: ClassicGroup, entry: Unsettled, error: ErrorCode)
 
 
 def moved_away(entry: Unsettled) -> tuple[int, Any] | None:
-    """Return ticket and answer (NOT_COORDINATOR) of the request that waits for an append."""
+    """Return ticket and answer (NOT_COORDINATOR) of the request that waits for an append.
+
+    Returns None if no request waits for the append.
+    """
     error = ErrorCode.NOT_COORDINATOR
     if entry.is_overdue:
         return None

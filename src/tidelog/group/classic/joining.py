@@ -267,7 +267,10 @@ def _changes_nothing(
 def _store_replacement(
     turn: Turn, group: ClassicGroup, old: Member, asked: Asked[JoinGroupRequest], member_id: str
 ) -> None:
-    """Append the group's record with the new id; the group changes after the append."""
+    """Append the group's record, in which `member_id` replaces the id of the member `old`.
+
+    The group in memory keeps the old id until the record is committed.
+    """
     members = list(group.members.values())
     assignments = {member.member_id: member.assignment for member in members}
     members[members.index(old)] = Member.joining(asked, member_id, MemberSession())
