@@ -304,8 +304,8 @@ class LeaderReplica:
 
         If a change awaits a command, and the command has the partition epoch on which the change
         builds, the leader requests the change again. Such a command does not show whether the
-        change was made, and the controller may send no further command (A3). If the command
-        is first, the leader does so at the response. The caller has checked the command (V30).
+        change was made, and may be the last (A3). If it arrives while the leader awaits a
+        response, the leader awaits the response first. The caller has checked the command (V30).
         """
         if partition_epoch == self.isr.partition_epoch and self.isr.awaits is Awaits.RESPONSE:
             self.isr = isr_rules.commanded_early(self.isr)

@@ -136,10 +136,10 @@ class SideThrottle:
         now_ms: int,
         further_bytes: int = 0,
     ) -> bool:
-        """Return whether a replica must wait: throttled, outside the ISR, and the rate is exceeded.
+        """Return whether a replica must wait: it is throttled, and this side exceeds its rate.
 
-        `further_bytes` is the number of bytes that were read for throttled partitions but are not
-        recorded yet.
+        A replica in the ISR never waits. `further_bytes` is the number of bytes that
+        were read for throttled partitions but are not recorded yet.
         """
         return (
             not is_in_sync

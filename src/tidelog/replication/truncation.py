@@ -97,7 +97,7 @@ def truncation_offset(diverging: EpochEnd, epochs: LeaderEpochs, log_end_offset:
 
     The follower calls this function with its own `epochs` and `log_end_offset`. If the follower's
     log does not have the epoch in the leader's response, the follower truncates to the end of its
-    own largest epoch below it. The logs are compared again at the follower's next fetch.
+    own largest epoch below that epoch. The logs are compared again at the follower's next fetch.
     """
     own = epochs.end_offset_for(diverging.leader_epoch, log_end_offset)
     if own.leader_epoch == NO_EPOCH:
