@@ -108,10 +108,9 @@ class DirectoryState(DirectoryDisk):
     def checkpoint(self) -> Completion[None]:
         """Write recovery points and log start offsets.
 
-        A log whose start is the first offset of its files needs no entry for the log start. If the
-        checkpoint has an entry, it stays until the removal of older segments is durable. Otherwise
-        a power loss could bring back deleted records, whose removal an earlier checkpoint promised
-        (V34).
+        A log whose start is the first offset of its files needs no entry for the log start. But an
+        entry that the checkpoint has already stays until the removal of older segments is durable.
+        Without the entry, a power loss could bring back records that were deleted before (V34).
         """
         written = self.checkpoints[LOG_START_OFFSETS].offsets
         logs = self._checkpointed_logs

@@ -665,8 +665,8 @@ class LogDirectory(DirectoryState):
     async def close(self, epochs: CleanEpochs) -> None:
         """Write all state to disk, then the clean-shutdown marker (E3); accept no more operations.
 
-        `epochs` are the broker epochs since the broker last lost records, including the current
-        broker epoch. If a write fails, raises StorageError and leaves no clean-shutdown marker.
+        The broker has lost no record since it registered under the first of `epochs`, which end
+        with the current epoch. If a write fails, raises StorageError and leaves no marker.
         """
         self.is_closed = True
         try:

@@ -274,8 +274,8 @@ def _operation(
         end = segment_end
     walk_from = position
     if exact and limit - position > max_bytes:
-        # The read needs the offset of the last batch that fits into `max_bytes`. Search for this
-        # batch by its header, from the last indexed batch on that certainly fits.
+        # The read needs the offset of the last batch that fits into `max_bytes`. To find this
+        # batch, go from header to header, beginning at the last indexed batch that surely fits.
         walk_from = index.batch_start_before(position + max_bytes - HEADER_BYTES, position)
         if not limit_is_end:
             walk_from = max(position, min(walk_from, index.floor(end - 1)))

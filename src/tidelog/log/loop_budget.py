@@ -41,8 +41,8 @@ class LoopBudget(Effort):
     def takes(self, records: Buffer, limit_bytes: int) -> bool:
         """Return whether the event loop may check a batch.
 
-        The decision reads only the batch header; `limit_bytes` is the largest cost of one check.
-        Too few bytes for a header cost nothing, because the check rejects them at once.
+        The decision reads only the batch header. The event loop checks no batch that costs more
+        than `limit_bytes`. Too few bytes for a header cost nothing: the check rejects them at once.
         """
         if len(records) < HEADER_BYTES:
             return True

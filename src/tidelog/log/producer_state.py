@@ -385,7 +385,7 @@ def read_snapshot(data: bytes) -> list[SnapshotRow]:
 
 
 def _no_batch(entry: ProducerEntry) -> BatchMetadata:
-    """Return the batch that a snapshot holds for a producer without batches in its epoch."""
+    """Return the placeholder that a snapshot holds if a producer has no batch in its epoch."""
     return BatchMetadata(NO_SEQUENCE, -1, 0, entry.last_timestamp_ms)
 
 

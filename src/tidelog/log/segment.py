@@ -128,7 +128,7 @@ class Segment:
         return self.waited_ms(max_timestamp_ms, now_ms) > age_ms
 
     def _jitter_ms(self, below_ms: int) -> int:
-        """Return how long before its age limit this segment rolls.
+        """Return how long before its age limit this segment rolls: less than `below_ms`.
 
         Because of this jitter, segments that began at the same time roll at different times. The
         jitter depends only on the file's path, so a restart does not change it.

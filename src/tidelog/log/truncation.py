@@ -136,9 +136,9 @@ class TruncateOperation:
             handle = self.kept.handle(files)
             files.truncate(handle, self.truncate_at)
             self.kept.write_failed = False
-            # New batches reuse the offsets of the removed ones. If a power loss could undo the
-            # truncation and keep later ones of the new batches, a removed batch would stay among
-            # them, with a valid checksum.
+            # New batches reuse the offsets and the place of the removed batches. If a power loss
+            # undid the truncation in one part of the file and kept new batches in another, a
+            # removed batch, with a valid checksum, would lie among the new batches.
             files.fsync(handle)
         if self.start_at is not None:
             path = f"{self.directory}/{names.offset_name(self.start_at, names.LOG)}"
@@ -387,7 +387,8 @@ def _begun_again(log: LogState, error: BaseException) -> BaseException:
 
 def truncate_fully(log: LogState, offset: int, done: Completion[None]) -> None:
     """Remove all segments and begin a new segment at `offset`."""
-    # Set the recovery point to 0, because a crash after the removal of all files leaves no segment.
+    # Set the recovery point to 0: a crash after the removal of all files leaves an empty log, and
+    # the broker does not start with a log that ends below its recovery point.
     log.recovery_point = 0
     log.truncating_to = offset
     operation = TruncateOperation(
