@@ -264,7 +264,11 @@ class ClusterView:
     def _known_partitions(
         self, request: UpdateMetadataRequest, known: Iterable[str]
     ) -> dict[str, dict[int, PartitionView]]:
-        """Return the known state of the partitions in a request."""
+        """Return what this view knows of the partitions that a request may change.
+
+        An incremental request may change the partitions that it lists; a full request may change
+        every partition of the topics `known`, because it removes partitions that it omits.
+        """
         if request.type == _FULL:
             return {name: dict(self.topics[name].partitions) for name in known}
         before: dict[str, dict[int, PartitionView]] = {}

@@ -53,8 +53,9 @@ class Identity:
         self.fetching_epoch = NO_BROKER_EPOCH
         #: The cluster's id; empty until the session is open.
         self.cluster_id = ""
-        #: The earlier registrations since which this broker has lost no record: registrations of
-        #: this process (E7), and earlier ones if every log directory proves a clean shutdown (E3).
+        #: Epochs of earlier registrations; this broker has lost no record since the first of them.
+        #: They are registrations of this process (E7), and of earlier processes if every log
+        #: directory proves a clean shutdown (E3).
         self.clean_epochs = CleanEpochs()
         #: Whether the broker's controlled shutdown has begun (V43).
         self.is_leaving = False
@@ -97,10 +98,10 @@ class Identity:
         return is_news
 
     def epochs_so_far(self) -> CleanEpochs:
-        """Return all registrations, with the current one, since which this broker lost no record.
+        """Return `clean_epochs`, followed by the current registration's epoch, if there is one.
 
-        A clean shutdown writes the returned registrations into every log directory, even if the
-        broker is not registered at that time.
+        A clean shutdown writes the returned epochs into every log directory, even if the broker is
+        not registered at that time.
         """
         if not self.is_registered:
             return self.clean_epochs

@@ -36,7 +36,7 @@ METRICS: Final[tuple[Metric, ...]] = tuple(
 )
 
 
-#: Number of groups of metric values read between two pauses, in which the broker serves other
+#: Number of groups of metric values that the broker reads in a row. Then it pauses, to serve other
 #: requests.
 _READINGS_PER_TURN: Final = 100
 

@@ -40,7 +40,7 @@ class ReassignmentReader:
         return ReassignmentsRead(self._entries(path, await self._store.get(path, on_change)))
 
     async def routes(self, on_change: WatchCallback) -> RoutesRead:
-        """Read the freeze and the queue of reassignments, new requests, and accepted requests."""
+        """Read whether reassignments are frozen, their queue, and new and accepted requests."""
         freeze, queue = await self._tasks.gather_ordered(
             self._store.get(layout.FREEZE_REASSIGNMENTS, on_change),
             self._store.get(layout.REASSIGNMENT_QUEUE, on_change),

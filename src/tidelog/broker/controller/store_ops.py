@@ -497,8 +497,8 @@ def _assignment(topic: Topic) -> TopicAssignment:
 def _removal_units(index: int, write: RemovePartitions) -> list[Unit]:
     """Return the units that remove partitions; the first unit writes the topic's node.
 
-    If a removal request does not fit into the first transaction, the controller deletes the request
-    later, because its partition no longer exists.
+    The first unit also deletes the requests that the removal fulfils. A request whose deletion does
+    not fit into the first transaction gets a later unit, when its partition no longer exists.
     """
     name = write.topic.name
     first: Unit = AssignmentUnit(index, write.topic)

@@ -1,8 +1,8 @@
 """The encoding and decoding of records of `__transaction_state` (T58, T59).
 
 As in Kafka (KIP-915), the coordinator skips records whose key or value has an unknown version. A
-record that cannot be read is an error: what the coordinator does not know of a transaction it must
-not decide.
+record that cannot be read is an error, because the coordinator must not decide a transaction whose
+state it does not know.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from tidelog.wire.data.transaction_log import (
 from tidelog.wire.versioned import UnknownVersion
 
 _KEY_VERSION = 0
-#: States that a record may have; the others exist in memory and in filters only (T12).
+#: States that a record may have. The other states exist only in memory, and in the state filters
+#: of ListTransactions (T12).
 _STORED = frozenset(TransactionPhase) - {
     TransactionPhase.DEAD,
     TransactionPhase.PREPARE_EPOCH_FENCE,
@@ -90,7 +91,7 @@ def _transaction(found: TransactionLogValue) -> Transaction:
         producer_id=found.producer_id,
         producer_epoch=found.producer_epoch,
         last_producer_epoch=found.last_producer_epoch,
-        # Version 0 has no previous id: no change of the id is known then.
+        # Version 0 has no previous producer id, so the record shows no change of the producer id.
         previous_producer_id=found.previous_producer_id if has_previous else found.producer_id,
         next_producer_id=found.next_producer_id,
         timeout_ms=found.transaction_timeout_ms,

@@ -208,8 +208,8 @@ class StrayRecovery:
         """Decide whether a stray may return; delete an empty replica of its partition.
 
         Returns the leader epoch with which the stray returns. Raises KafkaError if the stray may
-        not return. The present replica of the partition may then be without a role until the
-        controller assigns one again.
+        not return. The check is repeated after the role of the present replica has ended; if only
+        the repeated check fails, that replica has no role until the controller assigns one again.
         """
         state, loaded = recovered.state, recovered.loaded
         stray = strays.Returning(

@@ -70,7 +70,7 @@ def after(finish: After) -> Step:
 
 
 def then(response: Any, finish: Callable[[Any], Any]) -> Any:
-    """Return `finish(response)`; if the response is a `Pending`, return one for the result."""
+    """Return `finish(response)`; for a `Pending`, return a new `Pending` for the result."""
     if type(response) is not Pending:
         return finish(response)
     outer = Pending()

@@ -99,7 +99,7 @@ class TopicMeters:
             self._metrics.drop(metric, topic)
 
     def produced(self, topic: str, size_bytes: int, records: int) -> None:
-        """Count an append of a client to one partition; both sizes are 0 for a duplicate batch."""
+        """Count a client's append to one partition; a duplicate batch has 0 bytes and records."""
         meter = self._all
         meter.produces.value += 1
         meter.bytes_in.value += size_bytes
