@@ -135,15 +135,13 @@ class LogState(LogOffsets):
         self.new_snapshots: dict[int, bytes] = {}
         #: Whether files were created, renamed or removed since the directory was last synced.
         self.names_changed = False
-        #: `names_syncing`: whether a flush is syncing the directory. `is_removing`: whether the
-        #: files of removed segments are being renamed.
+        #: Whether a flush syncs the directory, and whether files of removed segments are renamed.
         self.names_syncing = self.is_removing = False
         #: Whether the active segment was truncated and not synced since.
         self.truncation_unsynced = False
         #: Wall-clock time of the first append after the last flush began.
         self.oldest_unflushed_ms = 0
-        #: `truncations` and the log end as they were when the indexes and the producer snapshot
-        #: were last complete on disk. While both are unchanged, a close writes neither file again.
+        #: `truncations` and log end at the last time of complete indexes and snapshot on disk.
         self.closed_state: tuple[int, int] | None = None
         #: Whether `partition.metadata` may not have reached the disk.
         self.metadata_unsynced = False
