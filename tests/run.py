@@ -5,7 +5,7 @@ further words choose single parts. A part is a command, or a pytest run over one
 folder that is not named here still runs. The parts of `soak` are what `make test` leaves to `make
 soak`. Parts run side by side, and what they print is shown when they end. First come those that
 compute, one per core (`--jobs`). Then come parts of real processes, which have timeouts to meet and
-wait more than they compute: three more of them run than there are cores. Simulations and models
+wait more than they compute: two more of them run than there are cores. Simulations and models
 know no real time. They run beside all others from the beginning, at the lowest priority, in the
 time in which those wait. Each part has a time limit. Counts and CPU time come from
 pytest's JUnit files, skips are listed with their reasons, processes that a part left behind are an
@@ -40,7 +40,7 @@ MARK = "TEST_RUN_OF_TIDELOG"
 #: The niceness of parts that yield to others, and how many times longer they may take.
 LOWEST, YIELDING_LIMIT = 19, 2
 #: How many parts of real processes run beyond the number of cores.
-MORE_THAN_CORES = 3
+MORE_THAN_CORES = 2
 #: Of pytest's results (`tests/conftest.py`).
 CPU_PROPERTY = "cpu_s"
 #: A test file that cannot be read hides no other.

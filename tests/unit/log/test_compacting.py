@@ -9,7 +9,7 @@ import struct
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.draws import examples
+from tests.support.draws import FACTOR, examples
 from tests.support.log import (
     NOW_MS,
     TOPIC_ID,
@@ -535,7 +535,7 @@ def test_a_gap_where_nothing_is_compacted_now_is_taken_with_a_warning(
         assert bool(warned) != is_compacted
 
 
-@examples(50)
+@examples(50 if FACTOR == 1 else 100)
 @given(
     data=st.data(),
     segment_bytes=st.integers(500, 1500),

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.draws import examples
+from tests.support.draws import FACTOR, examples
 from tests.support.log import (
     NOW_MS,
     TOPIC_ID,
@@ -298,7 +298,7 @@ def test_a_crash_that_once_found_a_defect(seed: int) -> None:
     live_and_die(seed)
 
 
-@examples(100)
+@examples(100 if FACTOR == 1 else 200)
 @given(seed=st.integers(0, 2**32))
 def test_a_crash_leaves_a_prefix_with_all_that_was_durable(seed: int) -> None:
     live_and_die(seed)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.draws import examples
+from tests.support.draws import FACTOR, examples
 
 from tidelog.core.errors import ErrorCode, KafkaError
 from tidelog.core.limits import REFUSED_BATCH_AWAITED_MS
@@ -328,7 +328,7 @@ class Model:
         return "new" if first == (same[-1][3] + 1) & MAX_SEQUENCE else "out of order"
 
 
-@examples(80)
+@examples(80 if FACTOR == 1 else 150)
 @given(data=st.data())
 def test_decisions_are_those_of_a_simple_model(data: st.DataObject) -> None:
     state, model = ProducerState(), Model()
