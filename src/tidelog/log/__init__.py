@@ -11,9 +11,9 @@ loads one replica's directory, and `recovery_walk` checks the order of its batch
 
 One log: `partition_log` with its settings (`config`) and its state (`log_state`). Appends:
 `append_validation` checks batches, `loop_budget` limits the checks on the event loop, and
-`append_plan` holds a checked append until `append_queue` has written it. `refused_batches` keeps
-the sequence numbers of idempotent producers in order. Operations of a log other than appends:
-`log_reads`, `flush`, `retention` and `truncation`.
+`append_plan` holds a checked append until `append_queue` has written it. `refused_batches`
+remembers batches that the broker refused, so that idempotent producers resend them in order.
+Operations of a log other than appends: `log_reads`, `flush`, `retention` and `truncation`.
 
 Compaction: `compaction` decides which records stay; `log_cleaner` chooses a log and rewrites it.
 

@@ -125,7 +125,7 @@ def remove_failed_write(file: OpenFile, size_bytes: int, files: Files) -> None:
 
 @dataclass(slots=True, eq=False)
 class _AwaitedFlush:
-    """Written appends that complete after one flush, in the order of the log."""
+    """Written appends that complete after one flush, in the order of their offsets."""
 
     #: Appends that complete only after the flush, and fail if the flush fails.
     plans: deque[AppendPlan]
@@ -395,7 +395,7 @@ class AppendQueue:
         log.take_next_turn(start)
 
     def producers_at(self, offset: int) -> bytes:
-        """Return a producer snapshot that leaves out plans which begin at or beyond `offset`."""
+        """Return a producer snapshot without planned appends that begin at or beyond `offset`."""
         log = self._log
         producers = log.producers
         later = [p for p in (*self._being_written, *log.planned) if p.info.base_offset >= offset]

@@ -44,7 +44,7 @@ class OffsetMap:
     def __init__(self, max_bytes: int, load_factor: float = 1.0) -> None:
         self._capacity = max(1, int(max_bytes * load_factor) // ENTRY_BYTES)
         self._offsets: dict[bytes, int] = {}
-        #: Offset up to which every record is in the map; -1 before the first batch.
+        #: The map has the keys of all dirty records up to this offset; -1 before the first batch.
         self.latest_offset = -1
 
     def __len__(self) -> int:
@@ -78,8 +78,8 @@ class CleanableLog:
     first_uncleanable_offset: int
     clean_bytes: int
     cleanable_bytes: int
-    #: Whether the cleaner checkpoint is outside the log, because the log was truncated or lost its
-    #: start; compaction then begins at the log start.
+    #: Whether the cleaner checkpoint is outside the log, because the log was truncated or its first
+    #: records were removed. Compaction then begins at the log start.
     checkpoint_is_void: bool = False
     #: Whether dirty records are older than `max.compaction.lag.ms`.
     is_overdue: bool = False
@@ -107,8 +107,8 @@ def cleanable(
     recovery_point: int,
     now_ms: int,
 ) -> CleanableLog:
-    """Return which part of a log may be compacted; `checkpoint` is the end offset of the last run,
-    or None.
+    """Return which part of a log may be compacted; `checkpoint` is the end offset of the last
+    compaction, or None.
     """
     first_dirty = log_start_offset if checkpoint is None else checkpoint
     void = not log_start_offset <= first_dirty <= log_end_offset

@@ -66,8 +66,10 @@ class LogConfig:
 
     @property
     def roll_ms(self) -> int:
-        """Age at which a segment rolls; for compacted topics, early enough for
-        `max.compaction.lag.ms`.
+        """Age at which a segment rolls.
+
+        In a compacted topic, a segment rolls at the age `max.compaction.lag.ms` at the latest,
+        because compaction leaves out the active segment.
         """
         if self.compact_enabled:
             return min(self.segment_ms, self.max_compaction_lag_ms)

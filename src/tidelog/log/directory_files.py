@@ -130,7 +130,7 @@ def parse_partition_metadata(data: bytes) -> TopicId:
 
 
 def format_clean_shutdown(epochs: CleanEpochs) -> bytes:
-    """Return the content of the clean marker, with the broker epochs under which the broker ran.
+    """Return the content of the clean-shutdown marker: the broker epochs `epochs`.
 
     Kafka writes only `brokerEpoch`; only tidelog has the field `earlierEpochs`.
     """
@@ -143,7 +143,7 @@ def format_clean_shutdown(epochs: CleanEpochs) -> bytes:
 
 
 def parse_clean_shutdown(data: bytes) -> CleanEpochs:
-    """Return the broker epochs in a clean marker. Raises ValueError for an invalid marker."""
+    """Return the broker epochs in a clean-shutdown marker. Raises ValueError if it is invalid."""
     try:
         content = json.loads(data)
     except (ValueError, RecursionError):

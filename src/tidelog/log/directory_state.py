@@ -79,9 +79,10 @@ class DirectoryState(DirectoryDisk):
         self.indexes = IndexCache()
         #: The budget for checks of clients' batches on the event loop.
         self.loop_budget = LoopBudget(clock)
+        #: A copy of the directory's last append in memory, for followers at the log end; or None.
         self.recent: Recent | None = None
-        #: How many further appends are each copied to `recent`; a read that reaches a log end sets
-        #: this number to `RECENT_APPENDS`.
+        #: Number of further appends after each of which `recent` gets a copy of the append. A read
+        #: that reaches a log end sets this number to `RECENT_APPENDS`.
         self.recent_wanted = 0
         #: The watch on free space: the directory is read-only while its disk is full.
         self.space = DirectorySpace(self, reserve_bytes)

@@ -45,8 +45,9 @@ class OffsetIndex:
         self._entries.append((offset - self.base_offset) << 32 | position)
 
     def floor(self, offset: int) -> int:
-        """Return the position of the batch at which a scan for `offset` starts; 0 if no entry
-        precedes it.
+        """Return the position of the batch at which a scan for `offset` starts.
+
+        The position is 0 if the index has no entry at or before `offset`.
         """
         relative = offset - self.base_offset
         if relative < 0:

@@ -53,18 +53,18 @@ from tidelog.records.batch import (
 
 #: The name under which the cleaner writes lines to the broker's log.
 _LOGGER = "cleaner"
-#: A function called after each slice (one part of a run) with the bytes that the slice read and
-#: wrote.
+#: A function called after each slice (one part of a compaction) with the bytes that the slice read
+#: and wrote.
 Pace = Callable[[int], Awaitable[None]]
 
 
 class Interrupted(Exception):
-    """The error that ends a run whose log was truncated, closed or deleted during the run."""
+    """The error that ends a compaction because its log was truncated, closed or deleted."""
 
 
 @dataclass(slots=True)
 class CleaningStats:
-    """The counters of a run of the cleaner over one log."""
+    """The counters of one compaction of one log."""
 
     end_offset: int = 0
     keys: int = 0
@@ -102,7 +102,7 @@ def _read_chunk(files: Files, file: OpenFile, position: int, end: int, slice_byt
 
 @dataclass(slots=True)
 class _MapSlice:
-    """An operation for one slice of a run: it adds keys to the offset map.
+    """An operation for one slice (part) of a compaction: it adds keys to the offset map.
 
     The operation returns the position at which the next slice begins, or -1 if the map is full.
     """
@@ -143,7 +143,7 @@ class _Cleaned:
 
 @dataclass(slots=True)
 class _FilterSlice:
-    """A file operation for one slice of a run: it copies the records that compaction keeps.
+    """A file operation for one slice (part) of a compaction: it copies the records to keep.
 
     The operation returns the position at which the next slice begins.
     """
@@ -261,7 +261,7 @@ class Cleaning:
                 log.directory.open_files.unpin(file)
 
     def _check(self, segments: list[Segment]) -> None:
-        """Raise Interrupted if the log or any of `segments` changed during the run."""
+        """Raise Interrupted if the log or any of `segments` changed during this compaction."""
         log = self._log
         if (
             log.is_closed
@@ -478,7 +478,7 @@ class CleanerSettings:
 
     dedupe_buffer_bytes: int = 128 * MIB
     load_factor: float = 0.9
-    #: Bytes that one slice of a run reads before other operations use the disk.
+    #: Bytes that a compaction reads at a time; between two reads, other operations use the disk.
     slice_bytes: int = 256 * KIB
     #: Maximum number of bytes per second that the cleaner reads and writes in total.
     max_bytes_per_second: float = float("inf")
@@ -499,10 +499,10 @@ class Cleaner:
         self.settings = settings
         self._clock = clock
         self._sleep = sleep
-        #: Monotonic time until which the rate limit delays the next slice of a run.
+        #: Monotonic time until which the rate limit delays the next read of a compaction.
         self._paid_ms = 0.0
-        #: Logs in which a run found illegible batches, each with the number of the log's
-        #: truncations at the time of the run.
+        #: Logs in which a compaction found illegible batches, each with the number of the log's
+        #: truncations at that time.
         self._uncleanable: dict[LogState, int] = {}
 
     async def clean_one(self, logs: Iterable[tuple[LogState, int]]) -> CleaningStats | None:

@@ -180,8 +180,8 @@ def _next(
 
 
 def _pick(high: _Volume, low: _Volume, mean: float, goal: float) -> _Load | None:
-    """Return the smallest suitable replica whose move from `high` to `low` brings one of both near
-    the mean fill.
+    """Return the smallest suitable replica whose move from `high` to `low` brings the fill of
+    `high` or of `low` near the mean fill.
 
     The move must not take either fill across the mean fill by more than a small part of `goal`. If
     no replica brings either volume near the mean fill, the result is the largest replica that may
@@ -191,7 +191,7 @@ def _pick(high: _Volume, low: _Volume, mean: float, goal: float) -> _Load | None
         return None
     near, beyond = goal / 2, goal * _PASSING_PART
     most_bytes = min(high.above(mean - beyond), -low.above(mean + beyond), low.room_bytes)
-    # Bytes that must move to bring each volume near the mean fill; none for a volume that is near.
+    # For each volume that is not near the mean fill: the bytes that must move to bring it near.
     needed = [each for each in (high.above(mean + near), -low.above(mean - near)) if each > 0]
     index = bisect_left(high.replicas, min(needed, default=0), key=_size)
     if index == len(high.replicas) or high.replicas[index].bytes > most_bytes:

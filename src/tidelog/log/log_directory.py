@@ -86,7 +86,7 @@ LearnConfigs = Callable[[Iterable[str]], Awaitable[None]]
 
 @dataclass(slots=True)
 class Opened:
-    """The content of a log directory."""
+    """The content of a log directory, as found when the broker opened it."""
 
     #: Whether the directory is new: no broker has opened it before, and it has no partition.
     is_new: bool = False

@@ -165,7 +165,10 @@ def _read_segment(
 def _read_from_disk(
     log: LogState, segment: Segment, operation: ReadOperation, end_offset: int
 ) -> Completion[LogSlice]:
-    """Read from the disk. `end_offset` may lie in a later segment. The caller pins the segment."""
+    """Read from the disk. `end_offset` may lie in a later segment.
+
+    The caller has pinned the segment's file, so that the file stays open until the read ends.
+    """
     completion: Completion[LogSlice] = Completion()
     truncations = log.truncations
 
@@ -440,7 +443,7 @@ def _believe(log: LogState, segment: Segment, right: Segment, size_bytes: int) -
     log.read_ends.clear()
 
 
-#: Special timestamps of `offsets_before`.
+#: Timestamps in requests with a special meaning: the log end, and the log start.
 LATEST: Final = -1
 EARLIEST: Final = -2
 

@@ -135,7 +135,8 @@ class LogState(LogOffsets):
         self.new_snapshots: dict[int, bytes] = {}
         #: Whether files were created, renamed or removed since the directory was last synced.
         self.names_changed = False
-        #: Whether a flush syncs the directory, and whether files of removed segments are renamed.
+        #: `names_syncing`: whether a flush is syncing the directory. `is_removing`: whether the
+        #: files of removed segments are being renamed.
         self.names_syncing = self.is_removing = False
         #: Whether the active segment was truncated and not synced since.
         self.truncation_unsynced = False

@@ -107,7 +107,9 @@ def future_partition(name: str) -> TopicPartition | None:
 
 
 class AsideName(NamedTuple):
-    """The parts of a renamed directory's name: partition, time (ms, 0 if unknown), suffix."""
+    """The parts of a renamed directory's name: its partition, the wall-clock time of the renaming
+    in ms (0 if unknown), and the suffix.
+    """
 
     partition_name: str
     since_ms: int

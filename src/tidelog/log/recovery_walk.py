@@ -91,9 +91,9 @@ class Walk:
         end = segment.base_offset
         latest_epoch = -1
         stale = False
-        #: The position of the last batch, with the log end and the leader epoch before this batch.
-        #: `rise` is set if this batch raised the epoch; `gap` is set if offsets before this batch
-        #: are missing.
+        #: `rise` and `gap` hold the position of the last batch, and the log end and leader epoch
+        #: before this batch. `rise` is set if this batch raised the epoch; `gap` is set if offsets
+        #: before this batch are missing.
         rise: tuple[int, int, int] | None = None
         gap: tuple[int, int, int] | None = None
         batches = iter(scan)

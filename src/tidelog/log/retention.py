@@ -212,8 +212,8 @@ def _remove(log: LogState, count: int, high_watermark: int, completion: Completi
         old = [offset for offset in log.snapshots if offset < first]
         groups[-1] += [f"{log.path}/{names.offset_name(offset, names.SNAPSHOT)}" for offset in old]
         log.snapshots = log.snapshots[len(old) :]
-    # Note whether names in the directory are not durable yet: results of earlier renames, or the
-    # name of the oldest remaining segment.
+    # Note whether some names in the directory are not durable yet: names that earlier renames gave,
+    # or the name of the oldest remaining segment.
     names_unsynced, log.names_changed = log.names_unsynced, True
     log.is_removing = True
 
@@ -236,7 +236,8 @@ def _remove(log: LogState, count: int, high_watermark: int, completion: Completi
         return renamed
 
     def renamed(done: Completion[list[str]]) -> None:
-        # A flush since the beginning may have synced the directory before the last rename.
+        # The directory needs another sync: a flush during this removal may have synced it before
+        # the last rename.
         log.is_removing, log.names_changed = False, True
         log.end_turn()
         if done.error is not None:
