@@ -211,9 +211,10 @@ def is_of_former_life(
 ) -> bool:
     """Return whether a replica is of an earlier, removed partition with the same number (V71).
 
-    The removed partition and the present partition have the same topic id, but all leader epochs of
-    the present partition are larger than the leader epochs of the removed one. `own_leader_epoch`
-    is the leader epoch of the last command that the broker obeyed, and `latest_log_epoch` the
+    An administrator can remove the highest partitions of a topic, and later add partitions with the
+    same numbers. The removed and the present partition have the same topic id, but all leader
+    epochs of the present partition are larger than those of the removed one. `own_leader_epoch` is
+    the leader epoch of the last command that the broker obeyed, and `latest_log_epoch` the
     leader epoch of the last record; -1 means none. If both are -1, the log has no records. In that
     case the log is of the removed partition only if the command creates the replica but the log end
     is not 0.

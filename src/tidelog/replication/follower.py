@@ -4,10 +4,11 @@ V67).
 One object exists per leader epoch in which this replica follows. The follower applies a fetch
 response only if the fetch was sent from its current position. The follower thus drops responses to
 fetches that it sent before an epoch change, a truncation or an append. Whenever the leader finds
-that the logs diverge, usually after an election, both are reconciled by leader epoch. The follower
-truncates its log only when the current leader's response requires it; a replica outside the ISR
-also truncates a damaged log before its first fetch (V68). The follower does not know the network or
-the log's contents; the broker runs the effects and reports back.
+that the logs diverge, usually after an election, the leader epochs in both logs show where the
+follower must truncate its log. The follower truncates its log only when the current leader's
+response requires it; a replica outside the ISR also truncates a damaged log before its first fetch
+(V68). The follower does not know the network or the log's contents; the broker runs the effects and
+reports back.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ earlier follower progress, because a follower may have truncated its log in betw
 same broker stays leader under a new leader epoch, it keeps only its pending reads for followers
 (F7). Follower fetches and appends are the hot path: it allocates nothing unless the state changes.
 The leader does not know the log's contents, the network, or the store; the time is an argument. The
-caller reports the outcome of a proposed ISR change. Errors are responses to the requesting
-follower, raised as KafkaError.
+caller reports the outcome of a proposed ISR change. If a follower's fetch must be refused, the
+methods raise a KafkaError with the error of the response.
 """
 
 from __future__ import annotations
