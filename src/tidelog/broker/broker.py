@@ -370,7 +370,7 @@ class Broker:
                 directories.remove(directory)
                 self.failed_directories.found_at_start(directory.path, failure)
             else:
-                directory.failed(failure)  # disk full: a later checkpoint writes the survey
+                directory.failed(failure)  # the disk is full: `upkeep` writes the list later
         proofs = [directory.clean_shutdown for directory in directories]
         if self.replicas.failed:
             # A failed directory proves no clean shutdown for its replicas (E3).
@@ -380,7 +380,10 @@ class Broker:
         return directories
 
     def _open_lanes(self) -> dict[str, Lane]:
-        """Lock the usable log directories once; return each directory's file operation queue."""
+        """Lock the usable log directories, unless an earlier call did.
+
+        Returns each directory's queue of file operations.
+        """
         if self._lanes or self.replicas.failed:
             return {lane.directory: lane for lane in self._lanes}
         lanes = {}

@@ -60,8 +60,8 @@ class PartitionView:
     isr: tuple[int, ...]
     offline_replicas: tuple[int, ...]
     partition_epoch: int
-    #: First leader epoch of this incarnation: above 0 if the partition was removed and added again
-    #: (V71).
+    #: First leader epoch of this partition. It is above 0 if an administrator removed an earlier
+    #: partition with this number from the topic, and later added this one (V71).
     first_leader_epoch: int = 0
     #: Eligible leader replicas of the partition (E1).
     eligible: tuple[int, ...] = ()

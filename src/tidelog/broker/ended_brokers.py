@@ -24,8 +24,8 @@ class EndedBrokers:
     """The ended brokers, each with the time of the first sign of its end."""
 
     def __init__(self) -> None:
-        #: Monotonic time of the first sign of each broker's end; removed when a response shows that
-        #: the broker runs.
+        #: By broker id: monotonic time of the first sign of the broker's end. A response which
+        #: shows that the broker runs removes the entry.
         self._since_ms: dict[int, int] = {}
         #: By id: brokers that are no longer live, each with its last known addresses and the time
         #: at which it left the live brokers.

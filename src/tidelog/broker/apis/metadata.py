@@ -58,7 +58,7 @@ _LISTENER_ERROR_VERSION = 6
 
 
 class _Leaders:
-    """The live brokers with an endpoint of the client's listener."""
+    """The brokers that a client can reach: live, and with an endpoint on its listener."""
 
     __slots__ = ("_is_alive", "_reachable", "_without_listener")
 

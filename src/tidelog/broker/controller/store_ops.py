@@ -69,7 +69,7 @@ Verdict = Outcome | PendingVerdict
 
 
 class Unit:
-    """Operations of one of the controller's writes, which the store applies all or none."""
+    """Operations of one of the controller's writes, which go into one transaction together."""
 
     __slots__ = ("alone", "ops", "parents", "witness", "write")
 

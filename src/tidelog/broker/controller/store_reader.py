@@ -201,7 +201,10 @@ class StoreReader:
         return {name: partitions for name, partitions in wanted.items() if partitions}, unreadable
 
     async def former(self, wanted: Sequence[TopicPartition]) -> FormerRead:
-        """Read the states that removed partitions left, before partitions are added again (V71)."""
+        """Read the state nodes that removed partitions left in the store (V71).
+
+        A partition that is added with the same number needs higher leader epochs than these states.
+        """
         paths = [layout.partition_state_path(partition) for partition in wanted]
         nodes = await self._store.get_many(paths)
         found: dict[TopicPartition, PartitionState | None] = dict.fromkeys(wanted)

@@ -49,8 +49,8 @@ class TermEvents:
         self._cluster_events = cluster_events
         self._controller_epoch = controller_epoch
         self._failovers = Failovers(controller_epoch)
-        #: Monotonic time at which the controller noticed changes that it must read; a new
-        #: controller must read the whole state.
+        #: Monotonic time at which the controller noticed changes that it must read. It begins with
+        #: the start of the term, because a new controller must read the whole state.
         self._noticed_ms = self._now_ms()
         self._turn = TurnTimes(self._noticed_ms)
         self._times_behind = 0

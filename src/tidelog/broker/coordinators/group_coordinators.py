@@ -50,7 +50,10 @@ class GroupCoordinators(CoordinatorRuntime[GroupPartition]):
         submit_appends: Callable[[], object],
         request_failed: Callable[[Request[Any], Exception], Any],
     ) -> None:
-        """The arguments have the same meaning as for `CoordinatorRuntime`."""
+        """`submit_appends` starts the writing of planned appends.
+
+        `request_failed` returns the response to a request whose handling raised an error.
+        """
         super().__init__(services, submit_appends, request_failed)
         self._group_settings = _group_settings(services.config)
         self._incarnation_of = partial(incarnation, services.view)

@@ -95,7 +95,10 @@ class GroupReadings:
         )
 
     def _of_offsets(self, group: Group, room: int, known: _Timestamps) -> Iterator[MetricReading]:
-        """Return series for the first `room` committed offsets of a group, and sums of all."""
+        """Return a series for each of a group's first `room` committed offsets.
+
+        Also returns the sums over all committed offsets of the group.
+        """
         name, now_ms = group.group_id, self._services.clock.wall_ms()
         topics: dict[str, _TopicSums] = {}
         for number, (key, committed) in enumerate(list(group.offsets.items())):

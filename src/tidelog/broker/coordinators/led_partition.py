@@ -65,7 +65,7 @@ def await_replication(partition: Partition, offset: int, wait: AcksWait) -> None
 
 
 def time_of(clock: Clock) -> Now:
-    """Return the monotonic and the wall-clock time; shards need both for their decisions."""
+    """Return the monotonic and the wall-clock time; coordinators need both to decide."""
     return Now(clock.monotonic_ms(), clock.wall_ms())
 
 
@@ -201,19 +201,19 @@ class LedPartition(Generic[S]):
     # Outcomes of appends.
 
     def committed(self, numbers: Sequence[int]) -> None:
-        """Report to the shard that the high watermark has passed these appends."""
+        """Report to the coordinator's shard that the high watermark has passed these appends."""
         for number in numbers:
             now = time_of(self._services.clock)
             self._carry_out(self, self.shard.committed(number, now))
 
     def failed(self, numbers: Sequence[int], error: ErrorCode) -> None:
-        """Report to the shard that these appends are not in the log."""
+        """Report to the coordinator's shard that these appends are not in the log."""
         for number in numbers:
             now = time_of(self._services.clock)
             self._carry_out(self, self.shard.failed(number, error, now))
 
     def timed_out(self, numbers: Sequence[int], error: ErrorCode) -> None:
-        """Report to the shard that these appends have timed out; their outcomes may still come."""
+        """Report to the coordinator that these appends timed out; outcomes may still come."""
         for number in numbers:
             now = time_of(self._services.clock)
             self._carry_out(self, self.shard.timed_out(number, error, now))
@@ -265,7 +265,7 @@ class _Outcome:
     def refused(self, error: ErrorCode, message: str) -> None:
         """Report a delay: the ISR fell below the minimum, but the batch may still be committed.
 
-        When the leadership ends, the batch gets no outcome, because its shard ends, too.
+        When the leadership ends, the batch gets no outcome, because its coordinator ends, too.
         """
         if self._led.is_over or error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
             self._timeout.cancel()

@@ -113,7 +113,7 @@ class _Wait:
 
 
 class _Replay:
-    """The replay of records into a shard, which yields to the event loop in between."""
+    """The replay of a log into a coordinator's shard; it yields to the event loop in between."""
 
     def __init__(
         self,

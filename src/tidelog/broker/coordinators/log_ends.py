@@ -61,7 +61,10 @@ class KnownEnds:
         self._is_asking = False
 
     def of(self, topic_partition: TopicPartition) -> LogEnds | None:
-        """Return a partition's offsets; if they are unknown, return None and note the partition."""
+        """Return a partition's offsets, None if they are unknown.
+
+        If only another broker knows the offsets, the next `refresh` requests them.
+        """
         partition = self._replicas.get(topic_partition)
         if partition is not None and self._is_in_sync(partition):
             return LogEnds(partition.log.log_start_offset, partition.last_stable_offset)

@@ -89,14 +89,14 @@ class CoordinatorRuntime(ABC, Generic[S]):
         self._unflushed: dict[LedPartition[S], None] = {}
 
     def now(self) -> Now:
-        """Return the monotonic and the wall-clock time; shards need both for their decisions."""
+        """Return the monotonic and the wall-clock time; coordinators need both to decide."""
         return time_of(self.services.clock)
 
     # Methods that each kind of coordinator defines.
 
     @abstractmethod
     def new_shard(self, partition: int, leader_epoch: int) -> S:
-        """Return a new shard for a leadership that begins."""
+        """Return a new shard (coordinator of one partition) for a leadership that begins."""
 
     @abstractmethod
     def encode(self, record: Any, now_ms: int) -> NewRecord:

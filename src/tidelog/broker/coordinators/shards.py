@@ -18,7 +18,7 @@ S = TypeVar("S", bound=CoordinatorShard)
 
 
 class CoordinatorShards(Generic[S]):
-    """The shards of one internal topic on one broker, by partition."""
+    """The shards (coordinators of one partition each) of one internal topic on one broker."""
 
     def __init__(self, new_shard: Callable[[int, int], S], partition_count: int = 0) -> None:
         """`new_shard` makes the shard of a partition for a leader epoch."""

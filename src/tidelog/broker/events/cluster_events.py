@@ -113,7 +113,8 @@ class ClusterEvents:
         self._lacking_since_ms: int | None = None
         #: Number of events that did not fit into the queue since the last report of lost events.
         self._dropped = 0
-        #: Number of events that report lost events; the number identifies such an event.
+        #: Number of events so far that report lost events; each of them carries its number as
+        #: identification.
         self._times_dropped = 0
         #: The reason, as last logged, why no event can be sent.
         self._reason = ""
@@ -134,9 +135,10 @@ class ClusterEvents:
         self.record_later(len(all_events), iter(all_events))
 
     def record_later(self, count: int, events: Iterator[ClusterEvent | None]) -> None:
-        """Record `count` events, which `events` makes when they are sent; None yields no event.
+        """Record `count` events, which `events` makes when they are sent.
 
-        Making events for thousands of partitions at once would delay the commands to brokers.
+        For each None that `events` yields, no event is sent. Events are not made
+        earlier, because thousands of them would delay the commands to brokers.
         """
         if not self.is_on or count == 0:
             return

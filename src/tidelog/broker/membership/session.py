@@ -245,8 +245,8 @@ class Session:
                     ]
                 )
             except OlderStoreError:
-                # The broker that leads a partition in the older store may be dead, but stays
-                # registered until its session expires.
+                # Try again until the deadline: the broker that leads a partition in the older store
+                # may be dead, and is then registered only until its session expires.
                 if services.clock.monotonic_ms() >= deadline_ms:
                     raise
                 await services.tasks.sleep(RETRY_MS)

@@ -264,7 +264,7 @@ class _LeaderAndIsr:
                 self.obeyed.append((self.replicas.add(directory, log, 0), command))
 
     def _not_created(self, share: list[_Command], why: str) -> None:
-        """Note replicas that could not be created; the controller sends their roles again later."""
+        """Report KAFKA_STORAGE_ERROR for replicas that could not be created, and log the reason."""
         for command in share:
             self.errors[command.topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
             if command.state.is_new:

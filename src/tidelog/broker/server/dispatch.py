@@ -45,7 +45,7 @@ class Dispatcher:
             self.put_around(step)
 
     def put_around(self, step: Step) -> None:
-        """Put a step around every handler and the steps around it; call this before any request."""
+        """Put a step around every handler and its earlier steps; call this before any request."""
         self._served = {key: step(entry) for key, entry in self._served.items()}
         self._entries = self._served
 

@@ -25,13 +25,13 @@ _RETRY_MS: Final = 100
 
 
 class OfflineReports:
-    """The reports of one broker; a change during a report causes another report afterwards."""
+    """The reports of one broker; if `report` is called during a report, another report follows."""
 
     def __init__(self, services: Services, requests: CommandRequests) -> None:
         self._services = services
         self._requests = requests
-        #: Monotonic time of the first change that no report has covered; None if reports have
-        #: covered every change.
+        #: Monotonic time of the first call of `report` that no finished report covers; None if
+        #: there is no such call.
         self._unreported_since_ms: int | None = None
         #: Counts the calls of `report`.
         self._calls = 0

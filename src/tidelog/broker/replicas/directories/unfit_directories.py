@@ -4,9 +4,9 @@ For each leader in a full or slow directory, the broker asks the controller to e
 and repeats the request after a pause. In elections the controller avoids the replicas that such a
 request names. A follower in a slow directory stays in sync and could be elected, so the broker
 reports it, too. Without these reports, leaderships would move in circles among brokers whose disks
-are all slow. A follower in a full directory leaves the ISR only when its leader gets records: of a
-partition without new records the follower stays in sync, so the broker reports it as well. The
-controller forgets a report after two checks of the leader balance, so the broker repeats its
+are all slow. A follower in a full directory leaves the ISR only when its leader gets records. While
+the leader gets none, the follower stays in sync, so the broker reports it as well. The controller
+forgets a report after two checks of the leader balance, so the broker repeats its
 reports, and sends them to each new controller.
 """
 

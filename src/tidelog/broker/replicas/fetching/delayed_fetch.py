@@ -110,7 +110,7 @@ class DelayedFetch:
         #: Directories with records for this fetch that it must not read now, because too many reads
         #: of the directory are pending.
         self._held: dict[str, None] = {}
-        #: Set while this fetch waits for its turn to read.
+        #: This fetch's place among the fetches that wait for their turn to read; else None.
         self._turn: WaitingRead | None = None
         # As in Kafka, the fetch never waits for more than max_bytes, because its response cannot be
         # larger.

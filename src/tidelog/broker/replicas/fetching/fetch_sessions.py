@@ -52,7 +52,10 @@ class WaitingFetch(Protocol):
 
 
 class SessionPartition:
-    """One partition of a session, as a `FetchWatcher` of the replica that the session reads."""
+    """One partition of a session.
+
+    It is a `FetchWatcher`: the replica that the session reads informs it of changes.
+    """
 
     __slots__ = (
         "current_leader_epoch",

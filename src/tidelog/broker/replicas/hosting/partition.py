@@ -237,7 +237,10 @@ class Partition:
             self._pending.append(completion)
 
     def received(self, count_bytes: int) -> None:
-        """Count the bytes of a fetch response, also in the reassignment metric if due (R16)."""
+        """Count the bytes of a fetch response.
+
+        If a reassignment adds this replica, the reassignment metric counts the bytes, too (R16).
+        """
         self._reassignments.received(self.topic_partition, count_bytes)
 
     def relocated(self, directory: LogDirectory, log: PartitionLog) -> None:

@@ -51,8 +51,8 @@ class PlannedDirectoryMoves:
         self._moves = moves
         self._kind = kind
         self._own: dict[TopicPartition, DirectoryMove] = {}
-        #: Monotonic time until which plans do not move a replica to a directory, and why, by
-        #: replica and directory.
+        #: By replica and directory: the monotonic time until which plans do not move the replica to
+        #: the directory, and the reason.
         self._refused: dict[tuple[TopicPartition, str], tuple[int, str]] = {}
 
     def under_way(self) -> list[DirectoryMove]:
