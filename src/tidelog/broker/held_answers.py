@@ -196,7 +196,7 @@ class HeldAnswers:
     # leaders
 
     def _expected_until_ms(self, question: Question, now_ms: int) -> int | None:
-        """Return the time until which a response waits for a leader; None if it need not."""
+        """Return the time until which a response waits for a leader; None for no wait."""
         return max(
             self._ended_until_ms(question, now_ms),
             self._commanded_until_ms(question, now_ms),

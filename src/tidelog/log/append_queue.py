@@ -347,7 +347,7 @@ class AppendQueue:
         return Completion.of(original)
 
     def _take_back(self, plans: list[AppendPlan], error: ErrorCode) -> None:
-        """Undo `plans`, which must be the newest plans, from the newest to the oldest.
+        """Undo the planned appends `plans`, the newest of the log, from the newest to the oldest.
 
         Producers get `error`, and the log expects them to resend their batches.
         """

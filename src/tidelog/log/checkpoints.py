@@ -147,14 +147,14 @@ class OffsetCheckpoint:
         self._lowering: Completion[None] | None = None
 
     def highest(self, topic_partition: TopicPartition) -> int:
-        """Return the largest offset that the disk may have for a partition, or -1."""
+        """Return the largest offset that the disk may have for a partition; -1 for none."""
         highest = self.offsets.get(topic_partition, -1)
         for offsets in self._in_flight:
             highest = max(highest, offsets.get(topic_partition, -1))
         return highest
 
     def lowest(self, topic_partition: TopicPartition) -> int:
-        """Return the smallest offset that the disk may have for a partition, or -1."""
+        """Return the smallest offset that the disk may have for a partition; -1 for none."""
         contents = [self.offsets, *self._in_flight]
         return min(offsets.get(topic_partition, -1) for offsets in contents)
 

@@ -172,7 +172,7 @@ class _Loader:
     def _note(self, text: str, *, warning: bool = True) -> None:
         self.loaded.notes.append((warning, f"{self.path}: {text}"))
 
-    # what is there
+    # files, topic id and leader epochs in the directory
 
     def _list_files(self) -> list[SegmentFile]:
         found: list[SegmentFile] = []

@@ -210,9 +210,9 @@ def not_made(state: IsrState, change: IsrChange) -> IsrState:
 
 
 def committed(isr: Iterable[int], partition_epoch: int) -> IsrState:
-    """Return the state that the controller confirmed.
+    """Return the state after the controller has confirmed `isr` with a newer partition epoch.
 
-    All changes in flight on an older partition epoch are dropped (A9).
+    It has no change in flight, because changes on an older partition epoch are dropped (A9).
     """
     return IsrState(tuple(isr), partition_epoch)
 

@@ -124,8 +124,8 @@ class LeaderReplica:
         self.minimum = watermark.effective_minimum(min_insync_replicas, len(replicas))
         self.max_lag_ms = max_lag_ms
         self.max_lag_bytes = max_lag_bytes
-        #: Whether the leader was elected from outside the ISR, and the partition state has
-        #: RECOVERING still. The new epoch begins at the log end, so nothing is left to recover: the
+        #: Whether the leader was elected from outside the ISR, and the partition's state is still
+        #: RECOVERING. The new epoch begins at the log end, so nothing is left to recover: the
         #: next ISR change sets RECOVERED (A3).
         self.is_recovering = recovery_state == RECOVERING
         #: Whether the partition state has eligible replicas outside the ISR. The controller may
@@ -266,7 +266,7 @@ class LeaderReplica:
     # Rare changes.
 
     def examine(self, now_ms: int) -> Effects:
-        """Examine every replica for joins and leaves, and raise the high watermark (V62, V63, A9).
+        """Find replicas that join or leave the ISR, and raise the high watermark (V62, V63, A9).
 
         An examination is due when the broker becomes leader, every half of
         `replica.lag.time.max.ms`, and when an input of the decision has changed.

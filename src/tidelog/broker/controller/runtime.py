@@ -289,7 +289,7 @@ class ControllerRuntime:
             term.waiting.pop(ticket).pending.complete(answer)
 
     def _time_recoveries(self, term: Term, effects: Effects) -> None:
-        """Start a timer for the wait of each leader recovery that begins (E6)."""
+        """For each leader recovery that begins, start a timer that limits its wait (E6)."""
         begun = effects.notices.of(RecoveryBegun)
         if not begun:
             return

@@ -52,8 +52,8 @@ from tidelog.metadata.store import (
 #: Maximum number of operations in one transaction of the controller, below the store's limit,
 #: because the transaction also checks the controller epoch.
 MAX_OPS = limits.MAX_TRANSACTION_OPS - 1
-#: Maximum size in bytes of the operations in one transaction of the controller, below the store's
-#: limit for the same reason.
+#: Maximum size in bytes of the operations in one transaction of the controller. It leaves room for
+#: the check of the controller epoch, which is in the same transaction.
 MAX_BYTES = limits.MAX_TRANSACTION_BYTES - 1024
 _OP_OVERHEAD_BYTES = 64
 
@@ -336,7 +336,7 @@ class AcceptedUnit(Unit):
         self.parents = (root, f"{root}/{accepted.topic_partition.topic}")
 
     def judge(self, node: Node | None) -> Verdict:
-        """Return `Written` if the node has the wanted content; else `PENDING`, to replace it."""
+        """Return `Written` if the node has the wanted content; else `PENDING`: replace it."""
         if node is not None and node.data == self._data:
             return Written(node.stat.czxid)
         return PENDING

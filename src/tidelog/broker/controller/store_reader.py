@@ -114,7 +114,7 @@ class StoreReader:
         return BrokersRead(self._decode_brokers(ids, nodes), self._went_back(mark))
 
     def _went_back(self, node: Node | None) -> StoreWentBack | None:
-        """Return the content of node `STORE_WENT_BACK`; an unreadable node counts, too (E8)."""
+        """Return what node `STORE_WENT_BACK` says; an unreadable node counts, too (E8)."""
         if node is None:
             return None
         try:

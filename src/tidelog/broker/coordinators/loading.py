@@ -126,8 +126,8 @@ class _Replay:
         self._partition = partition
         self._shard = shard
         self._decode = decode
-        #: Number of records that may still be replayed in this turn, over several batches because
-        #: most commits make a batch of a single record.
+        #: Number of records that may still be replayed in this turn. It counts the records of
+        #: several batches together, because most commits make a batch of a single record.
         self._turn_in = RECORDS_PER_TURN
 
     async def batch(self, batch: BatchView) -> None:

@@ -60,7 +60,8 @@ class StoreHistory:
         #: The highest transaction id of this broker's stamps, as the log directories and this
         #: process know it.
         self.seen = NO_STAMP
-        #: Names of the marks that this broker knows, the newest last.
+        #: Names of the marks that this broker knows, the newest last. A mark is a node in the store
+        #: which records that the store was restored from an older copy.
         self.marks: tuple[str, ...] = ()
         self._has_judged_logs = False
 

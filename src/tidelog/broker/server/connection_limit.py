@@ -133,7 +133,7 @@ class ConnectionLimit:
         self.make_room(connection)
 
     def decided(self, trial: Trial) -> None:
-        """Forget the trial of a connection, which has ended."""
+        """Forget a connection's trial, because the trial has ended."""
         if self._trials.pop(trial, trial) is None:
             host = host_of(trial.connection.peer)
             del self._trials_of[host][trial]

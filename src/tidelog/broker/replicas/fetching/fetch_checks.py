@@ -144,7 +144,10 @@ def _note_refusal(
     partition: Partition,
     now_ms: int,
 ) -> None:
-    """Note what a refused fetch shows: the follower knows the leader epoch, or diverges (V80)."""
+    """Note what a refused fetch shows: its sender knows the leader epoch, or its log diverges.
+
+    The result belongs to the measurement of a failover (V80).
+    """
     if refusal.diverging is not None:
         replicas.takeovers.diverged(partition, session.replica_id, now_ms)
     else:

@@ -43,7 +43,7 @@ def may_join(services: Services, idle: Collection[int]) -> Callable[[int], bool]
     """Return a function that tests whether a follower is alive and not paused (R10).
 
     Only such a follower may join the ISR. Without this test, a follower whose broker is dead could
-    join, because the leader still knows the progress that it reported before.
+    join, because the leader still knows the progress that the follower reported before.
     """
     return lambda broker_id: services.view.is_alive(broker_id) and broker_id not in idle
 

@@ -1,8 +1,8 @@
-"""Requests that wait on a partition: acks=all produces, deletions, fetches (DESIGN.md, rule 7).
+"""Requests that wait on a partition: Produce with acks=all, deletions, fetches (DESIGN.md, rule 7).
 
 The cost of a waiting request grows with the number of changes of its partitions, not with the
-number of its partitions. Each partition has a deque of waiting produces, ordered by offset, so a
-move of the high watermark touches only the produces that it releases. A partition reports each
+number of its partitions. Each partition has a deque of waiting Produce requests, ordered by offset,
+so a move of the high watermark touches only the requests that it releases. A partition reports each
 change to the fetch sessions that contain it. When this broker loses the leadership, every wait ends
 with NOT_LEADER_OR_FOLLOWER (V38). If the committed ISR falls below the minimum, waits for acks end
 with NOT_ENOUGH_REPLICAS_AFTER_APPEND (V64). An idempotent producer's batches are acknowledged in
@@ -22,7 +22,7 @@ from tidelog.log.refused_batches import RefusedBatches, SentBatch
 
 
 class FetchWatcher(Protocol):
-    """One partition of one fetch session, which the replica informs of its changes."""
+    """One partition of one fetch session; the replica calls these methods when it changes."""
 
     def changed(self) -> None:
         """Mark the partition for the next fetch, because the response may change."""
@@ -61,14 +61,14 @@ class PartitionWatchers:
     )  # fmt: skip
 
     def __init__(self) -> None:
-        #: The produces that wait, each with the offset that the high watermark must reach, in the
-        #: order of these offsets.
+        #: The Produce requests that wait, each with the offset that the high watermark must reach,
+        #: in the order of these offsets.
         self._acks = _NOBODY
         #: The deletions that wait, each with the offset that the low watermark must reach; few, and
         #: not ordered.
         self._deletions: list[tuple[int, AcksWait]] = []
-        #: The acks=1 produces that wait, each with the offset up to which the leader must sync its
-        #: log.
+        #: The Produce requests with acks=1 that wait, each with the offset up to which the leader
+        #: must sync its log.
         self._syncs: list[tuple[int, AcksWait]] = []
         self._followers: dict[FetchWatcher, None] = {}
         self._consumers: dict[FetchWatcher, None] = {}
@@ -78,7 +78,7 @@ class PartitionWatchers:
 
     @property
     def acks_waiting(self) -> int:
-        """The number of produces that wait for the high watermark."""
+        """The number of Produce requests that wait for the high watermark."""
         return len(self._acks)
 
     def wait_for_acks(self, offset: int, wait: AcksWait) -> None:
@@ -168,7 +168,7 @@ class PartitionWatchers:
                 wait.acknowledged()
 
     def synced(self, synced_offset: int) -> None:
-        """Acknowledge the acks=1 produces whose records the leader has synced (V69)."""
+        """Acknowledge the requests with acks=1 whose records the leader has synced (V69)."""
         waiting = self._syncs
         if not waiting:
             return
@@ -178,7 +178,7 @@ class PartitionWatchers:
                 wait.acknowledged()
 
     def sync_failed(self, message: str) -> None:
-        """Refuse the produces that wait for a sync."""
+        """Refuse the Produce requests that wait for a sync."""
         waiting, self._syncs = self._syncs, []
         for _, wait in waiting:
             wait.refused(ErrorCode.KAFKA_STORAGE_ERROR, message)
@@ -224,7 +224,7 @@ class PartitionWatchers:
             watcher.readable()
 
     def isr_below_minimum(self, message: str) -> None:
-        """Refuse the waiting produces: the committed ISR is below the effective minimum (V64)."""
+        """Refuse waiting Produce requests: the committed ISR is below the minimum (V64)."""
         self._refuse_all(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, message)
 
     def _refuse_all(self, error: ErrorCode, message: str) -> None:

@@ -21,7 +21,8 @@ from tidelog.core.types import TopicPartition
 OTHERS: Final = "(other topics)"
 _ALL: Final = ""
 _NS_PER_US: Final = 1_000
-#: The values of `acks` with a response; other values in requests must not become labels.
+#: The values of `acks` for which a request gets a response; other values in requests must not
+#: become labels of metrics.
 _ACKS: Final = (-1, 1)
 
 

@@ -4,7 +4,7 @@ A leader commits nothing while published state names eligible leader replicas ou
 leader rejects acks=all only if its own `min.insync.replicas` is not met (V64). The controller may
 use a greater `min.insync.replicas` than the leader, if the controller's `server.properties` has
 another default, or if the controller read a new topic configuration first. With a smaller
-`min.insync.replicas` than the controller's, the leader accepts produces that it cannot commit.
+`min.insync.replicas` than the controller's, the leader accepts records that it cannot commit.
 Produce requests with such records time out without a reason. This broker therefore logs the
 partitions that it leads but cannot commit, and the replicas for which they wait.
 """

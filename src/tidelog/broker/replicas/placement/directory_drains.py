@@ -156,7 +156,7 @@ class DirectoryDrains:
             if self._moves.get(each.replica) is not None:
                 self._services.tracer.mark("drained_replica_goes_elsewhere")
             if not await self._planned.begin(each):
-                self._pause.wake()  # plan again; avoid the refusing target
+                self._pause.wake()  # plan again, without the target that refused the replica
 
     async def _end_unwanted(self, paths: Collection[str]) -> None:
         """End the moves of cancelled drains, and moves into drained directories."""
