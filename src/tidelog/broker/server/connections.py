@@ -61,7 +61,8 @@ _NS_PER_MS = 1_000_000
 _NO_ANSWER: list[Buffer] = []
 
 
-#: APIs whose requests carry records or the state of many partitions.
+#: APIs whose requests may be large, because they carry records or the state of many partitions;
+#: the limit of entries for other large requests does not apply to them.
 _BULK_APIS = (PRODUCE, FETCH, LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, ALTER_PARTITION)
 
 

@@ -38,8 +38,8 @@ _LONGEST_PAUSE_MS: Final = 5_000
 #: When at most this number of reads is left to copy, appends to the current log pause; these reads
 #: take some milliseconds on any disk.
 _TAIL_READS: Final = 4
-#: The corresponding number of reads for moves with a throttle; it is lower, because the throttle
-#: does not delay the last reads.
+#: In a move with a throttle, appends pause when at most this number of reads is left to copy. The
+#: number is lower than `_TAIL_READS`, because the throttle does not delay the last reads.
 _THROTTLED_TAIL_READS: Final = 1
 
 
