@@ -135,8 +135,7 @@ class LogState(LogOffsets):
         self.new_snapshots: dict[int, bytes] = {}
         #: Whether files were created, renamed or removed since the directory was last synced.
         self.names_changed = False
-        #: `names_syncing`: whether a flush is syncing the directory. `is_removing`: whether the
-        #: files of removed segments are being renamed.
+        #: Whether a flush syncs the directory now; whether files of removed segments get new names.
         self.names_syncing = self.is_removing = False
         #: Whether the active segment was truncated and not synced since.
         self.truncation_unsynced = False
