@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 from tests.spark.commands import pipeline
 from tests.support.audits import three_brokers
 from tests.support.log_files import flip
 
+from tidelog.client.fetching import LATEST
+from tidelog.core.types import TopicPartition
 from tidelog.records.batch import BatchView, iter_batches
+from tidelog.runtime.blocking import BlockingClient
 from tidelog.spark.pipelines.audit.auditing import Audit, audit_directories
 from tidelog.spark.pipelines.audit.findings import FindingKind, Severity
 from tidelog.spark.pipelines.audit.reporting import audit
@@ -67,12 +70,11 @@ def await_checkpoints(cluster: Cluster, topic: str, partitions: int) -> None:
 
     The audit of dead brokers knows no ISR: it measures a replica by its own checkpoint.
     """
-    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "ends"})
-    ends = {
-        f"{topic} {each} {consumer.get_watermark_offsets(TopicPartition(topic, each), WAIT_S)[1]}"
-        for each in range(partitions)
-    }
-    consumer.close()
+    tps = [TopicPartition(topic, each) for each in range(partitions)]
+    # A consumer with a group would have the brokers create the topic of offsets just now.
+    with BlockingClient(cluster.bootstrap) as client:
+        found = client.list_offsets(dict.fromkeys(tps, LATEST))
+    ends = {f"{topic} {tp.partition} {found[tp].offset}" for tp in tps}
     paths = [Path(each, "replication-offset-checkpoint") for each in directories(cluster)]
     limit = time.monotonic() + WAIT_S
     while not all(ends <= set(path.read_text().splitlines()) for path in paths):

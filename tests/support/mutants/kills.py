@@ -36,6 +36,9 @@ RECOVERY_S: Final = 15
 #: `tests/sim/test_seeds.py` runs this seed of every profile but the default one to its end, and
 #: nothing is violated.
 SOUND_SEED: Final = 0
+#: Profiles whose run of `SOUND_SEED` recovers, but later than `RECOVERY_S`: its last reader needs
+#: longer.
+LATER: Final = frozenset({"jbod"})
 #: Further runs to their end in `tests/sim/test_seeds.py` and `test_scenarios_fire.py`, which may
 #: take a minute to recover: profiles and seeds.
 WHOLE_RUNS: Final = (("mixed_levels", 0), (SWARM, 2661), (SWARM, 2392))
@@ -62,7 +65,7 @@ class Kill(NamedTuple):
 
 def recovers_soon(profile: str) -> bool:
     """Return whether the whole run of `SOUND_SEED` must recover within `RECOVERY_S`."""
-    return profile in PROFILES
+    return profile in PROFILES and profile not in LATER
 
 
 def is_sound_elsewhere(name: str, kill: Kill) -> bool:
